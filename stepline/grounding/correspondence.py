@@ -1,7 +1,7 @@
 """Do the pictures belong to the speech, and does the speech instruct? Of the whole video, not of
 one step.
 
-No network here knows actions, so one step alone can hardly be matched to a picture; a video as a
+No network here knows actions, so one step alone can hardly be matched to a picture. A video as a
 whole can:
 
     cuts    editors cut where a sentence begins
@@ -10,17 +10,17 @@ whole can:
 
     log odds = w_cuts cuts + w_topic (topic - usual) + w_text text     own pictures against those of another film
 
-cuts and text are log Bayes factors of coincidences: n chances, of which h fall together, by chance
-with probability c, in pictures of one's own with odds raised by a fixed gain. The four weights are
-a logistic regression over pairs of real clips, own pictures against all others
-(`benchmarks/correspondence.py`; docs/real_clips.md reports what holds on makers it was not fitted
-on). The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn"; no network
+cuts and text are log Bayes factors of coincidences. Of n chances h fall together, by chance with
+probability c, in pictures of your own with odds raised by a fixed gain. The four weights are a
+logistic regression over pairs of real clips, own pictures against all others. They come from
+`benchmarks/correspondence.py`. docs/real_clips.md reports what holds on makers it was not fitted
+on. The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn". No network
 answers it here. Letters: S sentences, T seconds, D width.
 
 A talk, an advert or the news, in which a sentence here and there reads like a step, shows none,
 however well its pictures fit. The writer's scorer of sentences decides
-(stepline/writing/extractive/instruction.py); where it cannot read the language,
-`instruction_log_bayes` weighs how many sentences tell a step.
+(stepline/writing/extractive/instruction.py). Where it cannot read the language,
+`instruction_log_bayes` weighs how many sentences describe a step.
 """
 
 import functools
@@ -42,10 +42,10 @@ from stepline.records import FeatureSequence, Matrix, Sentence
 # seconds that a cut may come before or after the first word of a sentence
 BEFORE_SECONDS = 0.8
 AFTER_SECONDS = 0.5
-CUT_ODDS = 2.0  # of such a cut in pictures of one's own, against chance
+CUT_ODDS = 2.0  # of such a cut in pictures of your own, against chance
 SAMPLE_SECONDS = 0.1  # between the seconds at which chance is measured
 LINE_CHANCE = 0.03  # P(a line of text is being said) over another film's words
-LINE_ODDS = 12.0  # of that in pictures of one's own, against chance
+LINE_ODDS = 12.0  # of that in pictures of your own, against chance
 MIN_SAID_FRACTION = 0.6  # of a line's words, from which it counts as said
 TEXT_MARGIN_SECONDS = 4.0  # around the time in which a line is shown
 MAX_TEXT_SECONDS = 20.0  # what is shown longer is a watermark
@@ -53,7 +53,8 @@ MIN_WORD_LETTERS = 3  # of a word that counts
 MIN_LINE_WORDS = 2  # of a line that counts
 LONG_WORD_LETTERS = 5  # of a word that is a line by itself: "REPEAT"
 MAX_CHANCES = 20  # what one editor does alike is not independent
-# Beta of the fraction of sentences that tell a step; 53 how-to transcripts of TutorialVQA, mean .51
+# Beta of the fraction of sentences that describe a step. 53 how-to transcripts of TutorialVQA, mean
+# .51
 HOW_TO_BETA = (7.1, 6.9)
 # the same of a film script (50 parts of 40 sentences) and a lecture, as the extractive writer reads
 # them
@@ -64,8 +65,10 @@ MAX_CUT_NATS = 2.0  # that the cuts may say: another film can be cut alike
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """The fitted weights; mean_pictures: the mean unit row (D,) of how-to pictures by the name of
-    the backbone."""
+    """The fitted weights.
+
+    mean_pictures: the mean unit row (D,) of how-to pictures by the name of the backbone.
+    """
 
     cuts: float
     topic: float
@@ -76,8 +79,11 @@ class CorrespondenceWeights:
 
 @dataclass(frozen=True)
 class Correspondence:
-    """What ties the pictures to the speech; cuts, text: nats, 0 where nothing is known; topic: a
-    cosine, or unknown."""
+    """What ties the pictures to the speech.
+
+    cuts, text: nats, 0 where nothing is known.
+    topic: a cosine, or unknown.
+    """
 
     cuts: float
     topic: float | None
@@ -126,7 +132,7 @@ def correspondence(
 
 
 def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -> float:
-    """Return the log Bayes factor of `hits` in so many chances: odds of a hit raised by `gain`
+    """Return the log Bayes factor of `hits` in that many chances: odds of a hit raised by `gain`
     against chance alone."""
     if not chances or not 0 < chance < 1:
         return 0.0
@@ -140,8 +146,8 @@ def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
-    """Return the log Bayes factor of instructions against other talk, where so many of the
-    sentences tell a step."""
+    """Return the log Bayes factor of instructions against other talk, where `with_step` of the
+    sentences describe a step."""
     other = sentences - with_step
     a, b = HOW_TO_BETA
     how_to = _log_beta(with_step + a, other + b) - _log_beta(a, b)
@@ -166,7 +172,7 @@ def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
 
 
 def _begins_near(times: Array, starts: Array) -> Array:
-    """Return (N,): whether a sentence begins near each of the times (N,); starts: ascending."""
+    """Return (N,): whether a sentence begins near each of the times (N,). starts: ascending."""
     first = np.searchsorted(starts, times - AFTER_SECONDS)
     next_starts = np.append(starts, np.inf)[first]
     return np.asarray(next_starts <= times + BEFORE_SECONDS)
@@ -208,7 +214,7 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
         near: set[str] = set()
         for t in range(start, math.ceil(line.span.end)):
             near |= spoken[t]
-        if near:  # else nobody speaks then
+        if near:  # else no one speaks then
             common = len(words_on_screen & near)
             is_spoken = common >= MIN_SAID_FRACTION * len(words_on_screen)
             screens[start] = screens.get(start, False) or is_spoken

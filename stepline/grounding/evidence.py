@@ -25,23 +25,23 @@ from stepline.records import FeatureSequence, Matrix, Span
 if TYPE_CHECKING:
     from stepline.vision import Activity
 
-# spread of the parts of a thumbnail: black, a colour, noise lie below .006, real pictures above
-# .026
+# spread of the parts of a thumbnail: black, a colour, noise have less than .006, real pictures more
+# than .026
 MIN_PICTURE_SPREAD = 0.015
-# change of the most changed spot; a film that nowhere changes more is one picture
+# change of the most changed spot. A film that nowhere changes more is one picture
 MAX_STILL_CHANGE = 0.01
-# that a picture counts as shown on after its last frame; files whose frames come more rarely hold a
+# that a picture counts as shown on after its last frame. Files whose frames come more rarely hold a
 # picture still
 MAX_HELD_SECONDS = 3
-# after its last frame of all; sound is longer by parts of a second in most files
+# after its last frame of all. In most files the sound is longer by parts of a second
 MAX_TAIL_SECONDS = 1
-# of a picture that does not change, from which it is a still; of 34 real clips the longest such
+# of a picture that does not change, from which it is a still. Of 34 real clips the longest such
 # stretch is a card of 20 s, and 14 s of cards that show a step
 MIN_STILL_SECONDS = 25
 MAX_TOLD_STRETCHES = 3  # of a warning; the first
 MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
 WEIGHT_STEP = 0.1  # of the search for a weight
-# what never changes for so many seconds at a stretch, and bears text then, is slides
+# what never changes for this number of seconds at a stretch, and bears text then, is slides
 SLIDE_SECONDS = 3
 SLIDE_TEXT_FRACTION = 0.75  # of its seconds in which text is on slides
 MIN_SPREAD = 1e-6  # of similarity; what is below is rounding
@@ -60,7 +60,7 @@ class TimedText(Protocol):
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
-    """Return the cosine (K, T) of each step and each second; NaN where the features do not reach.
+    """Return the cosine (K, T) of each step and each second, NaN where the features do not reach.
 
     Raises ShapeError when the vectors are not (K, D) with the D of the features.
     """
@@ -74,7 +74,7 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
 
 
 def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
-    """Return (T, D): the mean of the rows of each second; NaN rows where there are none."""
+    """Return (T, D): the mean of the rows of each second, NaN in seconds without a row."""
     width = features.values.shape[1]
     values = np.full((seconds, width), np.nan)
     for t in range(seconds):
@@ -109,11 +109,11 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
 
 
 def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
-    """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, a still
-    or slides; else 1.
+    """Return (T,): 0 in the seconds that can show nothing, else 1. Their picture is plain, noise, a
+    still or slides.
 
     on_screen: what is written in the picture. A second in which no frame fell counts as the frame
-    before it, for MAX_HELD_SECONDS; after that nothing is seen. Where the picture ends before the
+    before it, for MAX_HELD_SECONDS. After that nothing is seen. Where the picture ends before the
     sound, nothing is seen from its end on.
     """
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
@@ -179,8 +179,8 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
 def picture_warning(
     activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
 ) -> str | None:
-    """Return in a line that the pictures are one, stand still for long, are slides, or end before
-    the sound; None where they do not."""
+    """Return in a line that the pictures are one, do not move for long, are slides, or end before
+    the sound. None where they do not."""
     has_look = np.isfinite(activity.looks).all(axis=1)
     rows = np.flatnonzero(has_look)
     if not len(rows):
@@ -211,7 +211,7 @@ def _clock(second: int) -> str:
 
 
 def _seconds_since(is_seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return (T,): how many seconds ago the last one was True; before the first one 0."""
+    """Return (T,): how many seconds ago the last one was True, 0 before the first one."""
     seconds = np.arange(len(is_seen))
     marks = np.where(is_seen, seconds, -1)
     last = np.maximum.accumulate(marks)
@@ -219,7 +219,7 @@ def _seconds_since(is_seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
 
 
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:
-    """Return (T, P): the mean of the known rows (N, P) of each second; NaN where there is none."""
+    """Return (T, P): the mean of the known rows (N, P) of each second, NaN without a known row."""
     means = np.full((seconds, rows.shape[1]), np.nan)
     for t in range(seconds):
         first = round(t * rate)
@@ -250,8 +250,8 @@ def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> 
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
-    """Return the shots as slices of whole seconds that cover [0, seconds) without a gap; cuts round
-    to the nearest."""
+    """Return the shots as slices of whole seconds that cover [0, seconds) without a gap. Cuts are
+    rounded to the nearest."""
     edges = {0, seconds}
     for cut in cuts:
         second = round(cut)
@@ -269,7 +269,7 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
 
         sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
 
-    Evidence that is no higher where the steps are probably shown than elsewhere gets 0.
+    Evidence that is not higher where the steps are probably shown than elsewhere gets 0.
     """
     if not evidence.any():
         return 0.0
@@ -283,14 +283,14 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
-    """Return the summed log Bayes factor of all steps; evidence: (K, T), logarithms."""
+    """Return the summed log Bayes factor of all steps. evidence: (K, T), logarithms."""
     factors = bayes_factors(prior, evidence)
     return float(np.log(factors).sum())
 
 
 def bayes_factors(prior: Array, evidence: Array) -> Array:
-    """Return (K,): how much likelier the evidence is if the step is shown than if it is anywhere in
-    the video."""
+    """Return (K,): how much more likely the evidence is if the step is shown than if it is anywhere
+    in the video."""
     likelihood = np.exp(evidence)
     if_shown = (prior * likelihood).sum(axis=1)
     anywhere = likelihood.mean(axis=1)

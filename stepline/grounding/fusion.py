@@ -29,7 +29,7 @@ FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it sett
 MIN_FREE = 1e-3  # probability; a second is never wholly taken
 # below which the product of what is free is taken in logarithms, far from a float's own end
 MIN_PRODUCT = 1e-200
-# of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
+# of the logarithm of a shown span's length within one video. WhenAct's over all videos is 1.0
 LOG_LENGTH_SPREAD = 0.5
 MIN_MASS = 1e-12  # of a row, against a division by zero
 
@@ -40,9 +40,10 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 class SpeechPrior:
     """Where and whether each step is shown, by where it is said.
 
-    prior: (K, T) P(shown at t | said). shown_prior: (K,) P(shown) before any evidence. is_said:
-    (K,) whether the step is spoken of. past_seconds: how many of the T seconds have come yet, None:
-    all.
+    prior: (K, T) P(shown at t | said).
+    shown_prior: (K,) P(shown) before any evidence.
+    is_said: (K,) whether the step is spoken of.
+    past_seconds: how many of the T seconds have come yet, None: all.
     """
 
     prior: Array
@@ -53,8 +54,12 @@ class SpeechPrior:
 
 @dataclass(frozen=True)
 class ShownPosterior:
-    """occupancy: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weight: that of
-    likeness."""
+    """Where each step is shown, and whether.
+
+    occupancy: (K, T) P(being shown at t, if shown at all).
+    score: (K,) P(shown).
+    weight: that of likeness.
+    """
 
     occupancy: Array
     score: Array
@@ -77,7 +82,7 @@ class ShownPosterior:
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
-        """(K,) the likeliest second of each step."""
+        """(K,) the most likely second of each step."""
         if not self.occupancy.size:
             return np.zeros(len(self.occupancy), dtype=np.int64)
         return np.asarray(self.occupancy.argmax(axis=1))
@@ -105,13 +110,15 @@ def likeness_weight(
 def fuse(
     speech: SpeechPrior, likeness: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
-    """Return what speech and the looks of each second (likeness, (K, T)) say together. penalty:
-    nats that a unit of the weight of likeness must earn."""
+    """Return what speech and the looks of each second (likeness, (K, T)) say together.
+
+    penalty: nats that a unit of the weight of likeness must earn.
+    """
     prior = speech.prior
     shown_prior = speech.shown_prior
     weight = likeness_weight(prior, likeness, speech.is_said, penalty, settings)
     likelihood = np.exp(weight * likeness)
-    # How much higher likeness peaks than noise of unit variance would: a step that nobody says has
+    # How much higher likeness peaks than noise of unit variance would. A step that no one says has
     # a flat prior, so that it cannot be compared with its own average.
     against_noise = np.ones(len(prior))
     if likeness.any():
@@ -142,8 +149,10 @@ def fuse(
 
 
 def probability_unclaimed(shown_at: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t); shown_at: occupancy (K, T), score:
-    P(shown), (K,).
+    """Return (K, T): P(no other step is being shown at t).
+
+    shown_at: occupancy (K, T).
+    score: P(shown), (K,).
 
     Of thousands of steps it is less than a float can hold: then each row is right up to a factor of
     its own.
@@ -167,7 +176,7 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     """
     longest = max((shot.stop - shot.start for shot in shots), default=1)
     reach = longest - 1
-    # P(a shown span is longer than twice a distance from its middle), lognormal; (2 reach + 1,)
+    # P(a shown span is longer than twice a distance from its middle), lognormal, (2 reach + 1,)
     longer = np.ones(2 * reach + 1)
     for distance in range(1, reach + 1):
         log_ratio = math.log(2 * distance / seconds)
@@ -209,8 +218,9 @@ def with_verdict(
 ) -> Step:
     """Return the step with spans, at, score, status and basis. One not shown has no spans.
 
-    probability: that the pictures belong to the speech. trusted: whether the pictures themselves
-    say so; a step that is said is "unclear" where they do not.
+    probability: that the pictures belong to the speech.
+    trusted: whether the pictures themselves say so. A step that is said is "unclear" where they do
+    not.
     """
     score = step_occupancy.score
     likely = score
@@ -255,9 +265,9 @@ def shown_spans(
 def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Return the steps with best spans that no longer run into each other.
 
-    A span that runs over the second at which another step is likeliest ends, or begins, halfway
-    between the two, on a whole second; spans that overlap otherwise meet there, or as near to it as
-    the overlap reaches. Steps likeliest at the same second keep what they share.
+    A span may run over the second at which another step is most likely. It then ends, or begins,
+    halfway between the two, on a whole second. Spans that overlap otherwise meet there, or as near
+    to it as the overlap reaches. Steps most likely at the same second keep what they share.
     """
     seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
     apart = [_part(step, seconds) for step in steps]
@@ -309,7 +319,7 @@ def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[St
 
 
 def _halfway(first: float, second: float) -> float:
-    """Return the whole second halfway between two, or the middle where none lies between them."""
+    """Return the whole second halfway between two, or the middle where none is between."""
     middle = (first + second) / 2
     whole = float(math.ceil(middle))
     if whole < second:

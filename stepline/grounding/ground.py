@@ -4,14 +4,14 @@ same place.
     P_k(t) = prior(t | said_k) exp(w z_k(t)) free_k(t) / sum   w earned from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
-in a long take, second by second (`fusion.fuse`); a video cut into at least as many shots as steps
-is matched to them instead, one step a shot (`shots.assign_to_shots`). No trained model.
+in a long take, second by second (`fusion.fuse`). A video cut into at least as many shots as steps
+is matched to them instead, one step per shot (`shots.assign_to_shots`). No trained model.
 docs/grounding.md has it in plain words.
 
     prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
     z           `likeness_evidence`    how like the step a second looks
     free        `fusion.fuse`          P(no other step is being shown then)
-    shots       `place_by_shots`       the same for steps that nobody says, or over a talking head
+    shots       `place_by_shots`       the same for steps that no one says, or over a talking head
     belief      `video_level_belief`   whether the pictures belong to the speech, and it instructs
     verdicts    `verdicts`             spans, score, and "shown", "unclear", "said" or "not found"
 
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
-# P(the case is shown) of a step told last and under a condition; both of real clips are not
+# P(the case is shown) of a step said last and under a condition. Both of real clips are not
 LAST_CASE_PROBABILITY = 0.5
 # mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
 MEAN_WORDING_LOG_ODDS = 0.15
 VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
-# A user's line is shown for about so much of the time that there is for each line (the median of
-# YouCook2's 2,441 steps is .42; of 27 short clips .69), within limits in seconds.
+# A user's line is shown for about this share of the time that there is for each line, within limits
+# in seconds. The median of YouCook2's 2,441 steps is .42, of 27 short clips .69.
 LINE_FRACTION = 0.4
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
@@ -78,8 +78,10 @@ MOVED_SECONDS = 2  # from where speech alone has the step, beyond which the pict
 
 @dataclass(frozen=True)
 class Grounding:
-    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T), one
-    column a second."""
+    """Steps with spans, at, score and status.
+
+    alignment: P(step k is being shown at t), (K, T), one column per second.
+    """
 
     steps: tuple[Step, ...]
     alignment: Alignment
@@ -102,17 +104,21 @@ def ground(
     instruction: float | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
-    """Return the steps placed where they are shown; without features and activity, by speech alone.
+    """Return the steps placed where they are shown. Without features and activity, by speech alone.
 
-    `said` of each step is where it is spoken, None where it is not; with a transcript, its
-    `sources` say so more finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the
-    features. on_screen: what is written in the picture. visible: P(shown) of each step by its
-    wording alone (`text.visibility`). written: whether the steps are all that the transcript tells,
-    not a user's own lines; then `instruction`, the log Bayes factor of a scorer of its sentences
-    (`writing.extractive.writer.narration_instruction`), says whether it instructs at all, and
-    without one how many sentences tell a step. tellings: (K, S) P(the sentence tells the step), of
-    the transcript's sentences. A long video is grounded in windows. Raises ShapeError when arrays
-    do not fit together.
+    `said` of each step is where it is spoken, None where it is not. With a transcript, its
+    `sources` say so more finely.
+    step_vectors: (K, D).
+    sentence_vectors: (S, D) in the space of the features.
+    on_screen: what is written in the picture.
+    visible: P(shown) of each step by its wording alone (`text.visibility`).
+    written: whether the steps are all that the transcript says, not a user's own lines. Then
+    `instruction` says whether it instructs at all, and without one how many sentences describe a
+    step.
+    instruction: the log Bayes factor of a scorer of its sentences
+    (`writing.extractive.writer.narration_instruction`).
+    tellings: (K, S) P(the sentence describes the step), of the transcript's sentences.
+    A long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     inputs = GroundingInputs(
         tuple(steps),
@@ -210,7 +216,7 @@ def ground_window(
     if likeness.any():
         posterior = fuse(speech, likeness, penalty, settings)
 
-    # shot by shot, for the steps whose words lie on no picture of them
+    # shot by shot, for the steps whose words are over no picture of them
     placement = place_by_shots(inputs, speech, likeness, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
     possible = np.concatenate([video.possible, future])
@@ -278,7 +284,7 @@ def shown_before_evidence(
 
 
 def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
-    """Return z: how like its step each second looks, contrasted, (K, T); 0 where nothing is known."""
+    """Return z (K, T): how like its step each second looks, contrasted, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:
@@ -289,8 +295,12 @@ def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Arra
 
 @dataclass(frozen=True)
 class ShotPlacement:
-    """posterior: of all steps; placed_by_shots: (K,) which of them shots decided; lag: seconds by
-    which the pictures of those follow the words."""
+    """The steps after some were moved to shots.
+
+    posterior: of all steps.
+    placed_by_shots: (K,) which of them shots decided.
+    lag: seconds by which the pictures of those follow the words.
+    """
 
     posterior: ShownPosterior
     placed_by_shots: Flags
@@ -304,7 +314,7 @@ def place_by_shots(
     posterior: ShownPosterior,
     settings: GroundSettings,
 ) -> ShotPlacement:
-    """Return the posterior with the steps moved to shots that nobody says, or that are said over a
+    """Return the posterior with the steps moved to shots that no one says, or that are said over a
     talking head."""
     activity = inputs.activity
     shots = inputs.shots
@@ -352,8 +362,10 @@ def place_by_shots(
 def _said_over_talk(
     talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
 ) -> Flags:
-    """Return (K,): the picture shows a talking head while the step is said; talk: (T,) log odds
-    against doing."""
+    """Return (K,): the picture shows a talking head while the step is said.
+
+    talk: (T,) log odds against doing.
+    """
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):
         if spans:
@@ -376,9 +388,14 @@ def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
 
 @dataclass(frozen=True)
 class VideoBelief:
-    """correspondence_log_odds: that the pictures belong to the speech; pictures_trusted: whether
-    that is enough to call steps shown. instruction: log Bayes factor that the speech instructs;
-    instructs: whether that is enough. probability: that a step which is said can be shown at all."""
+    """What is believed of the whole video.
+
+    correspondence_log_odds: that the pictures belong to the speech.
+    pictures_trusted: whether that is enough to call steps shown.
+    instruction: log Bayes factor that the speech instructs.
+    instructs: whether that is enough.
+    probability: that a step which is said can be shown at all.
+    """
 
     correspondence_log_odds: float | None
     pictures_trusted: bool

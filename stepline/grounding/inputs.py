@@ -33,15 +33,16 @@ MIN_TELLING = 0.001
 
 @dataclass(frozen=True)
 class GroundingInputs:
-    """The arguments of `ground`, which explains them; of a whole video or of one window.
+    """The arguments of `ground`, which explains them, of a whole video or of one window.
 
-    tellings: (K, S) P(the sentence tells the step), rows of sum P(said); None: the passages that
-    say a step tell it, all alike.
-    instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences;
+    tellings: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
+    that say a step describe it, all alike.
+    instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences.
     None: by the number of sentences that the steps rest on.
-    shown_log_odds: (K,) nats added to the log odds that a step is shown which nobody tells.
-    ahead: seconds yet to come after `duration`, of a video that still runs: a step may be shown
-    there too. Raises ShapeError when arrays do not fit together.
+    shown_log_odds: (K,) nats added to the log odds that a step is shown which no one says.
+    ahead: seconds yet to come after `duration`, of a video that still runs. A step may be shown
+    there too.
+    Raises ShapeError when arrays do not fit together.
     """
 
     steps: Sequence[Step]
@@ -102,7 +103,7 @@ class GroundingInputs:
 
     @property
     def shots(self) -> list[slice]:
-        """The shots in whole seconds; what is yet to come is a shot of its own."""
+        """The shots in whole seconds. What is yet to come is a shot of its own."""
         cuts = self.cuts
         if self.ahead:
             cuts = (*cuts, self.past_seconds)
@@ -125,7 +126,7 @@ class GroundingInputs:
 
     @functools.cached_property
     def weighted_passages(self) -> "list[WeightedPassages]":
-        """Where each step may be told, K items: by `tellings`, else its passages alike."""
+        """Where each step may be said, K items: by `tellings`, else its passages alike."""
         if self.tellings is None or self.transcript is None:
             return [WeightedPassages(spans) for spans in self.passages]
         spans = [sentence.span for sentence in self.transcript.sentences]
@@ -184,8 +185,10 @@ class GroundingInputs:
 
 @dataclass(frozen=True)
 class WeightedPassages:
-    """Where a step may be told. weights: (P,), P(the passage tells it), of sum 1 or less; None: all
-    alike, of sum 1."""
+    """Where a step may be said.
+
+    weights: (P,), P(the passage describes it), of sum 1 or less. None: all alike, of sum 1.
+    """
 
     spans: Sequence[Span]
     weights: Array | None = None
@@ -216,9 +219,13 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
 
 @dataclass(frozen=True)
 class VideoEvidence:
-    """possible: (T,), 0 in the seconds that can show nothing. correspondence_log_odds: that the
-    pictures belong to the speech; instruction: log Bayes factor that the speech instructs; None
-    where nothing tells."""
+    """What the whole video shows before any step is placed.
+
+    possible: (T,), 0 in the seconds that can show nothing.
+    correspondence_log_odds: that the pictures belong to the speech.
+    instruction: log Bayes factor that the speech instructs.
+    Both are None where nothing shows it.
+    """
 
     possible: Array
     correspondence_log_odds: float | None

@@ -38,7 +38,7 @@ FEATURE_NAMES = (
 )
 MIN_WORD_LETTERS = 3  # shorter words say little
 MIN_MASS = 1e-9  # of IDF, against a division by zero
-MIN_STEP_MARGIN = 0.02  # of P(tells a step) from 0 and 1
+MIN_STEP_MARGIN = 0.02  # of P(describes a step) from 0 and 1
 # an English ending after three letters or more, and the letter that was doubled before it
 ENDING_PATTERN = re.compile(r"(?<=[a-z]{3})(?:ing|ed|ies|es|s|er|y|e)$")
 DOUBLE_PATTERN = re.compile(r"([b-df-hj-np-tv-z])\1$")
@@ -54,8 +54,8 @@ def line_features(
 ) -> Features:
     """Return the features (K, S, F) in the order of FEATURE_NAMES.
 
-    line_vectors: (K, D), sentence_vectors: (S, D), of one sentence encoder. step_probabilities:
-    (S,) P(the sentence tells a step); None: not known, and the feature is 0.
+    line_vectors: (K, D), sentence_vectors: (S, D), of one sentence encoder.
+    step_probabilities: (S,) P(the sentence describes a step). None: unknown, and the feature is 0.
     """
     line_rows = unit_rows(np.asarray(line_vectors, np.float64))
     sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
@@ -94,7 +94,7 @@ class WordOverlap:
 
 
 def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
-    """Return which part of each line's words the sentences hold; rare words of the narration weigh
+    """Return which part of each line's words the sentences hold. Rare words of the narration weigh
     more."""
     spoken = [content_words(sentence) for sentence in sentences]
     frequency: Counter[str] = Counter()
@@ -138,7 +138,7 @@ def without_ending(word: str) -> str:
 
 
 def position_distance(lines: int, sentences: int) -> Features:
-    """Return (K, S): how far each sentence is from where a line would be told if all took as long."""
+    """Return (K, S): how far each sentence is from where a line is said if all take as long."""
     line_places = (np.arange(lines) + 0.5) / max(1, lines)
     sentence_places = (np.arange(sentences) + 0.5) / max(1, sentences)
     return np.abs(line_places[:, None] - sentence_places)
@@ -151,7 +151,7 @@ def sentence_lengths(sentences: Sequence[str]) -> Features:
 
 
 def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int) -> Features:
-    """Return (S,): the log odds that a sentence tells a step, against the mean; 0 where unknown."""
+    """Return (S,): log odds that a sentence describes a step, less their mean, 0 where unknown."""
     if probabilities is None:
         return np.zeros(sentences)
     odds: Features = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)

@@ -1,7 +1,7 @@
-"""Which sentences of a narration speak of which line of a list: a hidden Markov model.
+"""Which sentences of a narration speak of each line of a list: a hidden Markov model.
 
-A state is a line being told, or the pause after one, in which nothing of the list is told. Lines
-are told in order more or less: a line may be skipped, told again, or come late, each at a price.
+A state is a line being said, or the pause after one, in which nothing of the list is said. Lines
+are said in order more or less: a line may be skipped, said again, or come late, each at a price.
 With e the evidence of `line_features` and F the price of a jump over lines, a path weighs
 
     line k goes on      stay     exp(w . e_k(s) + bias)
@@ -38,19 +38,22 @@ MAX_EXPONENT = 30.0  # of a state's weight; more makes no difference to a probab
 MIN_NEVER_PROBABILITY = 1e-4  # and as far from 1, so that its log odds stay finite
 WORDS_PER_LINE = 8  # of a sentence, from which on twice as many it may tell two lines
 MAX_SENTENCE_PARTS = 4
-# share of the likeliest sentence's posterior, and nats below its evidence, down to which its
+# share of the most likely sentence's posterior, and nats below its evidence, down to which its
 # neighbours belong to the same telling
 SAME_TELLING_FRACTION = 0.5
 SAME_TELLING_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
-MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, summed at once
+MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, summed together
 
 
 @dataclass(frozen=True)
 class LineWeights:
-    """The fitted numbers. evidence: of each feature, in the order of FEATURE_NAMES; the others are
-    logarithms of the prices in the module's table. said_weights: of the features of
-    `said_features`; said_so_far: the same of a narration that goes on."""
+    """The fitted numbers. Those not named here are logarithms of the prices in the module's table.
+
+    evidence: of each feature, in the order of FEATURE_NAMES.
+    said_weights: of the features of `said_features`.
+    said_so_far: the same of a narration that goes on.
+    """
 
     evidence: tuple[float, ...]
     bias: float
@@ -78,7 +81,7 @@ class LineWeights:
 
 @dataclass(frozen=True)
 class LineWording:
-    """The lines in other words; a line without others in its own. vectors: (K, D)."""
+    """The lines in other words. A line without others is in its own. vectors: (K, D)."""
 
     lines: Sequence[str]
     vectors: Matrix
@@ -86,11 +89,12 @@ class LineWording:
 
 @dataclass(frozen=True)
 class LinePrior:
-    """What other videos say of the lines; None where nothing is.
+    """What other videos say of the lines, None where they say nothing.
 
-    order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line, and
-    in the last column of ending there. said_log_odds: (K,) nats, added to those of P(said).
-    wordings: the one that fits a sentence best counts, by wording_weight; 0: the lines' own words
+    order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line. The
+    last column is added to those of ending there.
+    said_log_odds: (K,) nats, added to those of P(said).
+    wordings: the one that fits a sentence best counts, by wording_weight. 0: the lines' own words
     alone count.
     """
 
@@ -102,9 +106,13 @@ class LinePrior:
 
 @dataclass(frozen=True)
 class LinePosterior:
-    """posterior: (K, S) P(line k is being told in sentence s). said_probabilities: (K,) P(told
-    anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line.
-    log_evidence: of the list; the greater of two lists fits the narration better."""
+    """Which sentences say each line.
+
+    posterior: (K, S) P(line k is being said in sentence s).
+    said_probabilities: (K,) P(said anywhere).
+    evidence: (K, S) nats by which the sentence itself speaks for the line.
+    log_evidence: of the list. The greater of two lists fits the narration better.
+    """
 
     posterior: Array
     said_probabilities: Array
@@ -113,16 +121,16 @@ class LinePosterior:
 
     @property
     def places(self) -> Array:
-        """(K, S): of a line that is told, how its telling spreads over the sentences; rows sum to
+        """(K, S): of a line that is said, how its telling spreads over the sentences. Rows sum to
         1, or are 0."""
         mass = self.posterior.sum(axis=1, keepdims=True)
         mass = np.maximum(mass, MIN_MASS)
         return np.asarray(self.posterior / mass)
 
     def sentences_of(self, line: int) -> tuple[int, ...]:
-        """Return the run of sentences that tell the line where it is likeliest; () without any.
+        """Return the run of sentences that say the line where it is most likely, () without any.
 
-        A neighbour belongs to it whose posterior and evidence are both near the likeliest's.
+        A neighbour belongs to it whose posterior and evidence are both near the most likely's.
         """
         row = self.posterior[line]
         evidence = self.evidence[line]
@@ -151,11 +159,12 @@ def match_lines(
     weights: LineWeights | None = None,
     prior: LinePrior | None = None,
 ) -> LinePosterior:
-    """Return where and whether the narration tells each line.
+    """Return where and whether the narration says each line.
 
-    line_vectors: (K, D), sentence_vectors: (S, D), of MiniLM. step_probabilities: (S,) P(the
-    sentence tells a step), where known. so_far: the narration goes on, so that lines not reached
-    yet cost nothing. prior: what other videos of the task say of the lines.
+    line_vectors: (K, D), sentence_vectors: (S, D), of MiniLM.
+    step_probabilities: (S,) P(the sentence describes a step), where known.
+    so_far: the narration goes on, so that lines not reached yet cost nothing.
+    prior: what other videos of the task say of the lines.
     """
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
@@ -174,7 +183,7 @@ def match_lines(
             best = np.maximum(best, of_wording)
         features = features + prior.wording_weight * (best - features)
     if so_far:
-        # where a line stands in the list says nothing of where in an unfinished narration it is
+        # where a line is in the list says nothing of where in an unfinished narration it is
         position = FEATURE_NAMES.index("position")
         features[..., position] = 0.0
     parts = sentence_parts(sentences)
@@ -182,7 +191,7 @@ def match_lines(
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return (S,): how many lines each sentence can tell one after the other; a long one several."""
+    """Return (S,): how many lines each sentence can say one after the other. A long one several."""
     parts = []
     for sentence in sentences:
         count = len(sentence.split()) // WORDS_PER_LINE
@@ -199,8 +208,10 @@ def match_features(
     so_far: bool = False,
     prior: LinePrior | None = None,
 ) -> LinePosterior:
-    """Return what `match_lines` does, of ready features (K, S, F). parts: (S,) of `sentence_parts`;
-    None: each sentence tells one line at most."""
+    """Return what `match_lines` does, of ready features (K, S, F).
+
+    parts: (S,) of `sentence_parts`. None: each sentence says one line at most.
+    """
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
@@ -288,7 +299,7 @@ class LineChain:
         return np.minimum(rows.T, 1.0), total
 
     def log_never(self, total: float) -> Array:
-        """Return the logarithm of P(line k is told nowhere), (K,). total: of all paths."""
+        """Return the logarithm of P(line k is said nowhere), (K,). total: of all paths."""
         part = max(1, MAX_LEFT_OUT // self._lines)
         logarithms = np.zeros(self._lines)
         for first in range(0, self._lines, part):
@@ -342,9 +353,10 @@ def jump_prices(lines: int, weights: LineWeights) -> Array:
 def said_features(features: Features, log_never: Array) -> Array:
     """Return what P(said) rests on, (K, 8).
 
-    The line: log odds that a path tells it, its best cosine, its best share of words. The list: the
-    means of best cosine, best words, cosine and best words nearby; the logarithm of the number of
-    sentences, for the more there are, the better is the best of them by chance.
+    The line: log odds that a path describes it, its best cosine, its best share of words.
+    The list: the means of best cosine, best words, cosine and best words nearby.
+    Also the logarithm of the number of sentences. The more there are, the better is the best of
+    them by chance.
     """
     lines, sentences, _ = features.shape
     never = np.exp(log_never)

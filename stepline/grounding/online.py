@@ -38,10 +38,10 @@ from stepline.records import FeatureSequence, Matrix, Span, Step, Transcript
 if TYPE_CHECKING:
     from stepline.vision import Activity
 
-# after now, in which a step that was said may be shown; WhenAct: 5 % are farther off than 29 s
+# after now, in which a step that was said may be shown. WhenAct: 5 % are farther off than 29 s
 AHEAD_SECONDS = 60
 MAX_LAG_SECONDS = 30  # back to which a line of a recipe may still be revised
-# after which it is, though nobody spoke: what is usual is known better by then
+# after which it is, though no one spoke: what is usual is known better by then
 REVISION_SECONDS = 5
 
 
@@ -50,7 +50,7 @@ class StepStates:
     """What is known by the second `known_at` of the second `second`: P(shown then, before, after)
     of each step, (K,).
 
-    The three sum to P(shown); the rest is P(never shown).
+    The three sum to P(shown). The rest is P(never shown).
     """
 
     second: float
@@ -71,12 +71,12 @@ class _Row:
 
 
 class OnlineGrounder:
-    """Places steps in a video as it goes on; memory and time a second do not grow with it, but with
-    what is given.
+    """Places steps in a video as it goes on. Memory and time per second do not grow with it, but
+    with what is given.
 
-    Steps are looked at in the last minutes alone: one that was said longer ago than
-    `settings.context` keeps what was last known of it, in a video longer than two of these. Lines
-    that nobody says are sought in the last 1.5 `settings.window`.
+    Steps are looked at in the last minutes alone. In a video longer than two `settings.context`, a
+    step that was said longer ago than one keeps what was last known of it. Lines that no one says
+    are looked for in the last 1.5 `settings.window`.
     """
 
     def __init__(
@@ -89,11 +89,12 @@ class OnlineGrounder:
         usual: tuple[float, float] | None = None,
         shown_log_odds: Array | None = None,
     ) -> None:
-        """lag: seconds by which `smoothed` looks back. written: as `ground` has it.
+        """lag: seconds by which `smoothed` looks back.
 
-        before, usual: of `follow`, P(line i is shown before line j), (K, K), and the mean and
-        spread of the likeness of lines and pictures in other videos. shown_log_odds: (K,) as
-        `GroundingInputs` has it, of the lines of a recipe.
+        written: as `ground` has it.
+        before: of `follow`, (K, K), P(line i is shown before line j).
+        usual: of `follow`, mean and spread of the likeness of lines and pictures in other videos.
+        shown_log_odds: (K,) as `GroundingInputs` has it, of the lines of a recipe.
         """
         self.lag = lag
         self._settings = settings or GroundSettings()
@@ -137,7 +138,7 @@ class OnlineGrounder:
         activity: "Activity | None" = None,
         on_screen: Sequence[TimedText] = (),
     ) -> None:
-        """Take all that is shown up to second `until`, which never goes back; what is given beyond
+        """Take all that is shown up to second `until`, which never goes back. What is given beyond
         it waits."""
         self._until = max(self._until, until)
         self._inputs = replace(
@@ -146,8 +147,8 @@ class OnlineGrounder:
         self._fresh = False
 
     def forget(self, seconds: int) -> None:
-        """Have the video begin `seconds` later: from now on all times, given and returned, count
-        from there.
+        """Move the beginning of the video `seconds` later: from now on all times, given and
+        returned, count from there.
 
         To be called before steps, transcript and pictures are given again without what came before.
         """
@@ -177,9 +178,11 @@ class OnlineGrounder:
         return self.state(max(0.0, self._until - lag))
 
     def follow(self, lag: int = 0) -> RecipeState:
-        """Return which of the steps, the lines of a recipe, was shown `lag` (0 to 30) seconds ago,
-        the next one, and those skipped. The lines stay the same from the first call on; where they
-        are said may change."""
+        """Return which of the steps, the lines of a recipe, was shown `lag` (0 to 30) seconds ago.
+
+        Also the next one, and those skipped. The lines stay the same from the first call on. Where
+        they are said may change.
+        """
         steps = self._inputs.steps
         settings = self._settings
         if self._recipe is None:
@@ -235,7 +238,7 @@ class OnlineGrounder:
         return ground_inputs(replace(self._inputs, duration=duration), self._settings)
 
     def _past(self, until: float) -> GroundingInputs:
-        """Return what was said, and shown before second `until`; then comes the unknown."""
+        """Return what was said, and shown before second `until`. Then comes the unknown."""
         return replace(self._inputs.before(until), ahead=AHEAD_SECONDS)
 
     def _refresh(self) -> None:

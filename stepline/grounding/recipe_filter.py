@@ -1,4 +1,4 @@
-"""Following a recipe: which line is being shown, which comes next, which were skipped; a Bayesian
+"""Following a recipe: which line is being shown, which comes next, which were skipped. A Bayesian
 filter over lines.
 
 A hidden Markov model of one state a second: the set of lines that are done, and the line that is
@@ -11,9 +11,9 @@ being shown, or none.
     c_ij               nats that it costs to show j before i: log odds of their order, at most MAX_ORDER_NATS
 
 rate: P(line is shown at all). c is what depends on what: the order given, or that of other videos
-of the task (`order_from_videos`). Forward over the likeliest MAX_HYPOTHESES states, backward over the
-last seconds for a fixed lag.
-Source of the setting: BaGLM (Bayesian filtering of steps with dependencies; NeurIPS 2025). Differs:
+of the task (`order_from_videos`). Forward over the most likely MAX_HYPOTHESES states, backward over
+the last seconds for a fixed lag.
+Source of the setting: BaGLM, NeurIPS 2025 (Bayesian filtering of steps with dependencies). Differs:
 the set of done lines is part of the state, no language model. Letters: K lines, T seconds, N
 hypotheses.
 """
@@ -36,9 +36,9 @@ from stepline.numeric import logit, sigmoid, softmax, sum_to_one
 MAX_HYPOTHESES = 512  # states kept a second; with 64 what was cut off decided what a lag answers
 PAUSE_SECONDS = 25.0  # without a line; CrossTask: 29, YouCook2: 9.4
 BEGIN_PROBABILITY = 0.3  # of the next line as one ends
-# odds of a line that is done already, against one that is not; CrossTask: .24 of the segments
+# odds of a line that is done already, against one that is not. CrossTask: .24 of the segments
 REPEAT_ODDS = 0.2
-# seconds before that middle; real clips: 1.0 before the middle of the words, 104 labelled steps
+# seconds before that middle. Real clips: 1.0 before the middle of the words, 104 labelled steps
 BEGIN_SECONDS = 2
 MAX_ORDER_NATS = 2.5  # that one pair out of order costs
 ORDER_MARGIN = 1e-6  # of the probability of an order, from 0 and 1
@@ -56,8 +56,9 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RecipeState:
-    """Of one second: P(shown now), P(done), P(next), (K,). line: the likeliest one, None where none
-    is likely.
+    """Of one second: P(shown now), P(done), P(next), (K,).
+
+    line: the most likely one, None where no line is likely.
 
     skipped: lines that are not shown yet, though one that belongs after them was.
     """
@@ -71,9 +72,14 @@ class RecipeState:
 
 @dataclass(frozen=True)
 class _Second:
-    """done_bits: (N,); line: (N,) 0..K, K = none; weight: (N,) posterior. follow: (N', K+1) where
-    each state of the second before went, -1 where it was dropped; chance: (N', K+1) the
-    unnormalised P of going there."""
+    """The states of one second.
+
+    done_bits: (N,).
+    line: (N,) 0..K, K = none.
+    weight: (N,) posterior.
+    follow: (N', K+1) where each state of the second before went, -1 where it was dropped.
+    chance: (N', K+1) the unnormalised P of going there.
+    """
 
     done_bits: Integers
     line: Integers
@@ -83,7 +89,7 @@ class _Second:
 
 
 class RecipeFilter:
-    """Forward pass over the lines of a recipe; keeps the last `lag` seconds for smoothing."""
+    """Forward pass over the lines of a recipe. It keeps the last `lag` seconds for smoothing."""
 
     def __init__(
         self,
@@ -93,8 +99,8 @@ class RecipeFilter:
         before: Array | None = None,
         lag: int = 0,
     ) -> None:
-        """before: (K, K) P(line i is shown before line j); the order of the lines costs
-        `settings.order` without it.
+        """before: (K, K) P(line i is shown before line j). Without it the order of the lines costs
+        `settings.order`.
 
         Raises ShapeError for another shape, and for more than MAX_LINES lines.
         """
@@ -130,12 +136,14 @@ class RecipeFilter:
     def update(
         self, evidence: Array, rate: Array, begins: Array | None = None, *, start: int | None = None
     ) -> None:
-        """Take the seconds from `start` on, the next one where it is not given; seconds taken
+        """Take the seconds from `start` on, the next one where it is not given. Seconds taken
         already are taken again.
 
-        evidence: (K, n) log likelihood ratio of a line being shown in a second, against none. rate:
-        (K,) P(shown at all). begins: (K, n) log of how much likelier than usual a line begins in a
-        second, as its words say. Raises ShapeError where `start` is before what is kept.
+        evidence: (K, n) log likelihood ratio of a line being shown in a second, against none.
+        rate: (K,) P(shown at all).
+        begins: (K, n) log of how much more likely than usual a line begins in a second, as its
+        words say.
+        Raises ShapeError where `start` is before what is kept.
         """
         back = 0
         if start is not None:
@@ -214,7 +222,7 @@ class RecipeFilter:
         log_ratios = np.append(evidence, 0.0) - greatest
         chance *= np.exp(log_ratios)
 
-        # states that are the same from here on become one; the likeliest stay
+        # states that are the same from here on become one. The most likely stay
         ended = np.append(self._bits, 0)[last.line]
         lines = np.broadcast_to(np.arange(count + 1), chance.shape)
         goes_on = lines == last.line[:, None]
@@ -238,8 +246,10 @@ class RecipeFilter:
         )
 
     def _begin(self, was_shown: Flags, rate: Array) -> Array:
-        """Return P(line j is the one that begins), (N, K); was_shown: (N, K) the lines that are
-        done, or shown now."""
+        """Return P(line j is the one that begins), (N, K).
+
+        was_shown: (N, K) the lines that are done, or shown now.
+        """
         # what was shown though j comes before it
         late = was_shown.astype(np.float64) @ self._cost.T
         # what comes before j and is still likely to be shown
@@ -257,7 +267,7 @@ def order_from_videos(orders: Sequence[Sequence[int]], lines: int) -> Array:
     """Return (K, K) P(line i is shown before line j), from the lines that other videos of the task
     show, in order.
 
-    By when each is shown first, with one video more that has either order, so that what nobody
+    By when each is shown first, with one video more that has either order, so that what no one
     showed counts 0.5.
     """
     counts = np.ones((lines, lines))
@@ -297,10 +307,10 @@ def line_evidence(
 
 
 def begin_evidence(prior: Array, is_said: Flags) -> Array:
-    """Return (K, T): log of how much likelier than at any time a line begins in a second, as its
+    """Return (K, T): log of how much more likely than at any time a line begins in a second, as its
     words say.
 
-    prior: (K, T) P(the middle of its showing is t | said); it begins BEGIN_SECONDS earlier.
+    prior: (K, T) P(the middle of its showing is t | said). It begins BEGIN_SECONDS earlier.
     """
     usual = np.maximum(prior.mean(axis=1, keepdims=True), MIN_PRIOR)
     middle = np.log(np.maximum(prior, MIN_PRIOR) / usual)
@@ -313,7 +323,7 @@ def begin_evidence(prior: Array, is_said: Flags) -> Array:
 
 def standardised(similarity: Array, usual: tuple[float, float] | None = None) -> Array:
     """Return similarity (K, T) in standard deviations above each line's mean so far, clipped to
-    MAX_DEVIATIONS; NaN is 0.
+    MAX_DEVIATIONS. NaN is 0.
 
     usual: mean and spread in other videos, which count like USUAL_SECONDS of this one.
     """

@@ -15,13 +15,14 @@ class GroundReport:
     """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how
     many steps it moved. Its fields are keys of the record.
 
-    likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work
-    then count, else 0.
-    lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest
-    second is more than 2 s from that of speech alone. correspondence: log odds that the pictures
-    belong to the speech, None where nothing tells; earned: whether that is enough to call steps
-    shown. instruction: log Bayes factor that the speech instructs, None where the steps are not
-    from it; instructs: whether that is enough to call steps shown.
+    likeness: to the step's words.
+    motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
+    lag: seconds by which the pictures of those shots follow the words.
+    moved: steps whose most likely second is more than 2 s from that of speech alone.
+    correspondence: log odds that the pictures belong to the speech, None where nothing shows it.
+    earned: whether that is enough to call steps shown.
+    instruction: log Bayes factor that the speech instructs, None where the steps are not from it.
+    instructs: whether that is enough to call steps shown.
     """
 
     likeness: float
@@ -71,7 +72,11 @@ def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
 
 
 def evidence_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
-    """Return in words what the pictures did. weight: of likeness; by_shots: steps placed by shots."""
+    """Return in words what the pictures did.
+
+    weight: of likeness.
+    by_shots: steps placed by shots.
+    """
     if not weight and not by_shots:
         return (
             "speech alone: the pictures do not tell where anything is done, so they weigh nothing"

@@ -1,8 +1,7 @@
 """P(shown at t | said at s): how far from its words an action is seen, measured on WhenAct.
 
-With d the signed distance of a second from the words (0 while they are spoken, < 0 before, > 0
-after), the density of the shown second falls as a power of the distance, differently before and
-after:
+d is the signed distance of a second from the words: 0 while they are spoken, < 0 before, > 0 after.
+The density of the shown second falls as a power of the distance, differently before and after:
 
     f(d) = (1 + |d| / scale) ** -power
 
@@ -31,7 +30,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShownPrior:
-    """The fitted curve. Scales and lengths are seconds; `shown_rate` is P(seen in the clip) of any
+    """The fitted curve. Scales and lengths are seconds. `shown_rate` is P(seen in the clip) of any
     action phrase."""
 
     before_scale: float
@@ -60,9 +59,10 @@ class ShownPrior:
     ) -> Array:
         """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
 
-        No passage at all gives the uniform distribution. weights: (P,) P(said in this passage), of
-        sum 1 or less; what lacks is spread over all seconds. None: they count equally. lag: seconds
-        by which the pictures of this video follow its words.
+        No passage at all gives the uniform distribution.
+        weights: (P,) P(said in this passage), of sum 1 or less. What is missing is spread over all
+        seconds. None: they count equally.
+        lag: seconds by which the pictures of this video follow its words.
         """
         if not passages or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))

@@ -2,7 +2,7 @@
 step or none.
 
 **Units and the odds that something is done in them.** A presenter's shot comes again and again
-looking alike, and chat is spoken over it; hands at work change some spot of the picture much from
+looking alike, with chat spoken over it. Hands at work change some spot of the picture much from
 frame to frame, and the words of a step fall on or before them. So, for each shot,
 
     log odds(doing) = 1.5 S - 0.3 C - 3.3 R + 4.8 M + 1
@@ -12,21 +12,21 @@ frame to frame, and the words of a step fall on or before them. So, for each sho
            much chat as steps falls on it, else 0
     M      log of the change in the most changed spot, against the video's median
 
-The five numbers are a logistic regression over the shots of thirty drawn videos, rounded;
-everything they weigh is measured against the video itself. A unit is a shot, or a piece of a long
+The five numbers are a logistic regression over the shots of thirty drawn videos, rounded.
+Everything they weigh is measured against the video itself. A unit is a shot, or a piece of a long
 one.
 
 **The assignment of steps to units.**
 
     weight(k, u) = odds(shown_k) mass_k(u) exp(w z_k(u)) r_u / (1 - rho + rho r_u)
 
-mass: of the shown prior, in the seconds of the unit; among the units near the words, the one that
+mass is of the shown prior, in the seconds of the unit. Among the units near the words, the one that
 starts with them gets most. r: odds of doing against not. The denominator is what the picture would
-be worth if no step stood there: something unwritten is done in a fraction rho of the units. Each
-unit holds one step or none, each step one unit or none; the probability of each pair is found by
-belief propagation (the Bethe form of the monomer-dimer model, one fixed point). Steps of one
-sentence may share a unit: "take the whisk and beat the eggs" is one picture. Steps are mostly shown
-in the order of saying: every pair out of order costs `order` nats.
+be worth without a step there: something unwritten is done in a fraction rho of the units. Each unit
+holds one step or none, each step one unit or none. Belief propagation finds the probability of each
+pair (the Bethe form of the monomer-dimer model, one fixed point). Steps of one sentence may share a
+unit: "take the whisk and beat the eggs" is one picture. Steps are mostly shown in the order of
+saying: every pair out of order costs `order` nats.
 
 Letters: K steps, T seconds, U units, C shots, D width.
 """
@@ -55,15 +55,15 @@ CHAT_WEIGHT = -0.3
 RETURN_WEIGHT = -3.3
 MOTION_WEIGHT = 4.8
 DOING_LOG_ODDS = 1.0
-# shrinkage: so many steps, so many utterances of chat, are spread evenly
+# shrinkage: this number of steps, and of utterances of chat, is spread evenly
 SPREAD_STEPS = 2.0
 SPREAD_UTTERANCES = 1.0
 UTTERANCE_SECONDS = 3.0
 MAX_LOOK_DIFFERENCE = 0.022  # mean over two thumbnails, 0 to 1, up to which two shots look alike
 STILL_CHANGE = 0.02  # change of a spot below which it counts as still
-# an uncut stretch holds a step about every so many seconds (WhenAct's shown spans: median 8)
+# seconds of an uncut stretch that hold about one step (WhenAct's shown spans: median 8)
 PIECE_SECONDS = 7.0
-MAX_UNCUT_PIECES = 1.5  # a shot longer than so many pieces is cut into pieces
+MAX_UNCUT_PIECES = 1.5  # a shot longer than this number of pieces is cut into pieces
 # cosine of contrasted features above which two shots next to each other show one action
 MIN_JOINED_COSINE = 0.5
 MAX_JOINED_SECONDS = 8.0  # of such a pair (WhenAct: the median of shown spans)
@@ -72,7 +72,7 @@ MAX_JOINED_SECONDS = 8.0  # of such a pair (WhenAct: the median of shown spans)
 FACE_WEIGHT = -3.6
 SPEECH_WEIGHT = 1.3
 ACTION_LOG_ODDS = 1.0
-# what is said so many seconds farther off counts e times less, beyond the last nothing
+# what is said this number of seconds farther off counts e times less, beyond the last nothing
 SPEECH_REACH_SECONDS = 4.0
 MAX_SPEECH_SECONDS = 20
 FACE_SECONDS = 1  # to either side over which a face is averaged
@@ -80,7 +80,7 @@ FACE_SECONDS = 1  # to either side over which a face is averaged
 MESSAGE_ROUNDS = 200  # each half the way; they settle in far fewer
 ORDER_ROUNDS = 4  # how often the order is looked at again
 MAX_PICTURE_LOG_ODDS = 4.0  # nats that the picture may say for or against doing
-# pictures come before the words by at most so many seconds less than the greatest lag
+# pictures come before the words by at most this number of seconds less than the greatest lag
 LEAD_MARGIN_SECONDS = 4
 NEAR_SECONDS = 5.0  # around the words in which a shot answers to them
 START_SECONDS = 1.0  # after the first word at which such a shot usually starts (WhenAct: 1.0)
@@ -89,8 +89,8 @@ START_SPREAD_SECONDS = 2.0  # how much that varies; Cauchy
 
 @dataclass(frozen=True)
 class ShotUnits:
-    """Units for one step each: seconds; the second at which each starts, to the frame; log odds of
-    doing, (U,)."""
+    """Units for one step each: seconds, the second at which each starts to the frame, and the log
+    odds of doing, (U,)."""
 
     slices: list[slice]
     starts: Array
@@ -111,7 +111,7 @@ def odds_by_appearance(
 ) -> AppearanceOdds:
     """Return the odds of doing by what is said over the shots that look alike.
 
-    prior: (K, T) where steps are shown; other_speech: (T,) seconds of speech of no step.
+    prior: (K, T) where steps are shown. other_speech: (T,) seconds of speech of no step.
     """
     count = len(shots)
     seconds = prior.shape[1]
@@ -146,7 +146,7 @@ def _more_returns(groups: Array, same: npt.NDArray[np.bool_]) -> Array:
     """Return (C,): log of how much more often the look of each shot comes again than the median
     look.
 
-    In a film that repeats itself every look does. groups: (C,) the looks; same: (C, C) shots of one
+    In a film that repeats itself every look does. groups: (C,) the looks. same: (C, C) shots of one
     look.
     """
     numbers = np.arange(len(groups))
@@ -160,7 +160,7 @@ def _more_returns(groups: Array, same: npt.NDArray[np.bool_]) -> Array:
 
 
 def _density(part: float, whole: float, spread: float, fraction: float) -> float:
-    """Return the log of how densely a part of the video is filled, against the whole; shrunk to 0
+    """Return the log of how densely a part of the video is filled, against the whole, shrunk to 0
     by `spread`."""
     own = part + spread * fraction
     expected = (whole + spread) * fraction
@@ -206,10 +206,10 @@ def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -
     """Return (T,): log odds that something is done in a second, against someone talking to the
     camera.
 
-    presenter: (T,) how surely someone looks at the camera, 0 to 1, NaN where nobody looked.
-    step_speech, other_speech: (T,) seconds of speech that steps rest on, and of other speech. On
-    the seconds of real clips that are marked "doing" or "talk", by weights of other makers' clips:
-    AUC .91 [.81, .98], .87 by the face alone, .81 by the words alone.
+    presenter: (T,) how surely someone looks at the camera, 0 to 1, NaN where no one looked.
+    step_speech, other_speech: (T,) seconds of speech that steps rest on, and of other speech.
+    AUC of real clips' seconds marked "doing" or "talk", by weights of other makers' clips: .91
+    [.81, .98]. The face alone gives .87, the words alone .81.
     """
     faces = np.nan_to_num(presenter)
     width = np.ones(2 * FACE_SECONDS + 1)
@@ -314,8 +314,8 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
     distance is <= `max_distance`.
 
     distances: (C, C). In time C squared, by chains of nearest neighbours. Equal to SciPy's
-    `linkage` and `fcluster` but for the numbers' order. Source: Murtagh 1983; Lance and Williams
-    1967 for the distance of a joined group.
+    `linkage` and `fcluster` but for the numbers' order. Source: Murtagh 1983, and Lance and
+    Williams 1967 for the distance of a joined group.
     """
     count = len(distances)
     distances = np.where(np.eye(count, dtype=bool), np.inf, distances)
@@ -375,7 +375,7 @@ def _join_neighbours(
 
 @dataclass(frozen=True)
 class ShotAssignment:
-    """pairs: (K, U) P(step k is shown in unit u); p_shown: (K,) P(shown); lag: seconds from words
+    """pairs: (K, U) P(step k is shown in unit u). p_shown: (K,) P(shown). lag: seconds from words
     to pictures."""
 
     pairs: Array
@@ -391,8 +391,8 @@ def assign_to_shots(
     units: ShotUnits,
     settings: GroundSettings,
 ) -> ShotAssignment:
-    """Return P(step k is shown in unit u). prior_at: the prior (K, T) under a lag; evidence: (K, T)
-    log; shown_prior: (K,) P(shown) before."""
+    """Return P(step k is shown in unit u). prior_at: the prior (K, T) under a lag. evidence: (K, T)
+    log. shown_prior: (K,) P(shown) before."""
     # what a step's words and the pictures say of each unit
     scaled = units.odds / MAX_PICTURE_LOG_ODDS
     ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(scaled))
@@ -450,8 +450,8 @@ def _lag(
 
 
 def move_to_starts(mass: Array, spans: Sequence[Span | None], units: ShotUnits) -> Array:
-    """Return the mass (K, U), that near the words (spans) moved to the units that start with them;
-    its sum stays."""
+    """Return the mass (K, U), that near the words (spans) moved to the units that start with them.
+    Its sum stays."""
     moved: Array = mass.copy()
     stops = np.array([unit.stop for unit in units.slices])
     for row, span in zip(moved, spans, strict=True):

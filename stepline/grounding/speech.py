@@ -28,8 +28,9 @@ from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, 
 from stepline.writing.types import instruction_kind
 
 MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
-# When a narration has just begun, the model knows too little of it: a line is said by a sentence that
-# is as like it as the headings of 53 tutorials are to theirs, and hardly more like another line.
+# When a narration has just begun, the model knows too little of it. Then a line is said by a
+# sentence that is as like it as the headings of 53 tutorials are to theirs. It is hardly more like
+# another line.
 MIN_MODEL_SENTENCES = 4
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
@@ -45,14 +46,14 @@ def place_steps(
     settings: CoarseSettings | None = None,
     step_probabilities: npt.NDArray[np.float64] | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where the narration tells them, and those dropped, by
+    """Return the steps with `said` set to where the narration says them, and those dropped, by
     `settings.matching`.
 
-    softmax: `coarse_spans`. line-model: the same with the posterior of `line_model` as T_SN, which
-    takes the steps in their order; `score` is P(the step is told in its best second).
-    step_vectors: (K, D), sentence_vectors: (S, D), unit rows of MiniLM. step_probabilities: (S,)
-    P(the sentence tells a step), if known; for the line model alone. Raises ShapeError when the
-    vectors do not fit.
+    softmax: `coarse_spans`. line-model: the same with the posterior of `line_model` as T_SN.
+    It takes the steps in their order. `score` is P(the step is said in its best second).
+    step_vectors: (K, D), sentence_vectors: (S, D), unit rows of MiniLM.
+    step_probabilities: (S,) P(the sentence describes a step), if known, for the line model alone.
+    Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
     if settings.matching == "softmax" or not steps or not sentences:
@@ -81,7 +82,7 @@ def coarse_spans(
     """Return the steps with `said` set to where the sentences most like them are spoken, and those
     dropped.
 
-    similarity: (K, S) cosine, row = step. `score` of a placed step is its best Y_SV; its `sources`
+    similarity: (K, S) cosine, row = step. `score` of a placed step is its best Y_SV. Its `sources`
     are the sentences that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for
     any other shape.
     Source: NaSVA, section 3.1.
@@ -100,8 +101,8 @@ def coarse_scores(
     duration: float,
     settings: CoarseSettings | None = None,
 ) -> Alignment:
-    """Return Y_SV as probabilities (K, T), one column a second. Raises ShapeError if similarity is
-    not (K, S)."""
+    """Return Y_SV as probabilities (K, T), one column per second. Raises ShapeError if similarity
+    is not (K, S)."""
     settings = settings or CoarseSettings()
     _check_similarity(similarity, (len(steps), len(sentences)))
     weights = softmax(similarity / settings.temperature)
@@ -159,9 +160,9 @@ def _spans_by_weights(
 def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
     """Return Y_NV (S, T) of zeros and ones: which seconds each narration covers.
 
-    covering: every second t that it touches, [t, t+1) meets the span; never empty.
-    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does; empty for
-    a span between two whole seconds.
+    covering: every second t that it touches, [t, t+1) meets the span. It is never empty.
+    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does. It is
+    empty for a span between two whole seconds.
     """
     t = np.arange(seconds)
     labels = np.zeros((len(spans), seconds), dtype=np.float32)
@@ -191,8 +192,11 @@ def grow_window(
 
 @dataclass(frozen=True)
 class TextPlacement:
-    """steps: one a text, in the order given. tellings: (K, S) P(the sentence tells the text); rows
-    sum to P(said)."""
+    """Texts as steps.
+
+    steps: one per text, in the order given.
+    tellings: (K, S) P(the sentence describes the text). Rows sum to P(said).
+    """
 
     steps: tuple[Step, ...]
     tellings: npt.NDArray[np.float64]
@@ -209,15 +213,16 @@ def steps_from_texts(
     settings: CoarseSettings | None = None,
     prior: GraphPrior | None = None,
 ) -> tuple[Step, ...]:
-    """Return one step a text, in the order given, with `said` and `sources` where the narration
+    """Return one step per text, in the order given, with `said` and `sources` where the narration
     speaks of it.
 
-    sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text whose P(said) by `line_model`
-    is too low (MIN_SAID_PROBABILITY), or that no sentence resembles (cosine below `likeness`), keeps
-    said=None; so does every text when nobody speaks.
-    so_far: the narration goes on. step_probabilities: (S,) P(the sentence tells a step), if known.
-    prior: of the graph whose lines the texts are. Raises ShapeError when the vectors or the graph
-    do not fit.
+    sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text keeps said=None whose P(said)
+    by `line_model` is too low (MIN_SAID_PROBABILITY). So does one that no sentence resembles
+    (cosine below `likeness`), and every text when no one speaks.
+    so_far: the narration goes on.
+    step_probabilities: (S,) P(the sentence describes a step), if known.
+    prior: of the graph whose lines the texts are.
+    Raises ShapeError when the vectors or the graph do not fit.
     """
     return place_texts(
         texts,
@@ -242,7 +247,7 @@ def place_texts(
     settings: CoarseSettings | None = None,
     prior: GraphPrior | None = None,
 ) -> TextPlacement:
-    """Return the steps of `steps_from_texts`, and how likely each sentence tells each."""
+    """Return the steps of `steps_from_texts`, and how likely each sentence describes each."""
     settings = settings or CoarseSettings()
     graph = None
     line_prior = None
@@ -295,7 +300,7 @@ def place_texts(
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
     """Return a user's lines as steps that are not placed yet, numbered from 1.
 
-    graph: says the kinds of its lines; without one their wording does. Raises ShapeError where the
+    graph: says the kinds of its lines. Without one their wording does. Raises ShapeError where the
     texts are not the lines of the graph.
     """
     if graph is None:

@@ -36,10 +36,13 @@ LIST_VIDEOS = 1.0  # that do as lists in general do, and either order alike
 class TaskGraph(FrozenModel):
     """The steps of a task as lines, in the order of most videos.
 
-    wordings: in which other videos do each line. kinds: of the lines. videos: how many were
-    compared; counts: (K,) how many of them do each line.
-    transitions: (K + 1, K) P(line j is the next of the lines after line i - 1), row 0 of the start;
-    what is missing to 1 ends there. departures: (K + 1,) how often the videos go on from there.
+    wordings: in which other videos do each line.
+    kinds: of the lines.
+    videos: how many were compared.
+    counts: (K,) how many of them do each line.
+    transitions: (K + 1, K) P(line j is the next of the lines after line i - 1), row 0 of the start.
+    What is missing to 1 ends there.
+    departures: (K + 1,) how often the videos go on from there.
     before: (K, K) P(line i comes before line j) in a video that does both.
     Raises ShapeError, by `check`, where they do not fit together.
     """
@@ -65,7 +68,7 @@ class TaskGraph(FrozenModel):
     @property
     def share_log_odds(self) -> Array:
         """(K,) nats, 0 or less: log odds that a video does each line, less those of the line that
-        most do; with half a video more of either kind."""
+        most do. Half a video more of either kind is added."""
         counts = np.array(self.counts, dtype=np.float64)
         half = LIST_VIDEOS / 2
         odds = (counts + half) / (self.videos - counts + half)
@@ -99,14 +102,14 @@ class GraphPrior:
 
     @property
     def shown_log_odds(self) -> Array | None:
-        """(K,) nats, 0 or less, by which a line that nobody tells is less likely shown; None where
+        """(K,) nats, 0 or less, by which a line that no one says is less likely shown. None where
         the weight is 0."""
         if self.settings.graph_share == 0:
             return None
         return self.settings.graph_share * self.graph.share_log_odds
 
     def before(self, settings: GroundSettings) -> Array | None:
-        """Return (K, K) P(line i is shown before line j) for `RecipeFilter`; None where the weight
+        """Return (K, K) P(line i is shown before line j) for `RecipeFilter`. None where the weight
         is 0, so that the order of the lines alone counts."""
         weight = self.settings.graph_order
         if weight == 0:
@@ -140,10 +143,10 @@ def graph_prior(graph: TaskGraph, settings: CoarseSettings, embedder: Embedder) 
 
 
 def order_log_ratios(graph: TaskGraph) -> Array:
-    """Return log P(line j next | line i) of the task against that of lists in general, row 0 = the
-    start and the last column the end, (K + 1, K + 1).
+    """Return log P(line j next | line i) of the task against that of lists in general, (K + 1, K +
+    1). Row 0 is the start and the last column the end.
 
-    It is 0 where a line follows itself: how long a line is told says nothing of order.
+    It is 0 where a line follows itself: how long a line is said says nothing of order.
     """
     count = len(graph.lines)
     shape = (count + 1, count + 1)

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroundingWindow:
-    """context: the whole seconds looked at. steps: indices of all steps said there; decides: of
-    those it decides."""
+    """A part of a long video.
+
+    context: the whole seconds looked at.
+    steps: indices of all steps said there.
+    decides: of those it decides.
+    """
 
     context: Span
     steps: tuple[int, ...]
@@ -33,7 +37,7 @@ class GroundingWindow:
 def cut_into_windows(
     steps: Sequence[Step], duration: float, settings: GroundSettings
 ) -> list[GroundingWindow]:
-    """Return the windows that decide every step once; one for a short video, or where some step is
+    """Return the windows that decide every step once. One for a short video, or where some step is
     not spoken of."""
     centers = [step.said.center for step in steps if step.said is not None]
     last = float(math.ceil(duration))
@@ -138,7 +142,7 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:
-    """Return a span as the window counts; what begins before it begins with it."""
+    """Return a span as the window counts. What begins before it begins with it."""
     origin = window.context.start
     start = max(0.0, span.start - origin)
     end = max(start + 0.1, span.end - origin)  # never empty

@@ -2,9 +2,9 @@
 time.
 
 Features of any length are brought to the fixed length that the network takes (ProcX section 6.3:
-256 rows): row i of L stands at i (T - 1) / (L - 1) of the T rows, so that the first and the last
-row are kept. Source: PDVC, as released. Letters: B videos, T feature rows, L rows after resizing, C
-width of a feature row, S steps of all videos, A tokens of what is said, O further wordings.
+256 rows). Row i of L is at i (T - 1) / (L - 1) of the T rows, so that the first and the last row
+are kept. Source: PDVC, as released. Letters: B videos, T feature rows, L rows after resizing, C
+width of a feature row. S steps of all videos, A tokens of what is said, O further wordings.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from stepline.training.batches import TensorRecord
 
 
 def resize_rows(values: Matrix, size: int) -> Matrix:
-    """Return features (T, C) as (size, C) float32, the nearest rows; a single row is repeated.
+    """Return features (T, C) as (size, C) float32, the nearest rows. A single row is repeated.
 
     Raises ShapeError when there is no row, or `size` is not positive.
     """
@@ -36,7 +36,7 @@ def resize_rows(values: Matrix, size: int) -> Matrix:
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
-    """Return which of `length` rows is nearest to each of `size` positions, (size,); a half
+    """Return which of `length` rows is nearest to each of `size` positions, (size,). A half
     rounds down.
 
     In whole numbers, so that a half is one. Raises ShapeError when either is not positive.
@@ -53,12 +53,13 @@ def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class StepSample:
-    """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its
-    sentence.
+    """One video with its steps.
 
-    speech: what is said around each step, None where it is not read. alternatives: further wordings
-    of each step, () where there are none; a batch is made of `sentences` alone. The steps may stand
-    in any order.
+    values: (T, C) float32, T may be 0.
+    spans: in seconds, each with its sentence. The steps may be in any order.
+    speech: what is said around each step, None where it is not read.
+    alternatives: further wordings of each step, () without any. A batch is made of
+    `sentences` alone.
     Raises ShapeError when the parts do not fit together.
     """
 
@@ -93,8 +94,11 @@ class StepSample:
 
 @dataclass(frozen=True)
 class Videos(TensorRecord):
-    """What the network looks at. values: (B, R, C); durations: (B,) seconds; empty: (B,), True
-    where no row is known.
+    """What the network looks at.
+
+    values: (B, R, C).
+    durations: (B,) seconds.
+    empty: (B,), True where no row is known.
 
     empty is None when every video has rows.
     """
@@ -119,7 +123,7 @@ class StepBatch(TensorRecord):
     """Videos, and what should be said of them.
 
     captions: S sentences, video by video in the order of the targets' steps, which is that of time.
-    speech: (S, A) tokens spoken around each step, and speech_pad; both None where no video has any.
+    speech: (S, A) tokens spoken around each step. Like speech_pad None where no video has any.
     alternatives: None where no step has any.
     """
 
@@ -141,7 +145,7 @@ class StepBatch(TensorRecord):
 def stack_videos(
     values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None
 ) -> Videos:
-    """Return features (T, C) of several videos, resized; one without rows is zeros, and so marked.
+    """Return features (T, C) of several videos, resized. One without rows is zeros, and so marked.
 
     width: C, needed only where every video is empty. Raises ShapeError when widths differ or there
     is no video.
@@ -171,7 +175,7 @@ def stack_videos(
 def collate(
     samples: Sequence[StepSample], vocabulary: Vocabulary, settings: ModelSettings
 ) -> StepBatch:
-    """Return the samples as one batch; all steps of all videos are kept, in the order of time.
+    """Return the samples as one batch. All steps of all videos are kept, in the order of time.
 
     Raises ShapeError when there is no sample, widths do not fit, or a span is reversed or outside
     its video.
@@ -210,7 +214,7 @@ def collate(
 def _alternative_captions(
     samples: Sequence[StepSample], vocabulary: Vocabulary, longest: int
 ) -> AlternativeCaptions | None:
-    """Return the further wordings of all steps, in the order of the targets; None for none."""
+    """Return the further wordings of all steps, in the order of the targets, None without any."""
     places = []
     texts: list[str] = []
     for video, sample in enumerate(samples):

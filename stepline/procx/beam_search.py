@@ -1,5 +1,5 @@
-"""Captions from a captioner: the likeliest token each time, or a beam of hypotheses ranked by their
-length.
+"""Captions from a captioner: the most likely token each time, or a beam of hypotheses ranked by
+their length.
 
 Letters: M captions, k hypotheses per caption, V vocabulary, W tokens so far.
 """
@@ -59,7 +59,7 @@ class Caption:
 def generate(
     decoder: StepwiseDecoder[State], context: CaptionContext, settings: SearchSettings | None = None
 ) -> list[Caption]:
-    """Return a caption for each of the context's M queries; one that reaches the most tokens is cut
+    """Return a caption for each of the context's M queries. One that reaches the most tokens is cut
     there.
 
     Other captions of the batch never change one. The decoder should be at rest (eval), or dropout
@@ -78,7 +78,7 @@ def generate(
 def greedy_search(
     decoder: StepwiseDecoder[State], context: CaptionContext, longest: int, settings: SearchSettings
 ) -> list[Caption]:
-    """Return captions of the likeliest next tokens."""
+    """Return captions of the most likely next tokens."""
     state = decoder.begin(context)
     count = len(context.queries)
     device = context.queries.device
@@ -106,8 +106,8 @@ def beam_search(
     """Return the captions that rank best by log P / tokens^penalty, one that is cut for its length
     among them.
 
-    Each step keeps the k likeliest hypotheses that go on; one that ends is remembered if it is
-    among the k likeliest of all and beats the best before it. The search stops when no hypothesis
+    Each step keeps the k most likely hypotheses that go on. One that ends is remembered if it is
+    among the k most likely of all and beats the best before it. The search stops when no hypothesis
     can rank above those, however it goes on.
     """
     k = settings.beam
@@ -129,7 +129,7 @@ def beam_search(
         scores = scores.view(captions, beam, -1)
         scores = scores + total[:, :beam, None]  # (M, beam, V)
 
-        # the 2 k likeliest next tokens, of which k go on: (M, 2 k)
+        # the 2 k most likely next tokens, k of them go on: (M, 2 k)
         vocabulary = scores.shape[2]
         count = min(2 * k, beam * vocabulary)
         top, index = scores.flatten(1).topk(count, dim=1)
@@ -211,7 +211,7 @@ class _BestEnded:
 
 
 def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> Tensor:
-    """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor
+    """Return log P of each next token, (R, V) float32. Marks other than the end are never said, nor
     is the end too soon."""
     scores = logits.float().log_softmax(dim=-1)
     scores[:, [PAD_TOKEN, BEGIN_TOKEN]] = IMPOSSIBLE_LOG_P
@@ -221,7 +221,7 @@ def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> T
 
 
 def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
-    """Return rows of tokens (M, W) as captions without marks; what follows the end mark is left
+    """Return rows of tokens (M, W) as captions without marks. What follows the end mark is left
     out."""
     marks = {PAD_TOKEN, BEGIN_TOKEN, END_TOKEN}
     captions = []

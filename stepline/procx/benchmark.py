@@ -49,7 +49,7 @@ def write_predictions(
     """Write the steps of videos as densevid_eval's results, and return what is in it and what is
     not.
 
-    speech: what is said, by id, for a network that reads it; a video without is read in silence.
+    speech: what is said, by id, for a network that reads it. A video without is read in silence.
     Raises DatasetError when no video at all can be answered.
     """
     if settings.speech:

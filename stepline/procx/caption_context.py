@@ -13,11 +13,15 @@ from torch import Tensor
 class CaptionContext:
     """What M captions are about.
 
-    queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each
-    caption is; feature_pad: (B, T). transcript: (M, A) tokens of what is said around each, or None;
-    transcript_pad: (M, A). For the LSTM alone: levels (B, P, D), `lengths` positions of each one
-    after the other, feature_pad (B, P) then, and boxes (M, 2), the center and length of each
-    caption's step.
+    queries: (M, D).
+    features: (B, T, D) fused rows of the videos, or None.
+    video: (M,) whose each caption is.
+    feature_pad: (B, T).
+    transcript: (M, A) tokens of what is said around each, or None.
+    transcript_pad: (M, A).
+    For the LSTM alone:
+    levels: (B, P, D), `lengths` positions of each one after the other. feature_pad is (B, P) then.
+    boxes: (M, 2), the center and length of each caption's step.
     """
 
     queries: Tensor
@@ -33,8 +37,11 @@ class CaptionContext:
 
 @dataclass(frozen=True)
 class CaptionerOutput:
-    """logits (M, W, V) of each next token; text_vectors (M, d), unit vectors of the sentences, None
-    without any."""
+    """What the captioner says.
+
+    logits: (M, W, V) of each next token.
+    text_vectors: (M, d), unit vectors of the sentences, None without any.
+    """
 
     logits: Tensor
     text_vectors: Tensor | None

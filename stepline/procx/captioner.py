@@ -6,10 +6,10 @@ on words and query.
     P(next word) = softmax(norm(h) E^T + b)      E: the embedding of the words
     v_text = unit(W_t norm(u_CLS)), v_query = unit(W_q query)   for the contrastive loss
 
-Source: ProcX section 5 and appendix D; Yu et al. 2022 (CoCa). Differs: the features beside the
+Source: ProcX section 5 and appendix D. Yu et al. 2022 (CoCa). Differs: the features next to the
 query, and a transcript, are options. Attributes that are modules or parameters are keys of the
 weights on disk, so their names stay. Letters: M captions of B videos, K captions of the video with
-most, R rows written at a time (M times the beam), W tokens, T feature rows, A transcript tokens, S
+most, R rows written at a time (M times the beam). W tokens, T feature rows, A transcript tokens. S
 keys, H heads, D width, V vocabulary, d projection.
 """
 
@@ -42,7 +42,7 @@ class Attendable(Protocol):
 
 @dataclass(frozen=True)
 class KeyValueCache:
-    """Keys and values (M, H, S, D/H) of what may be attended to; keep (M, 1, 1, S), None: all of
+    """Keys and values (M, H, S, D/H) of what may be attended to. keep: (M, 1, 1, S), None: all of
     it."""
 
     keys: Tensor
@@ -95,7 +95,7 @@ class KeyValueCache:
 
 @dataclass(frozen=True)
 class VideoSlots:
-    """Where each caption stands in a table of (B, K), the captions by video: video and slot (M,)
+    """Where each caption is in a table of (B, K), the captions by video: video and slot (M,)
     each."""
 
     video: Tensor
@@ -105,7 +105,7 @@ class VideoSlots:
 
     @staticmethod
     def of(video: Tensor, videos: int) -> "VideoSlots":
-        """Return the slots of captions whose videos these are, (M,), in any order; M above 0."""
+        """Return the slots of captions whose videos these are, (M,), in any order. M is above 0."""
         same = video[:, None] == video  # (M, M)
         earlier = same.tril(-1)
         slot = earlier.sum(dim=1)  # (M,) captions of the video before it
@@ -127,8 +127,9 @@ class VideoSlots:
 class VideoKeyValues:
     """What captions attend to, without a copy of a video's rows for each of its captions.
 
-    shared: (B, H, T, D/H), rows of the videos, which all captions of a video see; own: (M, H, 1,
-    D/H), of each caption's query, which it alone sees. Equal to `own.concat(shared.take(video))`.
+    shared: (B, H, T, D/H), rows of the videos, which all captions of a video see.
+    own: (M, H, 1, D/H), of each caption's query, which it alone sees.
+    Equal to `own.concat(shared.take(video))`.
     """
 
     shared: KeyValueCache
@@ -192,7 +193,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return KeyValueCache(keys, values, keep)
 
     def forward(self, rows: Tensor, context: Attendable) -> Tensor:
-        """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption
+        """Return rows (R, W, D) attended to what M captions see. R may be a multiple of M, caption
         by caption."""
         captions = len(context)
         count, words, width = rows.shape
@@ -208,7 +209,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def self_attend(
         self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends
+        """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W). causal: row w attends
         up to w alone."""
         query = self._split_heads(self.query(rows))  # (M, H, W, D/H)
         cache = self.key_values(rows)
@@ -223,7 +224,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
-    """Words attend to words, then to a context if the layer has one, then a feed-forward; each
+    """Words attend to words, then to a context if the layer has one, then a feed-forward. Each is
     normalised first."""
 
     def __init__(
@@ -251,8 +252,8 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         keep: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Return rows (M, W, D) after the layer; keep and causal as in `Attention.self_attend`, of
-        the words."""
+        """Return rows (M, W, D) after the layer. keep and causal are as in
+        `Attention.self_attend`, of the words."""
         normed = self.within_norm(rows)
         attended = self.within.self_attend(normed, keep=keep, causal=causal)
         rows = rows + self.drop(attended)
@@ -291,7 +292,7 @@ class DecoderState:
     length: int = 0
 
     def take(self, rows: Tensor) -> None:
-        """Go on with these rows, (R,) indices into the present ones; those of a caption are next to
+        """Go on with these rows, (R,) indices into the present ones. Those of a caption are next to
         each other."""
         pasts: list[KeyValueCache | None] = []
         for past in self.pasts:
@@ -368,7 +369,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return DecoderState(self._context_caches(context), [None] * layers)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (R, V) of what comes after the last tokens (R,); `state` then holds
+        """Return the logits (R, V) of what comes after the last tokens (R,). `state` then holds
         them."""
         words = self.words(tokens)[:, None]
         rows = words + self.places.weight[state.length]  # (R, 1, D)
@@ -424,8 +425,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return caches
 
     def _context_caches(self, context: CaptionContext) -> list[KeyValueCache]:
-        """Return each joint layer's keys and values of the context, M of each; features' are made
-        once a video."""
+        """Return each joint layer's keys and values of the context, M of each. The features' are
+        made once per video."""
         transcript = self._encode_transcript(context)
         caches = []
         for layer in self.joint_layers:

@@ -27,10 +27,10 @@ SETTINGS_OF_OLDER_FILES = {"position_form": "end"}
 
 @dataclass(frozen=True)
 class TrainingFeatures:
-    """What a network was trained on: the backbone of its features, and rows a second.
+    """What a network was trained on: the backbone of its features, and rows per second.
 
-    unit: its feature rows had length 1. around: seconds before and after a step whose speech it
-    reads, None for none.
+    unit: its feature rows had length 1.
+    around: seconds before and after a step whose speech it reads, None for none.
     """
 
     backbone: str
@@ -41,7 +41,7 @@ class TrainingFeatures:
 
 @dataclass(frozen=True)
 class LoadedProcx:
-    """A network at rest with its vocabulary; path: its file, sha256: of that file."""
+    """A network at rest with its vocabulary. path: its file, sha256: of that file."""
 
     model: ProcX
     vocabulary: Vocabulary
@@ -55,7 +55,7 @@ class LoadedProcx:
         self._trained_on.check_width(self.model.settings.features, features)
 
     def check_space(self, backbone: str, rate: float) -> None:
-        """Raise ModelError where the backbone, or the rows a second, are not those of its
+        """Raise ModelError where the backbone, or the rows per second, are not those of its
         training."""
         self._trained_on.check_source("features", self.trained.backbone, backbone)
         self._trained_on.check_rate(self.trained.rate, rate)

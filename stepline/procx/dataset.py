@@ -1,9 +1,9 @@
 """Videos with the steps that are to be found in them, from records or a public dataset and
 features.
 
-A video's features are read when its sample is looked at, resized when a batch is made; its texts
-lie in memory, packed until then. A step lies at a fraction of the seconds that the features cover,
-since nothing else is seen.
+A video's features are read when its sample is looked at, resized when a batch is made. Its texts
+are in memory, packed until then. A step is placed at a fraction of the seconds that the features
+cover, since nothing else is seen.
 """
 
 import json
@@ -98,8 +98,10 @@ NO_TEXT = "the step has no text"
 
 @dataclass(frozen=True, slots=True)
 class _PendingSample:
-    """A sample that is not read yet. count: its events; packed: they and what is said, as
-    compressed JSON.
+    """A sample that is not read yet.
+
+    count: its events.
+    packed: they and what is said, as compressed JSON.
 
     As objects the sentences of a video take twenty times the bytes, and NaSVA's 340,000 videos have
     34 million.
@@ -124,11 +126,11 @@ class _PendingSample:
 
 
 class StepDataset(LazySamples[StepSample]):
-    """Samples that are read when they are asked for. omitted: what is no sample, or not asked for,
-    and why.
+    """Samples that are read when they are asked for.
 
-    spec: what the features of all of them are of; lengths: 1 each, since features are resized to
-    one length.
+    omitted: what is not a sample, or not asked for, and why.
+    spec: what the features of all of them are of.
+    lengths: 1 each, since features are resized to one length.
     """
 
     def __init__(
@@ -215,9 +217,9 @@ def gather_samples(
     *,
     excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> StepDataset:
-    """Return what can be trained on, one sample a video. `settings.target` says what its steps are;
-    None: `steps`.
+    """Return what can be trained on, one sample per video.
 
+    settings: `target` says what its steps are, None: `steps`.
     features: a store, or the features themselves, by the videos' ids. excluded: ids of videos that
     are left out (a benchmark's own). Nothing is read but the store's index.
     """
@@ -252,8 +254,8 @@ def gather_samples(
 
 
 def read_features(features: Features, video: str) -> FeatureSequence:
-    """Return the features of a video. Raises StoreError where there are none, ShapeError for
-    NaN."""
+    """Return the features of a video. Raises StoreError for a video without any, and ShapeError
+    for NaN."""
     if isinstance(features, FeatureStore):
         return features.read(video)
     return features[video]
@@ -267,7 +269,7 @@ STEP_SOURCES: dict[str, StepSource] = {
 
 
 def steps_given_by(source: str) -> StepSource:
-    """Return what of a source's records are the steps, where nobody says it: what people annotated,
+    """Return what of a source's records are the steps, where no one says it: what people annotated,
     else its steps."""
     dataset = dataset_of(source)
     if dataset is None:

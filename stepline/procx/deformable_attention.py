@@ -1,20 +1,20 @@
 """Multi-scale deformable attention over time, in plain PyTorch: ProcX section 5, equations 9 to 12.
 
 Each query reads a few points of every temporal level, near a reference. Vanilla attention (equation
-10; Deformable DETR) weighs them by the query alone; key-aware attention (equation 12; Lite-DETR) by
-the keys at these points:
+10, Deformable DETR) weighs them by the query alone. Key-aware attention (equation 12, Lite-DETR)
+weighs them by the keys at these points:
 
     output[b, n, h] = sum_p weight[b, n, h, p] value(location p),  value(x): linear between two
     neighbouring rows
 
 Two functions with hand-made gradients carry it, since linear interpolation commutes with sum and
-dot product: `weighted_gather` sums the rows beside each point without sampling a value (an
-embedding bag; so is every gradient of a table, over the points in the order of the rows that they
-read), `gather_dot_products` reads the products of queries and sampled keys from one dense product.
+dot product. `weighted_gather` sums the rows next to each point without sampling a value. It is an
+embedding bag. So is every gradient of a table, over the points in the order of the rows that they
+read. `gather_dot_products` reads the products of queries and sampled keys from one dense product.
 Each has the formula that it equals in its docstring. Letters: B videos, N queries, M positions of
-all levels one after the other, H heads, L levels, P points a level, K = 2 L P rows read by a query
-and head: those on the left of its points, then those on the right; D width of a head, C width. A
-table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
+all levels one after the other, H heads, L levels. P points per level, D width of a head, C width.
+K = 2 L P rows are read by a query and head: those on the left of its points, then those on the
+right. A table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
 """
 
 import math
@@ -34,14 +34,15 @@ from stepline.training.layers import Linear
 
 @dataclass(frozen=True)
 class SamplingPoints:
-    """Where every query and head reads: two neighbouring rows a point, and the weight of each.
+    """Where every query and head reads: two neighbouring rows per point, and the weight of each.
 
-    left_weight, right_weight: (B, N, H, L P), of the rows on the left and on the right; gradients
-    reach the locations through them. position: (B, N, H, K) int32 in [0, M), lefts then rights;
-    row: as numbers of table rows. reader, order, start: the same by the row that is read, for
-    gradients of a table. Row r is read by the entries order[start[r]:start[r + 1]] of the flat
-    `row`, which belong to the rows `reader` of a table (B, N, H, D) of queries. Empty where no
-    gradient is wanted.
+    left_weight, right_weight: (B, N, H, L P), of the rows on the left and on the right. Gradients
+    reach the locations through them.
+    position: (B, N, H, K) int32 in [0, M), lefts then rights.
+    row: as numbers of table rows.
+    reader, order, start: the same by the row that is read, for gradients of a table. Row r is read
+    by the entries order[start[r]:start[r + 1]] of the flat `row`. They belong to the rows `reader`
+    of a table (B, N, H, D) of queries. Empty where no gradient is wanted.
     """
 
     left_weight: Tensor
@@ -67,7 +68,7 @@ def sampling_points(
 
     A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two.
     Beyond the outermost, zero padding has zeros one position farther, border padding goes on as it
-    ends; an empty level is zero everywhere. A location that is NaN has NaN for weights. backward:
+    ends. An empty level is zero everywhere. A location that is NaN has NaN for weights. backward:
     whether gradients of a table are wanted.
     """
     heads = locations.shape[2]
@@ -121,7 +122,7 @@ def _table_rows(
     their levels."""
     device = below.device
 
-    # where each level begins; an empty one at the end needs some row
+    # where each level begins. An empty one at the end needs some row
     total = sum(lengths)
     starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]
     start = torch.tensor(starts, dtype=torch.int32, device=device)
@@ -176,7 +177,7 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
     """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H,
     L P).
 
-    output[b, n, h, p] = query[b, n, h] . key(location p), which is the products with the rows on
+    output[b, n, h, p] = query[b, n, h] . key(location p). These are the products with the rows on
     its left and right, each times that side's weight. In the dtype of these weights.
     """
     products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.rows)
@@ -299,11 +300,11 @@ def deformable_attention(
     """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape,
     summed: (B, N, H, D).
 
-    lengths: positions of each level, M in all; a level may be empty. locations: in [0, 1] of their
-    level, or outside, where `padding` says what is read; `sampling_points` says how. The result is
-    of the value's dtype.
+    lengths: positions of each level, M in all. A level may be empty.
+    locations: in [0, 1] of their level, or outside, where `padding` says what is read.
+    `sampling_points` says how. The result is of the value's dtype.
     Raises ShapeError where the shapes do not fit together.
-    Source: equations 9 and 10, the sum; it equals `grid_sample` with align_corners=False.
+    Source: equations 9 and 10, the sum. It equals `grid_sample` with align_corners=False.
     """
     _check(value, locations, lengths)
     if weights.shape != locations.shape:
@@ -325,7 +326,7 @@ def key_aware_attention(
     """Return values (B, M, H, D) read at locations (B, N, H, L, P), weighted by the keys read
     there: (B, N, H, D).
 
-    query: (B, N, H, D); key: as value. The weights are the softmax of query times key / sqrt(D)
+    query: (B, N, H, D). key: as value. The weights are the softmax of query times key / sqrt(D)
     over all L P points of a query and head. A point in padding has a zero key and a zero value, and
     takes part in the softmax.
     Raises ShapeError where the shapes do not fit together.
@@ -347,7 +348,7 @@ def key_aware_attention(
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """The layer: projections, points near references, and one of the two attentions.
 
-    Vanilla attention is that of PDVC; key-aware attention has Lite-DETR's query and key projections
+    Vanilla attention is that of PDVC. Key-aware attention has Lite-DETR's query and key projections
     instead of learned weights. Points start as there, spread to both sides of the reference,
     farther with every head and point.
     """
@@ -368,7 +369,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         self._initialise()
 
     def _initialise(self) -> None:
-        """Set weights as Deformable DETR does; with a query projection of zero all points count
+        """Set weights as Deformable DETR does. With a query projection of zero all points count
         alike, as there."""
         zero = {"offsets", "weights"}
         if self.settings.query_start == "zero":
@@ -425,7 +426,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         return self.out(attended.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return where each query's points lie, (B, N, H, L, P) in [0, 1] of each level or outside;
+        """Return where each query's points are, (B, N, H, L, P) in [0, 1] of each level or outside:
         equation 9.
 
         An offset of 1 is a position of its level from a point, and 1 / P of half of its length

@@ -4,8 +4,8 @@ for each.
     description = describe(model, vocabulary, features)         # one video
     description.steps                                           # in the order of time
 
-Source: ProcX section 5 and PDVC's code: the surest proposals, as many as the network counts. Beyond
-the paper: the surest set of proposals that do not overlap.
+Source: ProcX section 5 and PDVC's code: the most confident proposals, as many as the network
+counts. Beyond the paper: the most confident set of proposals that do not overlap.
 Letters: B videos, N queries and so proposals of a video, C counts, M captions, k steps.
 """
 
@@ -43,9 +43,10 @@ TOO_SHORT = f"it lasts less than {MIN_STEP_SECONDS:g} s inside the video"
 class Proposals:
     """What the network says of one video of `duration` seconds.
 
-    confidence: (N,); boxes: (N, 2) start and end in seconds, inside it; counts: (C,) logits of 0
-    ... C - 1 steps.
-    likelihood: (N,) of each caption, to be added to the confidence; None: captions are not ranked.
+    confidence: (N,).
+    boxes: (N, 2) start and end in seconds, inside it.
+    counts: (C,) logits of 0 ... C - 1 steps.
+    likelihood: (N,) of each caption, to be added to the confidence. None: captions are not ranked.
     """
 
     duration: float
@@ -113,8 +114,8 @@ def select_non_overlapping(
 
     overlap: fraction of the shorter of two neighbours in which they may. One that scores 0 or less
     is never selected.
-    Source: weighted interval scheduling (Kleinberg and Tardos 2006, section 6.1), with a limit; not
-    in the paper.
+    Source: weighted interval scheduling with a limit (Kleinberg and Tardos 2006, section 6.1). It
+    is not in the paper.
     """
     by_end = np.lexsort((boxes[:, 0], boxes[:, 1]))
     order = by_end[scores[by_end] > 0]
@@ -131,7 +132,7 @@ def select_non_overlapping(
     before = np.triu(is_apart, 1)
     before &= starts[:, None] <= starts  # an interval inside another does not come before it
 
-    # best[k]: the greatest sum of k intervals that end with each one; parents: the one before it
+    # best[k]: the greatest sum of k intervals that end with each one. parents: the one before it
     best = np.full((limit + 1, len(order)), -np.inf)
     best[1] = scores[order]
     parents = np.zeros(best.shape, dtype=np.int64)
@@ -208,7 +209,7 @@ def generate_captions(
 ) -> list[list[Caption]]:
     """Return the captions of each video's `queries`, in their order.
 
-    speech: what is said around each query, with the vocabulary that reads it; None: speech is not
+    speech: what is said around each query, with the vocabulary that reads it. None: speech is not
     read.
     """
     device = proposals.output.queries.device
@@ -245,7 +246,7 @@ def with_likelihood(
     speech: Sequence[Sequence[str]] | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> ProposalBatch:
-    """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them;
+    """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them,
     unchanged where `caption_weight` is 0.
 
     speech: as in `generate_captions`, for all queries. Source: PDVC: weight x log P / tokens^2,
@@ -275,7 +276,7 @@ def _all_queries(proposals: ProposalBatch) -> list[range]:
 
 @dataclass(frozen=True)
 class VideoToDescribe:
-    """A video's features (T, C), T may be 0; they cover `seconds`, of which the video has `end`.
+    """A video's features (T, C), T may be 0. They cover `seconds`, the video has `end` seconds.
 
     speech: the sentences said in it, for a network that reads them.
     """
@@ -312,11 +313,11 @@ def describe(
     speech: Sequence[Sentence] = (),
     around: float = 10.0,
 ) -> Description:
-    """Return the steps of one video; without a feature row none. duration: its seconds, None: as
-    the features say.
+    """Return the steps of one video, without a feature row none.
 
-    speech, around: what is said, and how many seconds around a step are read; used only where
-    `settings.speech`.
+    duration: its seconds, None: as the features say.
+    speech, around: what is said, and how many seconds around a step are read. They are used only
+    where `settings.speech`.
     """
     if not len(features.values):
         return Description()
@@ -338,7 +339,7 @@ def describe_many(
     around: float = 10.0,
     selector: ProposalSelector | None = None,
 ) -> list[Description]:
-    """Return what each video shows, in their order; none changes another.
+    """Return what each video shows, in their order. None changes another.
 
     selector: which queries of a video are steps, instead of what `settings` say. The model should
     be at rest (eval).
@@ -352,7 +353,7 @@ def describe_many(
 
 @dataclass(frozen=True)
 class StepDescriber:
-    """A network with all that decides what it says; see `describe_many`."""
+    """A network with all that decides what it says, see `describe_many`."""
 
     model: ProcX
     vocabulary: Vocabulary
@@ -373,7 +374,7 @@ class StepDescriber:
         return descriptions
 
     def _describe_batch(self, videos: Sequence[VideoToDescribe], first: int) -> list[Description]:
-        """Return what the videos of one batch show; the first of them is number `first`."""
+        """Return what the videos of one batch show. The first of them is number `first`."""
         # what the network proposes, ranked as the settings say
         values = [video.values for video in videos]
         seconds = [video.seconds for video in videos]
@@ -424,7 +425,7 @@ class StepDescriber:
         batch: ProposalBatch,
         queries: Sequence[Sequence[int]],
     ) -> list[list[str]] | None:
-        """Return what is said around each video's `queries`; None where the settings do not read
+        """Return what is said around each video's `queries`. None where the settings do not read
         it."""
         if not self.settings.speech:
             return None

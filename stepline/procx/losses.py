@@ -8,21 +8,21 @@
     role          a sum over matches         / matches of a layer
     overlap       a sum over pairs of steps  / steps of the batch
 
-All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC),
-caption, contrast and role over those that `text_layers` names. A batch without any step still learns from its
-queries, which should all be unsure, and from its counts.
+All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC).
+Caption, contrast and role are summed over those that `text_layers` names. A batch without any step
+still learns from its queries, which should all be unsure, and from its counts.
 
 Confidence: PDVC's focal loss, and ProcX's varifocal loss (equation 13). As printed, a query without
-a step gets -alpha p^gamma log(1 - g) with g = 0, which is 0 whatever the query says; VarifocalNet,
-which it cites, has log(1 - p), and so has this file. Count: the paper calls it a cross-entropy;
-PDVC's code trains one binary choice a count, forgives counts near the true one, and weighs each by
-how rare it is; both are here by name. Contrast: InfoNCE of queries and sentences (equations 15 and
-16). Equation 15 as printed is a share, which falls as learning goes wrong; its -log is what is
-lowered, as in CoCa and MIL-NCE. Role and overlap are off unless they get a weight: InfoNCE between
-the queries for words and for places of one step, and what the boxes of two steps overlap beyond the
-steps themselves; the ideas are ROS-DVC's, the forms are ours. Letters: L decoder layers, B videos, N
-queries, C counts, M matches of a query and a step, P sentences, W tokens, V vocabulary, d width of
-the compared vectors.
+a step gets -alpha p^gamma log(1 - g) with g = 0, which is 0 whatever the query says. VarifocalNet,
+which it cites, has log(1 - p), and so has this file. Count: the paper calls it a cross-entropy.
+PDVC's code trains one binary choice per count, forgives counts near the true one, and weighs each
+by how rare it is. Both are here by name. Contrast: InfoNCE of queries and sentences (equations 15
+and 16). Equation 15 as printed is a share, which falls as learning goes wrong. Its -log is what is
+lowered, as in CoCa and MIL-NCE. Role and overlap are off unless they get a weight. Role is InfoNCE
+between the queries for words and for places of one step. Overlap is what the boxes of two steps
+overlap beyond the steps themselves. The ideas are ROS-DVC's, the forms are ours. Letters: L decoder
+layers, B videos, N queries, C counts, M matches of a query and a step. P sentences, W tokens, V
+vocabulary, d width of the compared vectors.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ from stepline.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.training.loop import Loss
 
 IGNORED_TOKEN = -100  # a target that cross_entropy leaves out
-MASKED_LOGIT = -1e4  # of what is no positive; finite, so that no gradient is NaN
+MASKED_LOGIT = -1e4  # of what is not a positive, and finite, so that no gradient is NaN
 
 
 def training_losses(
@@ -60,7 +60,7 @@ def training_losses(
 
 
 def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
-    """Return the named losses times their weights, as the training loop adds them; weight 0 leaves
+    """Return the named losses times their weights, as the training loop adds them. Weight 0 leaves
     one out."""
     weighted = []
     for name, loss in losses.items():
@@ -79,7 +79,7 @@ def batch_losses(
     """Return "giou", "l1", "confidence", "count", "caption" and, where they have a weight,
     "overlap", "role" and, from a transformer, "contrast", not yet weighted.
 
-    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss; None:
+    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss. None:
     all alike.
     """
     settings = settings or LossSettings()
@@ -195,7 +195,7 @@ def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -
     """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was
     given a step.
 
-    Source: Lin et al. 2017; PDVC has alpha 0.25, gamma 2.
+    Source: Lin et al. 2017. PDVC has alpha 0.25, gamma 2.
     """
     correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
     # (1 - p_right)^gamma, whose gradient is finite everywhere
@@ -209,8 +209,8 @@ def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: floa
     """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
 
     quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without
-    one; it is a target and passes no gradient. Source: ProcX equation 13, mended; VarifocalNet
-    (Zhang et al. 2021), alpha 0.75, gamma 2.
+    one. It is a target and passes no gradient.
+    Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
     """
     logits = logits.float()
     quality = quality.detach().float()
@@ -230,12 +230,13 @@ def count_loss(
     spread: float = 2.0,
     beta: float = 1.0,
 ) -> Tensor:
-    """Return the loss of each video, (..., B) float32. logits: (..., B, C); counts: (B,), those
-    past C - 1 count as it.
+    """Return the loss of each video, (..., B) float32.
 
-    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down;
+    logits: (..., B, C).
+    counts: (B,), those past C - 1 count as it.
+    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down.
     None: all alike.
-    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away; 0: all wrong ones
+    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away. 0: all wrong ones
     weigh 1.
     """
     classes = logits.shape[-1]
@@ -294,7 +295,7 @@ def caption_loss(
     layers: int = 1,
     average: CaptionMean = "tokens",
 ) -> Loss:
-    """Return the cross-entropy of the next token. logits: (M, W, V); tokens (M, W) are the ones to
+    """Return the cross-entropy of the next token. logits: (M, W, V). Tokens (M, W) are the ones to
     be said.
 
     smoothing: fraction of the target that is spread over all V tokens. A padded token (True in
@@ -327,7 +328,7 @@ def overlap_loss(boxes: Tensor, targets: Targets, matches: Matches) -> Loss:
     """Return by how much the boxes of two steps of a video overlap (IoU) beyond the steps
     themselves.
 
-    boxes: (L, B, N, 2). Each pair of a layer counts once; steps that truly overlap may.
+    boxes: (L, B, N, 2). Each pair of a layer counts once. Steps that truly overlap may.
     """
     matched = matches.of_queries(boxes).float()
     spans = boxes_to_spans(matched)  # (M, 2)
@@ -372,7 +373,7 @@ class AlternativeTexts:
     step: Tensor
 
     def positives(self, matches: Matches, neighbours: int = 0) -> Tensor:
-        """Return which of them are right for which matches' queries, (M, O); as `positive_mask` has
+        """Return which of them are right for which matches' queries, (M, O), as `positive_mask` has
         it."""
         return _of_same_steps(matches, self.video, self.step, neighbours)
 
@@ -389,8 +390,8 @@ def contrastive_loss(
     and sentence.
 
     Each decoder layer's matches are compared among themselves. The steps of a video must be sorted
-    in time when neighbours count as right ("multiple"); so do `further` wordings of the steps then,
-    if there are any.
+    in time when neighbours count as right ("multiple"). Then the `further` wordings of the steps
+    count as right too, if there are any.
     """
     is_multiple = settings.contrast == "multiple"
     reach = 0
@@ -419,10 +420,10 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     Half of it is -log P of each query's sentences, half that of each sentence's queries, scaled
     from P to M.
 
-    queries: (M, d) and texts: (P, d), unit vectors. positive: (M, P), sentence p is right for query
-    m; all others of the batch are wrong, those of the same video too. The identity gives InfoNCE,
-    more gives MIL-InfoNCE. A row or a column without a positive adds nothing. Raises ShapeError
-    when `positive` is not (M, P).
+    queries: (M, d) and texts: (P, d), unit vectors.
+    positive: (M, P), sentence p is right for query m. All others of the batch are wrong, those of
+    the same video too. The identity gives InfoNCE, more gives MIL-InfoNCE. A row or a column
+    without a positive adds nothing. Raises ShapeError when `positive` is not (M, P).
     """
     shape = (len(queries), len(texts))
     if positive.shape != shape:
@@ -440,18 +441,18 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
 
 
 def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
-    """Return -log of the positives' probability along `dim`; 0 where there is none."""
+    """Return -log of the positives' probability along `dim`, 0 without a positive."""
     right = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
     everything = logits.logsumexp(dim)
     return torch.where(positive.any(dim), everything - right, 0.0)
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
-    """Return which matches' sentences are positives of which matches' queries, (M, M).
+    """Return (M, M): which matches' sentences are positives of each match's query.
 
-    Its own; and with `neighbours`, those of steps so near in the same video. The matches are of one
-    layer, and the steps of a video sorted in time. The paper leaves the positives of MIL-InfoNCE
-    open; `AlternativeTexts` adds some.
+    Its own, and with `neighbours` those of steps this near in the same video. The matches are of
+    one layer, and the steps of a video sorted in time. The paper leaves the positives of
+    MIL-InfoNCE open, and `AlternativeTexts` adds some.
     """
     return _of_same_steps(matches, matches.video, matches.step, neighbours)
 

@@ -10,7 +10,7 @@ little worse in PDVC's paper.
 Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the
 points begin spread over the whole box instead of to one side of its middle. Attributes that are
 modules are keys of the weights on disk. Letters: B videos, P positions of all levels, L levels, M
-captions, R rows written at a time, K points a level, W tokens, D width, V vocabulary.
+captions, R rows written at a time. K points per level, W tokens, D width, V vocabulary.
 """
 
 from dataclasses import dataclass, replace
@@ -28,10 +28,13 @@ from stepline.training.layers import Dropout, Linear
 
 @dataclass(frozen=True)
 class AttendedLevels:
-    """What captions attend to. values, hints: (B P, D), rows of all videos; first: (R,) where each
-    caption's begin.
+    """What captions attend to.
 
-    boxes: (R, 2), center and length; queries: (R, D); lengths: positions of each level.
+    values, hints: (B P, D), rows of all videos.
+    first: (R,) where each caption's begin.
+    boxes: (R, 2), center and length.
+    queries: (R, D).
+    lengths: positions of each level.
     """
 
     values: Tensor
@@ -139,7 +142,7 @@ class LstmState:
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """A caption word by word from the query and, with `attention`, the levels; a transcript is not
+    """A caption word by word from the query and, with `attention`, the levels. A transcript is not
     read."""
 
     def __init__(

@@ -1,10 +1,10 @@
 """Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the
 boxes it compares.
 
-A box is (center, length) as fractions of the video, as the network gives it; a span is (start,
-end). IoU and gIoU carry PDVC's 1e-5 below the line: two equal boxes agree a little less than 1, and
+A box is (center, length) as fractions of the video, as the network gives it. A span is (start,
+end). IoU and gIoU carry PDVC's 1e-5 below the line. Two equal boxes agree a little less than 1, and
 boxes without length have finite values and gradients.
-Source: PDVC, as released; Rezatofighi et al. 2019 (gIoU).
+Source: PDVC, as released, and Rezatofighi et al. 2019 (gIoU).
 Letters: L decoder layers, B videos, N queries, K steps of the video that has most, M matches.
 """
 
@@ -45,7 +45,7 @@ def iou(first: Tensor, second: Tensor) -> Tensor:
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
-    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...); shapes
+    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...). Shapes
     as `iou`."""
     overlap, union = _overlap_and_union(first, second)
     ends = torch.maximum(first[..., 1], second[..., 1])
@@ -69,8 +69,11 @@ def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Targets(TensorRecord):
-    """Where the steps of a batch are: boxes (B, K, 2), center and length, 0 on padding; box_pad (B,
-    K)."""
+    """Where the steps of a batch are.
+
+    boxes: (B, K, 2), center and length, 0 on padding.
+    box_pad: (B, K).
+    """
 
     boxes: Tensor
     box_pad: Tensor
@@ -84,10 +87,10 @@ class Targets(TensorRecord):
 def build_targets(
     spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]
 ) -> Targets:
-    """Return the steps' (start, end) seconds of each video as boxes; all steps are kept, and a
+    """Return the steps' (start, end) seconds of each video as boxes. All steps are kept, and a
     video may have none.
 
-    What lies outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or
+    What is outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or
     wholly outside, or a video without length.
     """
     if len(spans) != len(durations):
@@ -132,7 +135,7 @@ class QueryIndex:
 class Matches(QueryIndex):
     """Queries with the steps (M,) that they were given, sorted by layer, then video, then query.
 
-    unmatched: steps of videos with more steps than queries, counted once a layer; they teach no
+    unmatched: steps of videos with more steps than queries, counted once per layer. They teach no
     query.
     """
 
@@ -161,12 +164,13 @@ class Matches(QueryIndex):
 def hungarian_match(
     logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None
 ) -> Matches:
-    """Return the cheapest matching of each video at each layer. logits: (L, B, N); boxes: (L, B, N,
-    2) as fractions.
+    """Return the cheapest matching of each video at each layer.
 
+    logits: (L, B, N).
+    boxes: (L, B, N, 2) as fractions.
     The same input gives the same matches, ties too. Raises ShapeError for shapes that do not fit,
     or NaN.
-    Source: PDVC, as released; ProcX does not say which cost it uses with its own confidence loss.
+    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence loss.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -208,7 +212,7 @@ def hungarian_match(
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
-    """Return the matching cost of each query and step, (L, B, N, K) float32; padded steps mean
+    """Return the matching cost of each query and step, (L, B, N, K) float32. Padded steps mean
     nothing."""
     # the confidence, as in the focal loss
     p = logits.float().sigmoid()  # (L, B, N)

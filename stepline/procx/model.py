@@ -8,9 +8,9 @@ figure 8.
 
 Each block's sum is normalised after it, as in PDVC. Attributes that are modules or parameters
 (`sure`, `places`, `among`, ...) are keys of the weights on disk, so their names stay.
-Source: ProcX; what it leaves open is PDVC's code, as `settings.py` lists. Letters: B videos, R
+Source: ProcX. What it leaves open is PDVC's code, as `settings.py` lists. Letters: B videos, R
 rows, F width of a feature row, L decoder layers or levels, P positions of all levels one after the
-other, N queries, C counts, M captions, A tokens of what is said, H heads, D width.
+other. N queries, C counts, M captions, A tokens of what is said, H heads, D width.
 """
 
 import math
@@ -34,18 +34,18 @@ from stepline.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
 LOGIT_EPSILON = 1e-5  # positions are kept so far from 0 and 1 before their logit; Deformable DETR
-# of a box's length at the start, about an eighth of the video; PDVC's code
+# of a box's length at the start, about an eighth of the video. PDVC's code
 INITIAL_LENGTH_LOGIT = -2.0
-# normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+# normalised together: the 32 groups of PDVC's width 512. A lone one would lose its level
 CHANNELS_PER_GROUP = 16
 SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
-# rows from the beginning of a row to where it is said to be; 0.5: PDVC's code
+# rows from the beginning of a row to where it is said to be. 0.5: PDVC's code
 POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
 
 
 def standardise(values: Tensor) -> Tensor:
-    """Return features (B, R, F) scaled so that the numbers of each video are 1 on average; zero
+    """Return features (B, R, F) scaled so that the numbers of each video are 1 on average. Zero
     stays zero.
 
     Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the
@@ -58,7 +58,7 @@ def standardise(values: Tensor) -> Tensor:
 
 
 class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Temporal levels of half the length each: a linear map of the rows, then strided convolutions;
+    """Temporal levels of half the length each: a linear map of the rows, then strided convolutions.
     PDVC's code."""
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -97,8 +97,8 @@ def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
 class PositionalEncoding(nn.Module):  # type: ignore[misc]
     """What is added to say where a position is, how long the video is, and which level it is of.
 
-    Half of the width are sines of the fraction of the video that has passed, half a linear map of
-    the duration as a row of ones; PDVC's code. With `longest_duration` 0 all are sines.
+    Half of the width is sines of the fraction of the video that has passed. Half is a linear map of
+    the duration as a row of ones. PDVC's code. With `longest_duration` 0 all are sines.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -195,7 +195,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         lengths: Sequence[int],
         pad: Tensor | None,
     ) -> Tensor:
-        """Return rows (B, P, D) after the layer. encoding: as rows; references: (B, P, L, 1); pad:
+        """Return rows (B, P, D) after the layer. encoding: as rows. references: (B, P, L, 1). pad:
         (B, P)."""
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
         rows = rows + self.drop(attended)
@@ -228,7 +228,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return queries (B, N, D) after the layer.
 
-        encoding: as queries; references: (B, N, L, 1 or 2); levels: (B, P, D); pad: (B, P).
+        encoding: as queries. references: (B, N, L, 1 or 2). levels: (B, P, D). pad: (B, P).
         """
         attended = self.among(queries + encoding, queries)
         queries = queries + self.drop(attended)
@@ -257,7 +257,7 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return what rows (B, N, D) read of each other; encoded: the same with their positions."""
+        """Return what rows (B, N, D) read of each other. encoded: the same with their positions."""
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
         values = self.value(rows)
         mixed = F.scaled_dot_product_attention(
@@ -330,7 +330,7 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
-    """ProcX's network, or PDVC's by its settings; fresh until weights are loaded. vocabulary: how
+    """ProcX's network, or PDVC's by its settings, fresh until weights are loaded. vocabulary: how
     many tokens."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
@@ -356,7 +356,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
             self.word_query_places = nn.Embedding(settings.queries, width)
             self.word_decoder = _decoder_layers(settings)
 
-        # the sentences; without a norm the fused levels drown the query
+        # the sentences. Without a norm the fused levels drown the query
         is_transformer = settings.captioner.kind == "transformer"
         self.fused_norm: nn.LayerNorm | None = None
         if is_transformer and settings.fuse:
@@ -445,7 +445,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         """Return the queries for words after every layer (L, B, N, D), each layer reading at that
         layer's boxes (L, B, N, 2).
 
-        Source: ROS-DVC and DDVC, the idea of queries by role; which boxes a layer reads at is ours.
+        Source: ROS-DVC and DDVC, the idea of queries by role. The boxes a layer reads at are ours.
         """
         size = (len(levels), -1, -1)
         queries = self.word_queries.weight.expand(size)  # (B, N, D)
@@ -494,7 +494,7 @@ def _at_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:
-    """Return which rows (B, P, D) are of empty videos, (B, P); None: none."""
+    """Return which rows (B, P, D) are of empty videos, (B, P). None where no video is empty."""
     if empty is None:
         return None
     return empty[:, None].expand(rows.shape[:2])

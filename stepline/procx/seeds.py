@@ -11,8 +11,11 @@ from stepline.training.run_folder import LOG_FILE
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What came of a seed's training. score: the best on held-out videos, None without any; loss:
-    of the last step."""
+    """What came of a seed's training.
+
+    score: the best on held-out videos, None without any.
+    loss: of the last step.
+    """
 
     seed: int
     folder: Path
@@ -47,8 +50,8 @@ def seed_summary(results: list[SeedResult]) -> dict[str, Any]:
 
 
 def _mean_and_spread(values: list[float]) -> dict[str, float] | None:
-    """Return mean and standard deviation of a sample, which is 0 of a single value; None of
-    none."""
+    """Return mean and standard deviation of a sample. The latter is 0 of a single value. None
+    without a value."""
     if not values:
         return None
     spread = 0.0

@@ -1,8 +1,8 @@
-"""Settings of ProcX: network, losses, data, training run, and describing with a trained network;
-nothing heavy here.
+"""Settings of ProcX: network, losses, data, training run, and describing with a trained network.
+Nothing heavy here.
 
-ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open: those are PDVC's
-code. Depth, width and search of the paper's text decoder are unstated; the defaults here are ours.
+ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open. Those are PDVC's
+code. Depth, width and search of the paper's text decoder are unstated. The defaults here are ours.
 """
 
 from pathlib import Path
@@ -33,19 +33,19 @@ Padding: TypeAlias = Literal["zero", "border"]
 
 
 class AttentionSettings(Settings):
-    """Multi-scale deformable attention: ProcX section 5, equations 9 to 12; sizes as in PDVC's
+    """Multi-scale deformable attention: ProcX section 5, equations 9 to 12. Sizes as in PDVC's
     code."""
 
     width: Width = 512  # D, of queries, memory and output; PDVC's code
     heads: Heads = 8  # PDVC's code
     levels: Annotated[int, Field(ge=1, le=16)] = 4  # temporal scales; PDVC's code
-    # points read a query, head and level; PDVC's code
+    # points read per query, head and level, PDVC's code
     points: Annotated[int, Field(ge=1, le=64)] = 4
-    # weights from sampled keys (eq. 12); "vanilla": from the query alone (eq. 10)
+    # weights from sampled keys (eq. 12). "vanilla": from the query alone (eq. 10)
     form: AttentionForm = "key-aware"
-    # beyond a level's ends, as the CUDA kernels; "border": as PDVC's code on a CPU
+    # beyond a level's ends, as the CUDA kernels. "border": as PDVC's code on a CPU
     padding: Padding = "zero"
-    # of the query projection, key-aware; "zero": all points count alike at first
+    # of the query projection, key-aware. "zero": all points count alike at first
     query_start: QueryStart = "xavier"
 
     @model_validator(mode="after")
@@ -59,7 +59,7 @@ CaptionerKind: TypeAlias = Literal["transformer", "lstm"]
 
 
 class VocabularySettings(Settings):
-    """The WordPiece vocabulary; ProcX section 6.3."""
+    """The WordPiece vocabulary, ProcX section 6.3."""
 
     size: Annotated[int, Field(ge=64, le=1_000_000)] = 10_000  # most tokens; ProcX section 6.3
     lower: bool = True  # all in lower case, as the sentences of YouCook2 are
@@ -79,7 +79,7 @@ class CaptionerSettings(Settings):
     projection: Width = 256  # d of the vectors that the contrastive loss compares
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
     longest: Width = 48  # most tokens of a caption, its end mark included; PDVC: 30 words
-    # most tokens of what is said around a step; the rest is left out
+    # most tokens of what is said around a step. The rest is left out
     longest_transcript: Width = 128
 
     @model_validator(mode="after")
@@ -92,7 +92,7 @@ class CaptionerSettings(Settings):
 class SearchSettings(Settings):
     """How a caption is looked for."""
 
-    # hypotheses kept a caption; 1: the likeliest token, as PDVC
+    # hypotheses kept per caption, 1: the most likely token, as PDVC
     beam: Annotated[int, Field(ge=1, le=100)] = 1
     length_penalty: NonNegative = 1.0  # captions are ranked by log P / tokens^this; with a beam
     shortest: CountOrZero = 1  # fewest tokens before the end mark; 0: a caption may be empty
@@ -104,26 +104,26 @@ class ModelSettings(Settings):
 
     features: Width = 512  # C of a feature row; S3D: 512
     rows: Width = 256  # that each video is resized to; section 6.3
-    # numbers are 1 on average: unit rows drown in biases; PDVC's code: as given
+    # numbers are 1 on average, because unit rows drown in biases. PDVC's code: as given
     standardise: bool = True
     attention: AttentionSettings = AttentionSettings()  # of encoder and decoder, and all widths
-    # of the decoder's attention; None: as the encoder's; table 2b
+    # of the decoder's attention, None: as the encoder's, table 2b
     decoder_form: AttentionForm | None = None
     encoder_layers: Layers = 4  # section 5 has "scaled up" PDVC's 2
     decoder_layers: Layers = 4
     feed_forward: Width = 512  # inside each layer; PDVC's code
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
     queries: Width = 100  # N, most steps that can be found; PDVC's code, the paper gives none
-    # "shared": places and words are read off the same queries; "roles": words off a second set, whose
-    # own decoder reads at the boxes of the first; ROS-DVC and DDVC
+    # "shared": places and words are read off the same queries. "roles": words off a second set. Its
+    # own decoder reads at the boxes of the first. ROS-DVC and DDVC
     query_form: QueryForm = "shared"
-    # where in its row a position stands: "middle", as PDVC's code; "end": networks without this setting
+    # where in its row a position is. "middle": as PDVC's code. "end": networks without this setting
     position_form: PositionForm = "middle"
     most_steps: Width = 20  # the count head says 0 to this; PDVC's code for YouCook2
-    # seconds; longer videos look alike to the duration embedding; PDVC's; 0: none
+    # seconds. Longer videos look alike to the duration embedding. PDVC's, 0: none
     longest_duration: CountOrZero = 256
     refine: bool = True  # each decoder layer moves the boxes of the one before; PDVC's code
-    fuse: bool = True  # whether the text decoder sees the fused levels beside its query; appendix D
+    fuse: bool = True  # the text decoder sees the fused levels next to its query; appendix D
     captioner: CaptionerSettings = CaptionerSettings()
 
     @property
@@ -163,7 +163,7 @@ CaptionMean: TypeAlias = Literal["tokens", "captions"]
 
 
 class MatchSettings(Settings):
-    """What a query must have to be given a step; PDVC's, as released. The paper leaves the cost
+    """What a query must have to be given a step, PDVC's, as released. The paper leaves the cost
     open."""
 
     confidence: NonNegative = 2.0  # of the focal cost of its confidence
@@ -177,14 +177,14 @@ class LossSettings(Settings):
     """The parts of the loss and their weights: ProcX equation 14 and section E.2."""
 
     match: MatchSettings = MatchSettings()
-    # equation 13 with its second branch mended; "focal": PDVC's
+    # equation 13 with its second branch corrected. "focal": PDVC's
     confidence: ConfidenceForm = "varifocal"
     count: CountForm = "pdvc"  # PDVC's binary form; "cross_entropy": as equation 8's text has it
     contrast: ContrastForm = "pair"  # InfoNCE (fine-tuning); "multiple": MIL-InfoNCE (pre-training)
     neighbours: CountOrZero = 1  # steps to either side whose texts MIL-InfoNCE takes as right too
-    # decoder layers whose queries are captioned and contrasted; PDVC: "every"
+    # decoder layers whose queries are captioned and contrasted, PDVC: "every"
     text_layers: TextLayers = "last"
-    # what the captions' loss is a mean over; "captions": of each caption's own mean, PDVC
+    # what the captions' loss is a mean over. "captions": of each caption's own mean, PDVC
     caption_mean: CaptionMean = "tokens"
     giou_weight: NonNegative = 4.0  # section E.2
     l1_weight: NonNegative = 0.5  # section E.2; PDVC: 0
@@ -192,19 +192,20 @@ class LossSettings(Settings):
     count_weight: NonNegative = 0.5  # section E.2
     caption_weight: NonNegative = 5.0  # section E.2; PDVC: 2
     contrast_weight: NonNegative = 0.8  # section E.2
-    # of InfoNCE between the queries for words and for places of one step; needs model.query_form=roles
+    # of InfoNCE between the queries for words and for places of one step. It needs
+    # model.query_form=roles
     role_weight: NonNegative = 0.0
     role_temperature: Positive = 0.07  # of it; CoCa's
     # of the IoU of two steps' boxes beyond that of the steps themselves
     overlap_weight: NonNegative = 0.0
-    # of the captions' cross-entropy; section E.2
+    # of the captions' cross-entropy, section E.2
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
-    # weight of a query without a step; VarifocalNet, the paper gives none
+    # weight of a query without a step. VarifocalNet, the paper gives none
     varifocal_alpha: NonNegative = 0.75
     varifocal_gamma: NonNegative = 2.0  # VarifocalNet
     focal_alpha: Fraction = 0.25  # PDVC
     focal_gamma: NonNegative = 2.0  # PDVC
-    count_spread: Positive = 2.0  # steps; sigma of what is forgiven beside the true count
+    count_spread: Positive = 2.0  # steps; sigma of what is forgiven next to the true count
     count_beta: NonNegative = 1.0  # power of what is not forgiven; PDVC; 0: nothing is forgiven
 
 
@@ -227,9 +228,9 @@ HeldOutScore: TypeAlias = Literal["places", "words"]
 class DataSettings(Settings):
     """Which videos become samples, and what of them is to be found and said."""
 
-    # what a video's steps are; None: what its dataset gives, of other records the steps
+    # what a video's steps are, None: what its dataset gives, of other records the steps
     target: StepSource | None = None
-    # "said": of swapped steps what was said (only-sieve); "any": drawn anew each epoch
+    # "said": of swapped steps what was said (only-sieve). "any": drawn again each epoch
     wording: TextChoice = "own"
     speech: Fraction = 0.0  # chance of a video to come with what is said; 0: pictures alone
     around: NonNegative = 10.0  # s before and after a step whose speech is read with it
@@ -237,7 +238,7 @@ class DataSettings(Settings):
     # share of the videos, by their ids, that are not trained on but choose the best
     held_out: Fraction = 0.0
     held_out_most: Count = 500  # samples of them that are looked at
-    # what makes a network the best of them: SODA-D; "words": the mean of SODA-D and SODA-C, slower
+    # what makes a network the best of them: SODA-D. "words": the mean of SODA-D and SODA-C, slower
     held_out_score: HeldOutScore = "places"
 
 
@@ -249,33 +250,33 @@ class DescribeSettings(Settings):
     """Which of the network's proposals are steps, and how their sentences are found."""
 
     path: Path | None = None  # the trained network: its file, or the folder of its run
-    # speech tells no step; "always", as `captions`; "alone": speech is not asked
+    # speech describes no step. "always": as `captions`. "alone": speech is not asked
     when: DescribeWhen = "speechless"
     count: CountOrZero | None = None  # steps of a video; None: as many as the network counts
     least: CountOrZero = 1  # steps, where the network counts fewer; PDVC's code
-    floor: Fraction = 0.0  # a proposal less sure than this is no step, whatever the count
-    choose: Literal["surest", "apart"] = "surest"  # "apart": the surest without overlap
+    floor: Fraction = 0.0  # a proposal less sure than this is never a step, whatever the count
+    choose: Literal["surest", "apart"] = "surest"  # "apart": most confident, no overlap
     # apart: share of the shorter of two steps in which they may, and are then parted
     overlap: HalfFraction = 0.2
-    # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
+    # of a caption's likelihood next to the confidence, of all queries. PDVC: 1.0
     caption_weight: NonNegative = 0.0
     caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code
-    # read what is said around each step; for a network that was trained with speech
+    # read what is said around each step, for a network that was trained with speech
     speech: bool = False
     search: SearchSettings = SearchSettings()
-    batch: Batch = 16  # videos looked at at once; for speed alone
+    batch: Batch = 16  # videos looked at together; for speed alone
 
 
 class ProcxTrainSettings(TrainSettings):
-    """How long and how fast ProcX learns; defaults are section E.2's for YouCook2."""
+    """How long and how fast ProcX learns. Defaults are section E.2's for YouCook2."""
 
     epochs: Count = 20  # section E.2; Tasty: 30; pre-training: 10
-    batch: Batch = 8  # videos a step; section E.2; pre-training: 64
-    # share of the steps in which the rate rises; unsaid
+    batch: Batch = 8  # videos per step; section E.2; pre-training: 64
+    # share of the steps in which the rate rises, unsaid
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     weight_decay: NonNegative = 1e-3  # AdamW's, of matrices alone; section E.2
     clip: Positive = 0.1  # greatest norm of a gradient; section E.2
-    # of the rate, for the layers that place sampling points; Deformable DETR: 0.1
+    # of the rate, for the layers that place sampling points. Deformable DETR: 0.1
     offset_rate: NonNegative = 1.0
 
 
@@ -283,7 +284,7 @@ PROCX_TRAINING: Final = ProcxTrainSettings()
 
 
 class ProcxRunSettings(Settings):
-    """Everything that `stepline train procx` may set; `model.features` is the features' own
+    """Everything that `stepline train procx` may set. `model.features` is the features' own
     width."""
 
     model: ModelSettings = ModelSettings()

@@ -9,7 +9,7 @@ LEAST_TEMPERATURE = 0.01  # CLIP
 
 
 class Temperature(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP; the
+    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP. The
     paper gives none."""
 
     def __init__(self, start: float = 0.07) -> None:

@@ -62,7 +62,7 @@ from stepline.training.sources import read_records
 BEST_FILE, FINAL_FILE = PROCX_FILE.names
 SEEDS_FILE = "seeds.json"
 SCORING_BATCH = 16  # held-out videos
-# how far from 1 the length of a unit row may lie; features are stored in half precision
+# how far from 1 the length of a unit row may be. Features are stored in half precision
 UNIT_TOLERANCE = 0.01
 OFFSET_LAYERS = "offsets"  # the layers of deformable attention that place its points
 # settings of a network that may change when it is trained on
@@ -71,11 +71,14 @@ DROPOUT_SETTINGS = ("dropout", "captioner.dropout")
 
 @dataclass(frozen=True)
 class ProcxSources:
-    """What a run reads. features: a store, or its URL; steps: as `read_records` takes them, subset:
-    only that split.
+    """What a run reads.
 
+    features: a store, or its URL.
+    steps: as `read_records` takes them.
+    subset: only that split.
     words: further sources whose texts the vocabulary is to hold, such as those of a later
-    fine-tuning; excluded: lists that `stepline excluded` wrote.
+    fine-tuning.
+    excluded: lists that `stepline excluded` wrote.
     """
 
     features: Path | str
@@ -98,7 +101,7 @@ class PreparedRun:
 
     @cached_property
     def trained(self) -> TrainingFeatures:
-        """What the network's file says of its training; one that read speech before still does."""
+        """What the network's file says of its training. One that read speech before still does."""
         spec = self.samples.spec
         data = self.settings.data
         around: float | None = None
@@ -123,7 +126,7 @@ class PreparedRun:
         }
 
     def network(self) -> ProcX | None:
-        """Return the network to go on from, one of its own each time; None for fresh weights."""
+        """Return the network to go on from, one of its own each time, None for fresh weights."""
         if self.start is None:
             return None
         network = ProcX(self.settings.model, len(self.vocabulary))
@@ -141,12 +144,13 @@ def train_procx_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedRun], None] | None = None,
 ) -> list[SeedResult]:
-    """Train, or go on training, a network a seed, and return what came of each.
+    """Train, or go on training, a network per seed, and return what came of each.
 
-    start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own
-    folder where there are several. on_prepared: called before the first step. Raises SettingsError
-    when `folder` holds another run, ShapeError when nothing is left to train on, and what the
-    sources raise.
+    start: a network to train on.
+    seeds: how many trainings, from `train.seed` on, each in its own folder where there are several.
+    on_prepared: called before the first step.
+    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
+    on, and what the sources raise.
     """
     device = start_processes(settings.train.device)
     prepared = prepare_run(sources, settings, start)
@@ -169,7 +173,7 @@ def train_procx_run(
 def prepare_run(
     sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
 ) -> PreparedRun:
-    """Return all that a run starts from; `model.features` and `data.target` are filled in."""
+    """Return all that a run starts from. `model.features` and `data.target` are filled in."""
     # the samples
     target = settings.data.target or steps_given_by(sources.steps)
     data = settings.data.model_copy(update={"target": target})
@@ -311,7 +315,7 @@ def _train_seed(
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
-    """Return what is no sample as a line of `omitted.jsonl`."""
+    """Return what is not a sample as a line of `omitted.jsonl`."""
     step = None
     if row.what == "step":
         step = row.text
@@ -335,9 +339,11 @@ def train_procx(
     """Return a network trained on the samples, from fresh weights or on from those of `start`, at
     rest.
 
-    model: of a fresh network; `start` is changed in place. data: how often speech is heard, and
-    whether wordings are drawn; None: samples as they come. A run in `folder` that was killed is
-    taken up. Raises ShapeError when there is nothing to train on.
+    model: of a fresh network.
+    start: is changed in place.
+    data: how often speech is heard, and whether wordings are drawn. None: samples as they come.
+    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
+    on.
     """
     settings = settings or PROCX_TRAINING
     sizes = model or ModelSettings()
@@ -414,7 +420,7 @@ def soda_scorer(
     keep: Callable[[nn.Module], None],
     vocabulary: Vocabulary | None = None,
 ) -> HeldOutScorer[StepSample]:
-    """Return the scorer of held-out samples: SODA-D of the surest proposals, as many as are
+    """Return the scorer of held-out samples: SODA-D of the most confident proposals, as many as are
     counted.
 
     vocabulary: with it captions are written too, and the score is the mean of SODA-D and SODA-C.
@@ -444,7 +450,7 @@ def _events_of(sample: StepSample) -> list[Event]:
 
 
 def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str, list[Event]]:
-    """Return the surest proposals of each sample, without words."""
+    """Return the most confident proposals of each sample, without words."""
     values = [sample.values for sample in batch]
     durations = [sample.duration for sample in batch]
     proposals = propose(network, values, durations)
@@ -460,7 +466,7 @@ def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str,
 def _described_events(
     network: ProcX, vocabulary: Vocabulary, batch: Sequence[StepSample]
 ) -> dict[str, list[Event]]:
-    """Return the surest proposals of each sample with their captions."""
+    """Return the most confident proposals of each sample with their captions."""
     videos = [VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch]
     descriptions = describe_many(network, vocabulary, videos)
     events: dict[str, list[Event]] = {}

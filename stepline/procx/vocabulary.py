@@ -2,11 +2,11 @@
 token tensors.
 
 A sentence is normalised (Unicode NFC, white space to single blanks, lower case if so set) and split
-at blanks; pieces inside a word begin with ##, so that tokens joined again are the sentence, its
+at blanks. Pieces inside a word begin with ##, so that tokens joined again are the sentence, its
 punctuation in place. The vocabulary holds each of its characters in both forms, so every word of
-them has tokens; any other character is spelt as the half bytes of its UTF-8, 16 tokens in both
-forms; so is #, which else could be taken for the sign of a piece. Training is deterministic: all
-single characters get their numbers before pairs are counted, so that ties do not depend on the
+them has tokens. Any other character is spelt as the half bytes of its UTF-8, 16 tokens in both
+forms. So is #, which else could be taken for the sign of a piece. Training is deterministic: all
+single characters get their numbers before pairs are counted. So ties do not depend on the
 order of a hash table. Letters: M captions, W tokens of the longest.
 """
 
@@ -42,13 +42,13 @@ HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))
 LONGEST_WORD = 100  # characters; a longer one goes on as a new word
 INSIDE_PREFIX = "##"  # before a piece that goes on a word
 DIGEST_FORMAT = 1  # of what the sha256 is of
-# times that a word is handed to its training as one text; more is no faster
+# times that a word is handed to its training as one text. More is not faster
 MAX_WORD_REPEATS = 1000
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens by their numbers, the marks first; lower: whether sentences lose their
+    """The tokens by their numbers, the marks first. lower: whether sentences lose their
     capitals."""
 
     tokens: tuple[str, ...]
@@ -59,13 +59,13 @@ class Vocabulary:
 
     @property
     def sha256(self) -> str:
-        """What tells this vocabulary from any other, in hexadecimal."""
+        """What distinguishes this vocabulary from any other, in hexadecimal."""
         content = [DIGEST_FORMAT, self.lower, list(self.tokens)]
         canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, sentence: str) -> list[int]:
-        """Return the numbers of a sentence's tokens, without marks; [] for blanks."""
+        """Return the numbers of a sentence's tokens, without marks, [] for blanks."""
         normalised = normalise(sentence, self.lower)
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
         spelling = spell_in_bytes(words, self._alphabet)
@@ -74,10 +74,10 @@ class Vocabulary:
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
-        """Return the sentence of the tokens, up to the first end mark; half bytes that are no
+        """Return the sentence of the tokens, up to the first end mark. Half bytes that are not a
         character become U+FFFD.
 
-        Raises ShapeError for a number that is no token.
+        Raises ShapeError for a number that is not a token.
         """
         pieces: list[str] = []
         for number in numbers:
@@ -120,7 +120,7 @@ class Vocabulary:
 def train_vocabulary(
     sentences: Iterable[str], settings: VocabularySettings | None = None
 ) -> Vocabulary:
-    """Return the vocabulary that WordPiece training makes of the sentences; the same ones give the
+    """Return the vocabulary that WordPiece training makes of the sentences. The same ones give the
     same, in any order.
 
     It has at most `size` tokens, fewer when the sentences hold no more. Raises ShapeError when
@@ -231,8 +231,9 @@ def _join_half_bytes(text: str) -> str:
 class CaptionTokens(TensorRecord):
     """Captions for teacher forcing: what the captioner reads, and what it is to say next.
 
-    tokens (M, W): the begin mark and the words; targets (M, W): the words and the end mark;
-    token_pad (M, W).
+    tokens: (M, W), the begin mark and the words.
+    targets: (M, W), the words and the end mark.
+    token_pad: (M, W).
     truncated: how many were longer than W, and so have no end mark.
     """
 
@@ -245,7 +246,7 @@ class CaptionTokens(TensorRecord):
         return len(self.tokens)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
-        """Return the captions of these rows, (M',) indices, in their order; `truncated` stays that
+        """Return the captions of these rows, (M',) indices, in their order. `truncated` stays that
         of all."""
         tokens = self.tokens[rows]
         targets = self.targets[rows]
@@ -253,7 +254,7 @@ class CaptionTokens(TensorRecord):
 
 
 def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
-    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted; a blank
+    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted. A blank
     one is that alone."""
     return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
 
