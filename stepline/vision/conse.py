@@ -44,7 +44,7 @@ class ConSEBackbone:
     def __init__(
         self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str
     ) -> None:
-        """classes: (1000, D) unit rows, the embedding of each class name. likeliest: the number of
+        """classes: (1000, D) unit rows, the embedding of each class name. `likeliest`: the number of
         most likely classes that are combined."""
         self._network = network
         self._classes = classes

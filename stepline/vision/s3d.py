@@ -74,7 +74,7 @@ class TextTower(nn.Module):  # type: ignore[misc]
         """Return (K, 512) for tokens (K, N), not normalised.
 
         "released": padding takes part in the maximum as any word does, so a text's length matters a
-        little. "tan": padding and unknown words are left out. A text without a known word then
+        little. "tan": padding and unknown words are left out. Then a text without a known word
         counts as all zeros.
         """
         vectors = self.word_embd(tokens)
