@@ -51,7 +51,7 @@ def read_predictions(
     chapter of a list without ends. A file that holds one video without naming it is that video's:
     the file's name, or its folder's where the name is a general one (chapters.json). cut: "pdvc"
     ranks and cuts the proposals of PDVC's own results as PDVC does before it scores them. Raises
-    DatasetError when a file cannot be read at all; in a folder it is listed.
+    DatasetError when a file cannot be read at all. In a folder it is listed.
     """
     path = Path(path)
     collector = PredictionCollector(durations or {}, cut=cut)
