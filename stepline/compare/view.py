@@ -218,7 +218,7 @@ def _distinct_titles(comparison: TaskComparison) -> dict[str, str]:
 
 
 def _place_text(common_count: int) -> str:
-    """Return where a step is that comes after that many common ones."""
+    """Return where a step is that comes after `common_count` common ones."""
     if common_count == 0:
         return "before step 1"
     return f"after step {common_count}"

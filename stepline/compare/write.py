@@ -96,7 +96,7 @@ def _step_blocks(step: ProcedureStepView, heading: str) -> list[str]:
 
 
 def _thing_blocks(heading: str, things: Sequence[ComparedThingView]) -> list[str]:
-    """Return a list of things below its heading, nothing where there are none."""
+    """Return a list of things below its heading, nothing where it is empty."""
     if not things:
         return []
     lines = map(_thing_line, things)

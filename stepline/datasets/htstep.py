@@ -5,8 +5,8 @@
     video_splits.json   {split: [id, ...]}, only where the annotations state no subset
     htm_test_input_headline.json   {id: {"step_headline": [text, ...]}}, what the server asks of its hidden test splits
 
-The reference holds every step of the article's variation that the video follows: with its spans, or
-with none where the annotators did not find it. The variation is that of the video's first
+The reference holds every step of the article's variation that the video follows. A step has its
+spans, or none where the annotators did not find it. The variation is that of the video's first
 annotation, as in the official evaluator. A video without annotations follows the activity's only
 variation, else its reference is empty.
 """

@@ -7,8 +7,9 @@ CaptainCook4D.
                                           set: main, advanced_planning; split: train, val(idation), test
 
 An instruction is a reference step. Its span goes from the second in which it is given to that of
-the next one, or of `feedback_finish_all`, when the person has done it. The last instruction has no
-span where no such message follows. Feedback on successes and mistakes is not read.
+the next one. A `feedback_finish_all`, when the person has done it, ends it too. The last
+instruction has no span where no such message follows. Feedback on successes and mistakes is not
+read.
 """
 
 from collections.abc import Iterator

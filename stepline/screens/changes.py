@@ -42,8 +42,9 @@ ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change 
 class ScreenChange:
     """What changed on the screen. start, end: s, when it began and when the screen was still again.
 
-    patches: boxes around what changed, in pixels. box: around them all. cursor: where a cursor was
-    when it began, None where none was seen. before, after: pictures (H, W, 3).
+    patches: boxes around what changed, in pixels. `box`: around them all.
+    cursor: where a cursor was when it began, None where none was seen
+    before, after: pictures (H, W, 3)
     """
 
     start: float

@@ -1,10 +1,10 @@
 """Which change of the screen a step makes, and which label is clicked for it.
 
 Steps and changes keep their order, and each change belongs to one step at most (dynamic
-programming). Four things speak for a pair: how near in time the words and the change are, how well
-the words name a line that is on screen before the change, where the cursor is, and whether the step
-names what appears. How far the words run ahead or behind is a habit of the speaker, estimated from
-the video itself.
+programming). Four things speak for a pair. The first is how near in time the words and the change
+are. The second is how well the words name a line that is on screen before the change. The others
+are where the cursor is, and whether the step names what appears. How far the words run ahead or
+behind is a habit of the speaker, estimated from the video itself.
 """
 
 import math
@@ -56,8 +56,12 @@ SPAN_DECIMALS = 3  # of a second
 
 @dataclass(frozen=True)
 class Click:
-    """The change of the screen that a step makes. label: the line that is clicked, None where none
-    is known. span: s, around the change. log_odds: of the pair."""
+    """The change of the screen that a step makes.
+
+    label: the line that is clicked, None where none is known
+    span: s, around the change
+    log_odds: of the pair
+    """
 
     step: str
     event: ScreenEvent
@@ -101,8 +105,8 @@ def _fitted_scores(
     evidence: Floats, lags: Floats, naming: Floats, lag: float
 ) -> tuple[Floats, float]:
     """Return (K, E) log odds and the lag, s. They use the speaker's own lag, estimated from `lag`
-    on, and how often steps of this video name what is clicked: hands that are filmed click
-    nothing."""
+    on. They also use how often steps of this video name what is clicked: hands that are filmed
+    click nothing."""
     scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
     for _ in range(LAG_ROUNDS):
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]

@@ -60,9 +60,9 @@ class ScreenLineReader:
     ) -> tuple[ScreenLine, ...]:
         """Return all lines of a picture (H, W, 3), from top to bottom.
 
-        patches: what changed since the picture before. Of its lines, `lines_before`, those that no
-        patch touches stay as they were: a cursor may cover them. most: lines that are tried, from
-        the top.
+        patches: what changed since the picture before. Those of its lines, `lines_before`, that no
+            patch touches stay as they were: a cursor may cover them.
+        most: lines that are tried, from the top
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)

@@ -43,12 +43,16 @@ TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
 
 @dataclass(frozen=True)
 class ScreenEvent:
-    """A change of the screen, read. start, end: s. box: around what changed, in pixels. patches:
-    boxes of its parts.
+    """A change of the screen, read.
 
-    cursor: where it was, None where none was seen. before, after: all lines when it began, and when
-    it was over. appeared, vanished: those that came and went. area: share of the picture that
-    changed. scene: whether more than a fifth of the text is new.
+    start, end: s
+    box: around what changed, in pixels
+    patches: boxes of its parts
+    cursor: where it was, None where none was seen
+    before, after: all lines when it began, and when it was over
+    appeared, vanished: those that came and went
+    area: share of the picture that changed
+    scene: whether more than a fifth of the text is new
     """
 
     start: float

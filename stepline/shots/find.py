@@ -41,7 +41,8 @@ class VideoShots:
     """The shots of a video, from its first second to the last without a gap.
 
     pictures: a JPEG of the middle of each shot, by its index, none of one that cannot be decoded
-    there. warnings: what is wrong with the file.
+        there
+    warnings: what is wrong with the file
     """
 
     info: MediaInfo

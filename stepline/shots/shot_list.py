@@ -11,7 +11,7 @@ from stepline.records import FrozenModel, Record, Seconds, Span
 from stepline.shots.find import VideoShots
 from stepline.shots.sources import ShotSource
 
-# seconds of a step within a shot from which on it is shown there. Half of a shorter step or shot.
+# seconds of a step within a shot from which on it is shown there. Or half of a shorter step or shot
 MIN_STEP_SECONDS = 0.5
 
 

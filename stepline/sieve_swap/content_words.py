@@ -5,7 +5,7 @@ The paper names the word classes and lemmatisation, not the tool. Here it is spa
 without its parser. Names count as nouns: in titles the tagger takes most nouns for names.
 
 Finding those of a text base's documents is the slowest part of pairing (about 10,000 words per CPU
-second). So they are kept in files named by their content: an interrupted run goes on where it
+second). So they are kept in files named by their content. An interrupted run goes on where it
 stopped, and a base that grew does the new.
 """
 

@@ -2,7 +2,7 @@
 
 `nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the
 narration with the steps of one document in its order, by dynamic programming with an idle state
-(`align_in_order`), `steps_by_line_model` by the model that places a user's own lines
+(`align_in_order`). `steps_by_line_model` aligns them by the model that places a user's own lines
 (`grounding/line_model.py`). A piece is a sentence, or short neighbours merged (appendix A.2).
 """
 
@@ -136,8 +136,8 @@ NOT_IN_ORDER = "no step of the document that fits best is near enough, in its or
 NO_DOCUMENT = "the video has no document"
 NOT_TOLD = "it tells no step of the document that fits best"
 
-# that a step is stated in this piece of narration, and that it is stated at all: both are needed to
-# pass the sieve of "line-model"
+# that a step is stated in this piece of narration, and that it is stated at all. Both are needed to
+# pass the sieve of "line-model".
 MIN_TOLD_PROBABILITY = 0.5
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1

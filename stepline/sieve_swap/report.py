@@ -229,8 +229,8 @@ def _thresholds(rows: Sequence[ThresholdRow]) -> str:
 
 
 def _example(record: Record) -> str:
-    """Return a video's lines next to its steps. A step and what was said for it have one colour,
-    sieved lines none."""
+    """Return a video's lines next to its steps. A step and what was said in its place have one
+    colour, sieved lines none."""
     # "mix" has two steps of the same sentences
     source_sets = list(dict.fromkeys(step.sources for step in record.steps))
     number_of_source: dict[int, int] = {}

@@ -3,8 +3,8 @@ interrupts it.
 
 The videos are read three times, one part in memory at a time: to count categories, to pair, and to
 sieve and swap. After pairing, the documents that anything was paired with are known (R2 in the
-paper). Each part's files are named by all that decides them, so that a rerun after kill -9 finds
-them and ends with the bytes of an undisturbed run.
+paper). Each part's files are named by all that decides them. So a rerun after kill -9 finds them
+and ends with the bytes of an undisturbed run.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Settings of Sieve & Swap: what is paired, sieved, swapped, and how much of it is held together."""
+"""Settings of Sieve & Swap: what is paired, sieved, swapped, and how much is held together."""
 
 from typing import Literal, TypeAlias
 
@@ -56,7 +56,7 @@ class SwapSettings(Settings):
     merge_gap: Positive = 4.0  # seconds; only neighbours closer than this merge
     candidates: Count = 5  # nearest steps tried until one keeps numbers, units and negation
     check: bool = True  # refuse a step that changes a number, a unit or a negation
-    new_numbers: bool = True  # a step may state a number of which the sentence says nothing
+    new_numbers: bool = True  # a step may state a number that the sentence does not mention
 
     @property
     def floor(self) -> float:

@@ -7,7 +7,7 @@
     mix          both, as two steps with the same seconds
 
 A sentence whose near steps all change a number, a unit or a negation keeps its own words
-(`refused`): a step without `source_text`, licence and `alternatives` has not been swapped.
+(`refused`). A step without `source_text`, licence and `alternatives` has not been swapped.
 
 The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's
 times. The picture is not used, so `status` stays None. A NaSVA model may place the steps again,

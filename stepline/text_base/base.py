@@ -21,7 +21,7 @@ BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
 
 
 class TextBase:
-    """An opened text base. A row is a step's number. Documents are numbered in reading order.
+    """An opened text base. A row is the number of a step. Documents are numbered in reading order.
 
     Near-duplicate lines share a row. Nothing is loaded whole.
     """

@@ -2,15 +2,16 @@
 rows.
 
 A part's files: steps.parquet (a row per line), documents.parquet (a row per document, in its own
-wording), and arrays. The arrays are keys and key_rows (the key of normal words -> its row), bands,
-pairs and ends (sketches of its lines), identities (keys of its documents' ids), holder_rows and
-holders (which documents hold a row). The first occurrence of a line represents all. What was read
-earlier never changes its row. Memory: 40 bytes per line read, and what sorting may use.
+wording), and arrays. The first arrays are keys and key_rows (the key of normal words -> its row),
+bands, pairs and ends (sketches of its lines). The others are identities (keys of its documents'
+ids), holder_rows and holders (which documents hold a row). The first occurrence of a line
+represents all. What was read earlier never changes its row. Memory: 40 bytes per line read, and
+what sorting may use.
 
 Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either
 represents itself or is merged into the earliest line that says the same. So a line that has a row
-is never dropped by what is appended later, and each merged line is within the threshold of the one
-that represents it.
+is never dropped by what is appended later. Each merged line is within the threshold of the one that
+represents it.
 """
 
 from collections import Counter

@@ -52,9 +52,12 @@ def _open_text(path: Path) -> IO[str]:
 class JsonWindow:
     """A window that moves over a JSON text: `text[place:]` is what was not passed yet.
 
-    read_more: returns that many more characters, or fewer, "" at the end. block: characters read at
-    a time. most: characters that one value may have. skipped: what is between values.
-    last: from which character of the whole text to which the last value is. source: its text.
+    read_more: returns that many more characters, or fewer, "" at the end
+    block: characters read at a time
+    most: characters that one value may have
+    skipped: what is between values
+    last: from which character of the whole text to which the last value is
+    source: its text
     """
 
     def __init__(

@@ -151,8 +151,10 @@ _FRACTION_CHARS = {
 class Sketch:
     """What N lines are compared by.
 
-    keys: (N,), equal for the same normal words. bands: (N, BANDS). pairs: the hashes of all lines'
-    word pairs, one line after another, sorted in each. ends: (N,), where each line's pairs end.
+    keys: (N,), equal for the same normal words
+    bands: (N, BANDS)
+    pairs: the hashes of all lines' word pairs, one line after another, sorted in each
+    ends: (N,), where each line's pairs end
     """
 
     keys: Hashes

@@ -44,8 +44,8 @@ class ConSEBackbone:
     def __init__(
         self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str
     ) -> None:
-        """classes: (1000, D) unit rows, the embedding of each class name. `likeliest`: the number of
-        most likely classes that are combined."""
+        """classes: (1000, D) unit rows, the embedding of each class name. `likeliest`: how many of
+        the most likely classes are combined."""
         self._network = network
         self._classes = classes
         self.dim = int(classes.shape[1])  # D, that of the text model

@@ -73,7 +73,7 @@ class TextTower(nn.Module):  # type: ignore[misc]
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
         """Return (K, 512) for tokens (K, N), not normalised.
 
-        "released": padding takes part in the maximum as any word does, so a text's length matters a
+        "released": padding takes part in the maximum as any word does. So a text's length matters a
         little. "tan": padding and unknown words are left out. Then a text without a known word
         counts as all zeros.
         """

@@ -29,9 +29,9 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
     machine: the record that Stepline wrote, with what was asked in `models["witness"]`
     corrected: the same as people left it
 
-    An answer is right where its picture is in a span of the corrected step. "none" is right where no
-    picture that was offered is. Steps that people deleted, and refused replies, count on neither
-    side.
+    An answer is right where its picture is in a span of the corrected step. The answer "none" is
+    right where no picture that was offered is. Steps that people deleted, and refused replies,
+    count on neither side.
     """
     report = machine.models.get("witness")
     if not isinstance(report, dict):

@@ -1,16 +1,17 @@
 """What answers to multiple-choice questions are worth: joint inference of where steps are shown and
 who answers.
 
-A step is shown in one of P places or in none. Asked in which of some places it is (none is an
-answer too), a model says what is true with probability r, its reliability, and guesses otherwise:
+A step is shown in one of P places or in none. A model is asked in which of some places it is (none
+is an answer too). It says what is true with probability r, its reliability, and guesses otherwise:
 
     P(a | truth, r, g) = r [a is right] + (1 - r) q_g(a)
 
 q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same
-letter, where some other step is shown, or the one before, or the next. Answers to the same question
-asked again count `REPEAT_WEIGHT` of a first one, because a model repeats its errors. r and g are
-the same for all questions of a video and unknown. They have a Beta prior times what the steps
-themselves say of them,
+letter. The others are where some other step is shown, or the one before, or the next. Answers to
+the same question asked again count `REPEAT_WEIGHT` of a first one. A model repeats its errors.
+
+r and g are the same for all questions of a video and unknown. They have a Beta prior times what the
+steps themselves say of them,
 
     P(r, g | answers) ~ P(r) P(g) prod_k sum_truth p_k(truth) prod_i P(a_ki | truth, r, g)
 
@@ -19,8 +20,8 @@ the same, or something else. Its answers then weigh nothing. How sure the prior 
 not known either. So it is raised to each of a few powers, which the answers weigh by what they make
 of them.
 
-A few answers hardly tell a good model with a poor prior apart from a poor model with a good prior,
-and no one asked so that steps become worse. So a step moves only where every reading of the answers
+A few answers hardly tell a good model with a poor prior apart from a poor one with a good prior.
+And no one asked so that steps become worse. So a step moves only where every reading of the answers
 that is still plausible moves it (a Gamma-minimax decision). Such a reading is a power and a
 reliability of their highest-density region. Questions are chosen also by what they would show to
 the reading that speaks most against it. Source: Dawid and Skene 1979, with the grounder's posterior
@@ -76,10 +77,11 @@ class Beliefs:
     """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and
     of who answers.
 
-    places: P(step k is shown in place p). agreed: the same where all plausible readings of the
-    answers agree on the direction of the change, else the prior. adverse: by the plausible reading
-    that speaks most for the prior's place.
-    reliability: (R,) P(r).
+    places: P(step k is shown in place p)
+    agreed: the same where all plausible readings of the answers agree on the direction of the
+        change, else the prior
+    adverse: by the plausible reading that speaks most for the prior's place
+    reliability: (R,) P(r)
     """
 
     places: Array

@@ -129,7 +129,7 @@ def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguage
     """Return about how many tokens a question of these words takes. A picture is twice as long as
     wide at most.
 
-    pictures: or clips, of which a server sees each picture.
+    pictures: or clips. A server sees each picture of a clip.
     """
     pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
         pictures * settings.pictures_a_clip

@@ -82,7 +82,7 @@ def where_shown(
 def cost_at_most(
     texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
 ) -> tuple[int, int]:
-    """Return how many requests and tokens a video's texts take at most, within its limits and
+    """Return how many requests and tokens the texts of a video take at most, within its limits and
     without second tries."""
     questions = _questions(texts, duration, settings)
     tokens = 0
