@@ -10,8 +10,8 @@ are not visible, or that no one localised, have none. The passages with their la
 transcript (`shown` 1 or 0).
 
 The second file writes verbs in their base form. So its windows are matched, one to one, to the
-actions of the same miniclip by the same text. Where there is none the most similar one counts
-(difflib ratio of at least 0.75). What finds no match is rejected. A file that already holds the two
+actions of the same miniclip by the same text. Without it they go by the most similar one (difflib
+ratio of at least 0.75). What finds no match is rejected. A file that already holds the two
 together, {miniclip: {"actions": [{text, spoken, visible, shown}]}}, is read as well.
 """
 

@@ -86,7 +86,7 @@ def encode_video(
     many equal parts.
     frames: in any order of sizes but sorted by time, at any rate from `rate` up (for clips,
     `clip_frames` times it). A row without a frame repeats the row before it, as a player shows it.
-    The first row repeats the row after it. A warning says how many did.
+    The first row then repeats the row after it. A warning says how many did.
     """
     encoder = VideoEncoder(backbone, rate=rate, batch=batch)
     for frame in frames:

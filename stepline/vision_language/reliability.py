@@ -8,7 +8,7 @@ is an answer too). It says what is true with probability r, its reliability, and
 
 q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same
 letter. The others are where some other step is shown, or the one before, or the next. Answers to
-the same question asked again count `REPEAT_WEIGHT` of a first one. A model repeats its errors.
+the same question asked again count `REPEAT_WEIGHT` of a first one, as a model repeats its errors.
 
 r and g are the same for all questions of a video and unknown. They have a Beta prior times what the
 steps themselves say of them,
