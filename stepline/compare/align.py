@@ -1,6 +1,6 @@
 """Multiple alignment of the steps of several videos, by meaning and order.
 
-It is progressive, as alignments of many sequences in biology are (Feng and Doolittle, 1987): the
+It is progressive, as alignments of many sequences in biology are (Feng and Doolittle, 1987). The
 video most like all others gives the first groups of steps, and each further video is aligned with
 the groups. Then every video is taken out and aligned again. Letters: V videos, K steps of a video,
 N groups, D width of a vector.
@@ -194,7 +194,7 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
         return total / len(group)
 
     ordered = sorted(groups, key=mean_place)
-    # each pass is a pass of bubble sort; majorities may go in circles, so passes are bounded
+    # each pass is a pass of bubble sort. Majorities may go in circles, so passes are bounded.
     for _ in groups:
         if not _swap_neighbours(ordered):
             break
@@ -202,7 +202,7 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
 
 
 def _swap_neighbours(groups: list[StepGroup]) -> bool:
-    """Swap the neighbours that more videos do the other way round; return whether there were."""
+    """Swap the neighbours that more videos do the other way round. Return whether there were."""
     swapped = False
     for number in range(1, len(groups)):
         former = groups[number - 1]

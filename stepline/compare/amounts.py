@@ -35,7 +35,7 @@ class ToldAmount:
 
     @property
     def kind(self) -> str:
-        """What units can be converted into each other: volume, mass, time; else the unit itself."""
+        """What units can be converted into each other: volume, mass, time, else the unit itself."""
         unit = self.unit or COUNT_KIND
         kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
         return kind
@@ -52,7 +52,7 @@ class AmountSpread(FrozenModel):
     """The least, median and greatest amount of a thing over videos, in one unit.
 
     thing: a word of the step, "" where the amount is of the step itself ("bake for 20 minutes").
-    unit: the one that most videos use; None for a bare count. videos: ids.
+    unit: the one that most videos use, None for a bare count. videos: ids.
     """
 
     thing: str = ""
@@ -64,7 +64,7 @@ class AmountSpread(FrozenModel):
 
 
 def step_amounts(video: str, text: str) -> list[ToldAmount]:
-    """Return the amounts that the text of a step states; bare counts only with their thing."""
+    """Return the amounts that the text of a step states, bare counts only with their thing."""
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
     for quantity in quantities(text):
@@ -147,6 +147,6 @@ def _spread(amounts: Sequence[ToldAmount]) -> AmountSpread:
 
 
 def _unit_size(unit: str | None) -> float:
-    """Return how many of its kind's own unit a unit is; 1 for a kind that has one unit."""
+    """Return how many of its kind's own unit a unit is, 1 for a kind that has one unit."""
     _, size = UNIT_KINDS.get(unit or COUNT_KIND, ("", 1.0))
     return size

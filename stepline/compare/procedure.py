@@ -31,7 +31,7 @@ from stepline.text import embed
 
 START_ID = "start"  # of the transitions: where every video begins
 END_ID = "end"
-MIN_COMMON_VIDEOS = 2  # what one video does is common to nobody
+MIN_COMMON_VIDEOS = 2  # what one video does is not common
 
 
 class ComparedVideo(FrozenModel):
@@ -54,7 +54,7 @@ class LeftOutVideo(FrozenModel):
 
 
 class Occurrence(FrozenModel):
-    """A step of one video: video and step are ids; start and end where it is shown, else said."""
+    """A step of one video. video and step are ids. start and end: where it is shown, else said."""
 
     video: str  # its id
     step: str  # its id in that video's record
@@ -74,7 +74,7 @@ class SecondsSpread(FrozenModel):
 class ProcedureStep(FrozenModel):
     """What several videos do, in the words of the most typical of them.
 
-    videos: how many do it; share: of all videos. common: whether it is of the common procedure.
+    videos: how many do it. share: of all videos. common: whether it is of the common procedure.
     place: mean place in its videos, 0 at the first step, 1 at the last.
     """
 
@@ -93,7 +93,7 @@ class ProcedureStep(FrozenModel):
 class OrderCount(FrozenModel):
     """Of two steps the one that comes first in most of the videos that do both.
 
-    videos: how many do them in this order; of: how many do both.
+    videos: how many do them in this order. of: how many do both.
     """
 
     first: str  # id of a step
@@ -298,7 +298,7 @@ def _best_span(step: Step) -> Span | None:
 
 
 def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
-    """Return how long steps are shown; None where none is."""
+    """Return how long steps are shown, None where none is."""
     durations = []
     for step in steps:
         span = shown_span(step)

@@ -15,7 +15,7 @@ FOLDER_CURE = "give a folder that `stepline steps` wrote"
 
 
 def read_folder(folder: Path) -> list[Record]:
-    """Return the records below a folder, sorted by path; JSON files of other kinds are passed over.
+    """Return the records below a folder, sorted by path. JSON files of other kinds are passed over.
 
     Raises StoreError where the folder is missing or holds no record.
     """

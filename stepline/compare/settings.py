@@ -1,4 +1,4 @@
-"""Settings of the comparison of many videos of one task; nothing heavy is imported here."""
+"""Settings of the comparison of many videos of one task. Nothing heavy is imported here."""
 
 from typing import Annotated
 
@@ -10,8 +10,8 @@ from stepline.settings import CountOrZero, Fraction, Settings
 class CompareSettings(Settings):
     """How the steps of many videos become one procedure."""
 
-    # least likeness of a video to the others of its task: mean cosine of each step with the most
-    # similar one of another video, both ways; docs/results/compare.md
+    # least likeness of a video to the others of its task. It is the mean cosine of each step with
+    # the most similar one of another video, both ways. See docs/results/compare.md
     video_likeness: Fraction = 0.5
     # least cosine of a step with a group of steps that it joins in order
     step_likeness: Fraction = 0.55

@@ -2,8 +2,8 @@
 
     graph = read_task_graph(Path("comparison/comparison.json"))
 
-The steps that only some videos do are no lines. A way that leads over them from one line to another
-counts as one move (an absorbing Markov chain; Kemeny and Snell, 1960).
+The steps that only some videos do are not lines. A way that leads over them from one line to
+another counts as one move (an absorbing Markov chain, Kemeny and Snell, 1960).
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ def read_task_graph(path: Path) -> TaskGraph:
 
 
 class LinesToFind(NamedTuple):
-    """What `--texts` names. graph: of the comparison whose lines the texts are; None: of a text."""
+    """What `--texts` names. graph: of the comparison whose lines the texts are. None: of a text."""
 
     texts: tuple[str, ...]
     graph: TaskGraph | None = None
@@ -121,7 +121,7 @@ def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Arra
         target = number_of[arrow.target]
         chances[source, target] = arrow.probability
 
-    # ways over the steps that are no lines; each of them ends, so that the inverse exists
+    # ways over the steps that are not lines. Each of them ends, so that the inverse exists.
     lines = [number_of[id] for id in ids]
     positions = [0, *lines]
     others = sorted(set(range(1, count)) - set(lines))

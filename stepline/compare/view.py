@@ -36,7 +36,7 @@ class MomentView:
 class ProcedureStepView:
     """A step of the procedure.
 
-    number: None for what only some do; place: in words, between the common steps. next_steps: what
+    number: None for what only some do. place: in words, between the common steps. next_steps: what
     follows, with how often.
     """
 
@@ -218,7 +218,7 @@ def _distinct_titles(comparison: TaskComparison) -> dict[str, str]:
 
 
 def _place_text(common_count: int) -> str:
-    """Return where a step is that comes after so many common ones."""
+    """Return where a step is that comes after `common_count` common ones."""
     if common_count == 0:
         return "before step 1"
     return f"after step {common_count}"

@@ -32,7 +32,7 @@ def to_html(view: ComparisonView) -> str:
 
 
 def to_markdown(view: ComparisonView) -> str:
-    """Return the comparison in CommonMark; every text is escaped."""
+    """Return the comparison in CommonMark. Every text is escaped."""
     blocks = [f"# {_escape(view.title)}", " · ".join(view.facts)]
     blocks += _list(view.left_out, "Left out: ")
     blocks.append("## What most videos do")
@@ -96,7 +96,7 @@ def _step_blocks(step: ProcedureStepView, heading: str) -> list[str]:
 
 
 def _thing_blocks(heading: str, things: Sequence[ComparedThingView]) -> list[str]:
-    """Return a list of things below its heading; nothing where there are none."""
+    """Return a list of things below its heading, nothing where it is empty."""
     if not things:
         return []
     lines = map(_thing_line, things)
@@ -128,7 +128,7 @@ def _time(moment: MomentView) -> str:
 
 
 def _list(texts: Sequence[str], prefix: str = "") -> list[str]:
-    """Return a list as one block; no block where it is empty."""
+    """Return a list as one block, no block where it is empty."""
     if not texts:
         return []
     lines = [f"- {prefix}{_escape(text)}" for text in texts]

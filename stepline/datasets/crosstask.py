@@ -5,7 +5,7 @@
     annotations/{task}_{video}.csv         step (from 1),start,end   seconds
 
 Record.id is "{task}_{video}", as the annotation files are named. The reference holds every step of
-the task, id = its number; one that no row of the file names has no spans. Videos without an
+the task, id = its number. One that no row of the file names has no spans. Videos without an
 annotation file are rejected, as are the related tasks, which have no annotations at all. The videos
 of videos_val.csv are subset "val", all others "train": the benchmark draws its test sets from them
 at random.
@@ -41,7 +41,7 @@ class TaskDescription:
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per (task, video) pair of videos.csv; `path` is the release's folder."""
+    """Yield one entry per (task, video) pair of videos.csv. `path` is the release's folder."""
     primary_file, related_file = TASK_FILES
     task_paths = [release_file(path, primary_file)]
     related_path = find_file(path, related_file)
@@ -109,7 +109,7 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
 
 
 def read_annotation(path: Path) -> Iterator[tuple[int, float, float]]:
-    """Yield (step, start, end) of each row of an annotation file; steps count from 1."""
+    """Yield (step, start, end) of each row of an annotation file. Steps count from 1."""
     for line, (step, start, end) in read_headless_csv(path, 3):
         try:
             yield int(step), float(start), float(end)

@@ -5,7 +5,7 @@ datasets' own files.
     3oK7LxzSPto   youcook2
     GLd3aX16zBg   youcook2,crosstask
 
-The first word of a line is the video's id, the second names the datasets that hold it; # begins a
+The first word of a line is the video's id, the second names the datasets that hold it. # begins a
 comment. What is scored is a split: of each dataset the list holds its evaluation splits, and its
 test videos always.
 """
@@ -44,7 +44,7 @@ class ExcludedVideos:
         return plain_id(video) in self.datasets
 
     def sets_with(self, video: str) -> tuple[str, ...]:
-        """Return the evaluation sets that hold a video; () for none."""
+        """Return the evaluation sets that hold a video, () for none."""
         return self.datasets.get(plain_id(video), ())
 
     def counts(self) -> dict[str, int]:
@@ -59,7 +59,7 @@ class ExcludedVideos:
 class ExcludedSource:
     """A dataset whose evaluation videos are kept out: its name, and its file or folder.
 
-    splits: those that are scored, besides the test splits; () for all but the splits that are for
+    splits: those that are scored, besides the test splits. () for all but the splits that are for
     training.
     """
 
@@ -82,7 +82,7 @@ class ExcludedSource:
             yield video, entry.subset
 
     def is_scored(self, split: str | None) -> bool:
-        """Return whether the videos of a split are kept out; those without a split are."""
+        """Return whether the videos of a split are kept out. Those without a split are."""
         if split is None or split.startswith(TEST_PREFIX):
             return True
         if self.splits:

@@ -83,7 +83,7 @@ def read_json(path: Path) -> Tree:
 
 
 def read_node(path: Path, *names: str) -> "Node":
-    """Return the root of a JSON file; in a folder it is the first of `names` that is there."""
+    """Return the root of a JSON file. In a folder it is the first of `names` that is there."""
     file = path
     if names:
         file = file_in(path, *names)
@@ -91,7 +91,7 @@ def read_node(path: Path, *names: str) -> "Node":
 
 
 def parse_json(name: str, text: str) -> Tree:
-    """Return the tree of JSON text; `name` is what an error calls it."""
+    """Return the tree of JSON text. `name` is what an error calls it."""
     try:
         return json_tree(text, _without_repeats)
     except RepeatedKeyError as error:
@@ -145,7 +145,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
 
 
 def read_headless_csv(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of a CSV file without a header; every line must hold that many cells."""
+    """Yield (line, cells) of a CSV file without a header. Every line must hold that many cells."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             row = [cell.strip() for cell in line.split(",", cells - 1)]
@@ -160,7 +160,7 @@ def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
     """Yield (place, stem, tree) of every JSON file in a folder or tar archive in name order, or of
     the one file.
 
-    The stem is the video's id where a file holds one video; for a single file it is "".
+    The stem is the video's id where a file holds one video. For a single file it is "".
     """
     if path.is_dir():
         files = [file for file in files_below(path) if file.name.endswith(JSON_ENDINGS)]
@@ -257,7 +257,7 @@ def find_file(folder: Path, *names: str) -> Path | None:
 
 
 class Node:
-    """A JSON value and its place; every accessor checks the type and raises DatasetError naming
+    """A JSON value and its place. Every accessor checks the type and raises DatasetError naming
     file and place."""
 
     __slots__ = ("key", "parent", "value")
@@ -360,7 +360,7 @@ class Node:
             raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:
-        """Return a number, also one written as a string; NaN and infinity come through."""
+        """Return a number, also one written as a string. NaN and infinity come through."""
         try:
             return float(self._checked(int | float | str, "a number"))
         except ValueError as error:

@@ -39,7 +39,7 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
 
 
 def read_narrations(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowTo100M's videos with what is said in them; overlapping and repeated cues stay as
+    """Yield HowTo100M's videos with what is said in them. Overlapping and repeated cues stay as
     they are."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)

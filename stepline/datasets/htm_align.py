@@ -4,7 +4,7 @@ and where.
     {id: [[alignable 0 or 1, start, end, text], ...]}   seconds
 
 Every sentence becomes a reference step whose id is its row. An alignable one has the span where it
-is shown; a sentence that cannot be aligned has none, and `said` is its time in the speech. The file
+is shown. A sentence that cannot be aligned has none, and `said` is its time in the speech. The file
 does not give the speech times of alignable sentences, so there is no transcript.
 """
 
@@ -21,7 +21,7 @@ ALIGNMENT_LABELS = (0, 1)  # cannot be aligned, alignable
 
 @dataclass(frozen=True)
 class AlignRow:
-    """One sentence of the file; start and end, in seconds, may be equal, or lie outside of the
+    """One sentence of the file. start and end, in seconds, may be equal, or outside of the
     video."""
 
     alignable: bool
@@ -40,7 +40,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per video; an alignable sentence without a span of some length is left out of
+    """Yield one entry per video. An alignable sentence without a span of some length is left out of
     the reference."""
     for id, rows in read_rows(path):
         builder = RecordBuilder(id)

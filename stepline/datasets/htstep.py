@@ -5,9 +5,9 @@
     video_splits.json   {split: [id, ...]}, only where the annotations state no subset
     htm_test_input_headline.json   {id: {"step_headline": [text, ...]}}, what the server asks of its hidden test splits
 
-The reference holds every step of the article's variation that the video follows: with its spans, or
-with none where the annotators did not find it. The variation is that of the video's first
-annotation, as in the official evaluator; a video without annotations follows the activity's only
+The reference holds every step of the article's variation that the video follows. A step has its
+spans, or none where the annotators did not find it. The variation is that of the video's first
+annotation, as in the official evaluator. A video without annotations follows the activity's only
 variation, else its reference is empty.
 """
 
@@ -87,7 +87,7 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
 
 
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return split -> ids from the folder's video_splits.json; nothing where it has none."""
+    """Return split -> ids from the folder's video_splits.json, nothing where it has none."""
     file = find_file(folder, SPLITS_FILE)
     if file is None:
         return {}
@@ -99,7 +99,7 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return split -> ids of the test splits, whose annotations are not public; path: as `read`
+    """Return split -> ids of the test splits, whose annotations are not public. path: as `read`
     takes it.
 
     Raises DatasetError where no file names them.
@@ -120,7 +120,7 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def find_queries(path: Path, subset: str | None) -> Path | None:
-    """Return the file of the server's queries that is read in place of a split's annotations; None
+    """Return the file of the server's queries that is read in place of a split's annotations, None
     where there are annotations.
 
     path: that file itself, whatever its name, or the release's folder. Raises DatasetError where a

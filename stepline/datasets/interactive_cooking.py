@@ -6,9 +6,10 @@ CaptainCook4D.
     {set}/{split}-*.parquet               the same rows, as the data set is served now
                                           set: main, advanced_planning; split: train, val(idation), test
 
-An instruction is a reference step: its span goes from the second in which it is given to that of the
-next one, or of `feedback_finish_all`, when the person has done it. The last instruction has no span
-where no such message follows. Feedback on successes and mistakes is not read.
+An instruction is a reference step. Its span goes from the second in which it is given to that of
+the next one. A `feedback_finish_all`, when the person has done it, ends it too. The last
+instruction has no span where no such message follows. Feedback on successes and mistakes is not
+read.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file itself, the files of a folder in order; raises DatasetError without any."""
+    """Return a file itself, the files of a folder in order. Raises DatasetError without any."""
     if not path.is_dir():
         return [path]
     files = list(path.glob("*.json"))

@@ -20,7 +20,7 @@ from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
 FILE_NAME = "label_studio.json"
-# of a region that shows its step; the second label means that its words say so
+# of a region that shows its step. The second label means that its words say so.
 SHOWN_LABELS = frozenset({"shown", "likely shown"})
 LABEL_KEYS = ("timelinelabels", "labels")
 DEFAULT_RATE = 24.0  # frames/s of Label Studio's Video where a task says none

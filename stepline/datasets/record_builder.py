@@ -12,7 +12,7 @@ from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Ste
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """One item of a dataset as its reader yields it; `record` is None where nothing of it could be
+    """One item of a dataset as its reader yields it. `record` is None where nothing of it could be
     kept.
 
     subset: the split's name as the dataset writes it. spoken: sentences that carry no time of their
@@ -65,7 +65,7 @@ LEFT_OUT_TIME = -1.0  # CaptainCook4D writes it for both times of a step that wa
 
 
 def span_flaw(start: float, end: float, duration: float | None) -> str | None:
-    """Say why [start, end) does not fit into a video of that many seconds; None when it does."""
+    """Say why [start, end) does not fit into a video of that many seconds, None when it does."""
     if not (math.isfinite(start) and math.isfinite(end)):
         return NOT_FINITE
     if start == end == LEFT_OUT_TIME:
@@ -86,7 +86,7 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
 
 
 def text_flaw(*texts: str) -> str | None:
-    """Say why the first of these texts that cannot be stored cannot be; None when all can."""
+    """Say why the first of these texts that cannot be stored cannot be, None when all can."""
     for text in texts:
         if not is_storable(text):
             return BAD_TEXT
@@ -96,9 +96,9 @@ def text_flaw(*texts: str) -> str | None:
 
 
 class RecordBuilder:
-    """What is known of one item while its rows are read; `entry` returns the finished record.
+    """What is known of one item while its rows are read. `entry` returns the finished record.
 
-    id: of the record; video: of its media. A bad duration is rejected and then not known.
+    id: of the record. video: of its media. A bad duration is rejected and then not known.
     """
 
     def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
@@ -115,7 +115,7 @@ class RecordBuilder:
             self.reject("duration", "", BAD_DURATION, repr(duration))
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
-        """Note something that is left out; text that cannot be stored is not quoted."""
+        """Note something that is left out. Text that cannot be stored is not quoted."""
         if not is_storable(text):
             text = ""
         if not is_storable(value):
@@ -146,7 +146,7 @@ class RecordBuilder:
         sources: Iterable[int] = (),
         alternatives: Iterable[str] = (),
     ) -> None:
-        """Add one span of a step; a step that exists already gets it after its others.
+        """Add one span of a step. A step that exists already gets it after its others.
 
         keep: the step stays, without this span, where the span does not fit (it was looked for).
         """
@@ -223,7 +223,7 @@ class RecordBuilder:
         language: str | None = None,
         spoken: Iterable[str] = (),
     ) -> DatasetEntry:
-        """Return the finished entry; machine: the steps were written by a model, so they are not a
+        """Return the finished entry. machine: the steps were written by a model, so they are not a
         human reference."""
         flaw = text_flaw(self.id, self.video)
         if flaw is not None:

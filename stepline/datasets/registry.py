@@ -281,7 +281,7 @@ DATASETS = {
 
 
 def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[DatasetEntry]:
-    """Yield a dataset's entries one at a time, without holding them; an id that comes again is
+    """Yield a dataset's entries one at a time, without holding them. An id that comes again is
     rejected.
 
     subset: yield only this split. Raises DatasetError for an unknown name and for files that are
@@ -301,7 +301,7 @@ def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterato
 def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRecords:
     """Return a whole dataset: its records, what was rejected and why, and the split of each record.
 
-    subset: only this split; DatasetError when the files hold no video of it.
+    subset: only this split. Raises DatasetError when the files hold no video of it.
     """
     entries = list(stream(name, path, subset=subset))
     if subset is not None and not entries:

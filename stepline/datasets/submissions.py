@@ -19,7 +19,7 @@ GROUNDING_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 
 
 def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
-    """Return each record's placed steps, best span first only, sorted by start; unplaced steps have
+    """Return each record's placed steps, best span first only, sorted by start. Unplaced steps have
     no segment."""
     by_video = {}
     for record in records:
@@ -37,8 +37,8 @@ def write_densevid(
 ) -> int:
     """Write YouCook2's (PDVC's, densevid_eval's) results file and return how many videos it holds.
 
-    prefix: what PDVC's annotations put before every id ("v_"); the scorers compare ids as they
-    stand.
+    prefix: what PDVC's annotations put before every id ("v_"). The scorers compare ids as they
+    are.
     """
     results = {
         prefix + video: [
@@ -62,7 +62,7 @@ def write_htstep_result(
     holds.
 
     The seconds are whole, counted from 0, in the order of record.steps. queries: the server's
-    headlines by id (htstep.read_queries); every id must be there with as many steps, worded alike.
+    headlines by id (htstep.read_queries). Every id must be there with as many steps, worded alike.
     Raises DatasetError where a step has no `at` (the server takes no abstention) or the queries
     differ.
     """

@@ -4,7 +4,7 @@
                     segments: [{title, timestamps: {start, end}, sentence_indexes: {start, end}}]}]
 
 Times are seconds, written as text. The sentences carry no time of their own, so they go to
-`DatasetEntry.spoken` and not to a Transcript; a reference step's `sources` are their indices. The
+`DatasetEntry.spoken` and not to a Transcript. A reference step's `sources` are their indices. The
 questions (train, dev and test.json) are not read.
 """
 

@@ -4,15 +4,15 @@ shown.
     mapped_actions_time_label.json       {miniclip: [[action, [start, end] of the passage, label]]}   0: visible, 1: not
     dict_all_annotations_ordered.json    {miniclip: [[action, start, end]]}                           where it is shown
 
-Each action is a reference step, id = its row in the first file: `said` is the passage of the
-transcript it was named in (coarse, about 10 s), its span the window where it is shown; actions that
-are not visible, or that nobody localised, have none. The passages with their label are the
+Each action is a reference step, id = its row in the first file. `said` is the passage of the
+transcript it was named in (coarse, about 10 s), its span the window where it is shown. Actions that
+are not visible, or that no one localised, have none. The passages with their label are the
 transcript (`shown` 1 or 0).
 
-The second file writes verbs in their base form, so its windows are matched to the actions of the
-same miniclip by the same text, else by the most similar one (difflib ratio of at least 0.75), one
-to one; what finds no match is rejected. A file that already holds the two together, {miniclip:
-{"actions": [{text, spoken, visible, shown}]}}, is read as well.
+The second file writes verbs in their base form. So its windows are matched, one to one, to the
+actions of the same miniclip by the same text. Without it they go by the most similar one (difflib
+ratio of at least 0.75). What finds no match is rejected. A file that already holds the two
+together, {miniclip: {"actions": [{text, spoken, visible, shown}]}}, is read as well.
 """
 
 import difflib
@@ -116,7 +116,7 @@ def _add_action(builder: RecordBuilder, index: int, action: Action, window: Wind
 
 
 def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[TextWindow]:
-    """Return the windows of a miniclip in order; repeats are rejected."""
+    """Return the windows of a miniclip in order. Repeats are rejected."""
     windows: dict[TextWindow, None] = {}
     for row in rows.rows():
         cells = list(row.rows())
@@ -135,7 +135,7 @@ def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[TextWindow]:
 def _match_windows(
     builder: RecordBuilder, windows: Sequence[TextWindow], actions: Sequence[Action]
 ) -> dict[int, Window]:
-    """Return action row -> window; an action that is not visible cannot have one."""
+    """Return action row -> window. An action that is not visible cannot have one."""
     unmatched = {}
     for index, action in enumerate(actions):
         if action.visible:

@@ -1,11 +1,11 @@
-"""Dense captions: YouCook2 in its authors' form and in the flat form; Tasty and Sieve & Swap in the
+"""Dense captions: YouCook2 in its authors' form and in the flat form, Tasty and Sieve & Swap in the
 flat form.
 
     authors'  {"database": {id: {subset, duration, recipe_type, video_url, annotations: [{id, segment, sentence}]}}}
     flat      {id or "v_" + id: {duration, timestamps: [[start, end]], sentences: [text]}}
 
 PDVC and densevid_eval write "v_" before every YouTube id. Sieve & Swap's pre-training files hold
-several candidate texts per segment; the first is the step, the others its alternatives. Times are
+several candidate texts per segment. The first is the step, the others its alternatives. Times are
 seconds.
 """
 

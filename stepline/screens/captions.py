@@ -28,8 +28,8 @@ class _TimedLine:
 
 
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
-    """Return what captions on the screen say, each line or pair of lines a sentence with its
-    seconds; none where fewer than MIN_CAPTIONS share a place."""
+    """Return what captions on the screen say, each line or pair of lines as a sentence with its
+    seconds. Return none where fewer than MIN_CAPTIONS share a place."""
     lines = _caption_lines(reading, duration)
     by_start: dict[float, list[_TimedLine]] = {}
     for row in lines:
@@ -79,7 +79,7 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
 
 
 def _other_lines(lines: Sequence[ScreenLine], captions: set[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines that are no captions, nor what is left of one."""
+    """Return the lines that are not captions, nor what is left of one."""
 
     def is_caption(line: ScreenLine) -> bool:
         for other in captions:

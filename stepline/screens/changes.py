@@ -1,11 +1,11 @@
-"""When the screen changes, and where; a cursor that only moves changes nothing.
+"""When the screen changes, and where. A cursor that only moves changes nothing.
 
     finder = ChangeFinder(shape)
     for frame in frames: yield from finder.add(frame)
     yield from finder.finish()
 
-The screen has changed once it stands still again, or once only something as small as a cursor
-moves. What was there before is compared with what is there then.
+The screen has changed once it is still again, or once only something as small as a cursor moves.
+What was there before is compared with what is there then.
 """
 
 import math
@@ -28,7 +28,7 @@ Point = tuple[float, float]  # x, y in pixels
 
 PART_PIXELS = 8  # side of a part of the picture
 MIN_CHANGE = 28  # of 255: change in a part, above what a codec does to a still picture
-CURSOR_SHARE = 1 / 14  # of the picture's shorter side: a cursor is no larger
+CURSOR_SHARE = 1 / 14  # of the picture's shorter side: a cursor is not larger
 STILL_FRAMES = 2  # without any change, after which the screen stands still
 LONGEST_RUN = 2.0  # s of small changes, typing or a cursor, after which the screen is compared
 MIN_CALM = 0.5  # s without a large change after which small ones do not matter
@@ -40,10 +40,11 @@ ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change 
 
 @dataclass(frozen=True)
 class ScreenChange:
-    """What changed on the screen. start, end: s, when it began and when the screen stood again.
+    """What changed on the screen. start, end: s, when it began and when the screen was still again.
 
-    patches: boxes around what changed, in pixels; box: around them all. cursor: where a cursor was
-    when it began, None where none was seen. before, after: pictures (H, W, 3).
+    patches: boxes around what changed, in pixels. `box`: around them all.
+    cursor: where a cursor was when it began, None where none was seen
+    before, after: pictures (H, W, 3)
     """
 
     start: float
@@ -72,30 +73,30 @@ class _Difference:
 
 @dataclass
 class _Run:
-    """Differences since the screen stood still last."""
+    """Differences since the screen was still last."""
 
     differences: list[_Difference] = field(default_factory=list)
     large: float | None = None  # s of the last difference larger than a cursor's
 
     def is_calm(self, time: float, *, if_none: bool) -> bool:
-        """Whether the last large difference was some time ago; if_none: what holds without any."""
+        """Whether the last large difference was some time ago. if_none: what holds without any."""
         if self.large is None:
             return if_none
         return time - self.large > MIN_CALM
 
 
 class ChangeFinder:
-    """Collects frames one at a time; yields each change once it is over."""
+    """Collects frames one at a time. Yields each change once it is over."""
 
     def __init__(self, *, frame_rate: float) -> None:
-        """frame_rate: frames a second that will come."""
+        """frame_rate: frames per second that will come."""
         self._lag = 0.5 / frame_rate  # s by which a frame comes after its change, on average
         self._settled: Frame | None = None
         self._last: Frame | None = None
         self._run = _Run()
         self._still = 0  # frames without a change, up to now
         self._track = CursorTrack()
-        self._cursor: Point | None = None  # when the screen stood still last
+        self._cursor: Point | None = None  # when the screen was still last
 
     def add(self, frame: "Frame") -> Iterator[ScreenChange]:
         """Take the next frame."""
@@ -134,7 +135,7 @@ class ChangeFinder:
             yield from self._close(self._last)
 
     def _compare(self, before: "Frame", after: "Frame") -> _Difference | None:
-        """Return what changed between two frames; None where nothing did."""
+        """Return what changed between two frames, None where nothing did."""
         if after.image is before.image:
             return None
         parts = changed_parts(before.image, after.image)
@@ -152,7 +153,7 @@ class ChangeFinder:
         return max(2, round(shorter * CURSOR_SHARE / PART_PIXELS))
 
     def _close(self, frame: "Frame") -> Iterator[ScreenChange]:
-        """Yield the change from the screen that stood last to that of a frame, if there is one."""
+        """Yield the change from the last still screen to that of a frame, if there is one."""
         assert self._settled is not None
         settled = self._settled
         run = self._run
@@ -221,7 +222,7 @@ class CursorTrack:
             self._move_within(small[0], self.position)
 
     def _move_within(self, box: Box, last: Point) -> None:
-        """Follow the cursor inside one patch that holds its old place and its new one: the new one
+        """Follow the cursor inside one patch that holds its old place and its new one. The new one
         is as far from its middle as the old one."""
         x, y, end_x, end_y = box
         if max(end_x - x, end_y - y) < MIN_SHARED_PARTS:
@@ -330,7 +331,7 @@ def _middle(box: Box) -> Point:
 
 
 def _is_near(place: Point, box: Box) -> bool:
-    """Whether a place in pixels lies in a box of parts, or next to it."""
+    """Whether a place in pixels is in a box of parts, or next to it."""
     x = place[0] / PART_PIXELS
     y = place[1] / PART_PIXELS
     start_x, start_y, end_x, end_y = box

@@ -1,10 +1,10 @@
 """Which change of the screen a step makes, and which label is clicked for it.
 
 Steps and changes keep their order, and each change belongs to one step at most (dynamic
-programming). For a pair speak: how near in time the words and the change are, how well the words
-name a line that is on screen before the change, where the cursor is, and whether the step names
-what appears. How far the words run ahead or behind is a habit of the speaker, estimated from the
-video itself.
+programming). Four things speak for a pair. The first is how near in time the words and the change
+are. The second is how well the words name a line that is on screen before the change. The others
+are where the cursor is, and whether the step names what appears. How far the words run ahead or
+behind is a habit of the speaker, estimated from the video itself.
 """
 
 import math
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 CURSOR_INSIDE = 2.5  # of a label on which the cursor is
 CURSOR_AWAY = 2.0  # at most against a label from which the cursor is away
 CURSOR_REACH = 0.15  # of the picture's height: as far away counts 1
-TITLE_OF_RESULT = 1.5  # of a label whose words stand over what opens
+TITLE_OF_RESULT = 1.5  # of a label whose words are over what opens
 WRITTEN_OVER = 1.0  # of the name of a field in which one line is then written
 OWN_LOOK = 1.0  # of a label that looks pressed or chosen then
 MAX_TOUCHED = 3  # lines around which something changes, beyond which that says nothing
@@ -56,8 +56,12 @@ SPAN_DECIMALS = 3  # of a second
 
 @dataclass(frozen=True)
 class Click:
-    """The change of the screen that a step makes. label: the line that is clicked, None where none
-    is known; span: s, around the change; log_odds: of the pair."""
+    """The change of the screen that a step makes.
+
+    label: the line that is clicked, None where none is known
+    span: s, around the change
+    log_odds: of the pair
+    """
 
     step: str
     event: ScreenEvent
@@ -69,7 +73,7 @@ class Click:
 def place_clicks(
     steps: Sequence[Step], sentences: Sequence[Sentence], reading: ScreenReading
 ) -> tuple[Click, ...]:
-    """Return the change that each step makes, in the order of the steps; steps that make none are
+    """Return the change that each step makes, in the order of the steps. Steps that make none are
     left out, and all of them where fewer than MIN_LABELS click something that is known."""
     narrated = sorted((step for step in steps if step.said), key=_said_start)
     events = [event for event in join_typed(reading.events) if not _is_caret(event)]
@@ -100,9 +104,9 @@ def place_clicks(
 def _fitted_scores(
     evidence: Floats, lags: Floats, naming: Floats, lag: float
 ) -> tuple[Floats, float]:
-    """Return (K, E) log odds and the lag, s: with the speaker's own lag, estimated from `lag` on,
-    and with how often steps of this video name what is clicked: hands that are filmed click
-    nothing."""
+    """Return (K, E) log odds and the lag, s. They use the speaker's own lag, estimated from `lag`
+    on. They also use how often steps of this video name what is clicked: hands that are filmed
+    click nothing."""
     scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
     for _ in range(LAG_ROUNDS):
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
@@ -216,7 +220,7 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
 
 
 def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float:
-    """Return what the place of the cursor says for a label; 0 where no cursor is seen."""
+    """Return what the place of the cursor says for a label, 0 where no cursor is seen."""
     if event.cursor is None:
         return 0.0
     cursor_x, cursor_y = event.cursor
@@ -233,7 +237,7 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
     """Return the log odds that words and change belong together by their distance, a normal against
-    a uniform one; -inf beyond MAX_LAG."""
+    a uniform one. It is -inf beyond MAX_LAG."""
     deviations = (lags - middle) / spread
     whole = spread * math.sqrt(2 * math.pi)
     density = np.exp(-(deviations**2) / 2) / whole

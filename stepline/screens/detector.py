@@ -1,10 +1,10 @@
-"""Whether a video may be a screen recording: most of a screen stands still, and most of it is flat.
+"""Whether a video may be a screen recording: most of a screen is still, and most of it is flat.
 
-A film has noise and moving hands in nearly every part of each picture. Held photographs stand as
-still as a screen does, so `read_screen` asks for lines of text too before it believes either.
+A film has noise and moving hands in nearly every part of each picture. Held photographs are as
+still as a screen is, so `read_screen` asks for lines of text too before it believes either.
 
-Thresholds: read off 31 films and 3 screens (docs/results/screencasts.md); between the two kinds lie
-.1 of stillness or more, or no text.
+Thresholds: read off 31 films and 3 screens (docs/results/screencasts.md). Between the two kinds
+there is .1 of stillness or more, or no text.
 """
 
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class ScreenLikeness:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether the video may be a screen recording; its text decides."""
+        """Whether the video may be a screen recording. Its text decides."""
         return self.still >= MIN_STILL_SHARE and self.flat >= MIN_FLAT_SHARE
 
 
 class ScreenMeter:
-    """Collects small frames one at a time; keeps the last one, and two numbers a frame."""
+    """Collects small frames one at a time. Keeps the last one, and two numbers per frame."""
 
     def __init__(self) -> None:
         self._last: Pictures | None = None
@@ -61,7 +61,7 @@ class ScreenMeter:
         self._frames += 1
 
     def finish(self) -> ScreenLikeness:
-        """Return how like a screen the video is; a single frame is like none."""
+        """Return how like a screen the video is. A single frame is like none."""
         if not self._still:
             return ScreenLikeness(0.0, 0.0)
         still = float(np.median(self._still))

@@ -1,4 +1,4 @@
-"""Lines of text on a screen, with their places; only what changed is read."""
+"""Lines of text on a screen, with their places. Only what changed is read."""
 
 import functools
 import re
@@ -43,7 +43,7 @@ class ScreenLine:
 
 
 class ScreenLineReader:
-    """Reads the lines of a screen; what stays, or comes again in its place, is read once."""
+    """Reads the lines of a screen. What stays, or comes again in its place, is read once."""
 
     def __init__(self, folder: Path) -> None:
         self._detect = TextDetector(folder)
@@ -60,9 +60,9 @@ class ScreenLineReader:
     ) -> tuple[ScreenLine, ...]:
         """Return all lines of a picture (H, W, 3), from top to bottom.
 
-        patches: what changed since the picture before. Of its lines, `lines_before`, those that no
-        patch touches stand as they were: a cursor may cover them. most: lines that are tried, from
-        the top.
+        patches: what changed since the picture before. Those of its lines, `lines_before`, that no
+            patch touches stay as they were: a cursor may cover them.
+        most: lines that are tried, from the top
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)
@@ -93,7 +93,7 @@ class ScreenLineReader:
         return tuple(lines)
 
     def _line(self, picture: Pictures, box: Box) -> ScreenLine | None:
-        """Return what a box says, from memory where it said that before; None where it cannot be
+        """Return what a box says, from memory where it said that before, None where it cannot be
         read."""
         x, y, end_x, end_y = box
         height = end_y - y

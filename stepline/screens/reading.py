@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-READ_RATE = 5.0  # frames a second that are compared
+READ_RATE = 5.0  # frames per second that are compared
 MAX_SIDE = 1080  # px of the shorter side of what is read
 SCENE_SHARE = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
 TYPED_PAUSE = 1.0  # s between letters of a line that is typed
@@ -43,12 +43,16 @@ TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
 
 @dataclass(frozen=True)
 class ScreenEvent:
-    """A change of the screen, read. start, end: s; box: around what changed, in pixels; patches:
-    boxes of its parts.
+    """A change of the screen, read.
 
-    cursor: where it was, None where none was seen. before, after: all lines when it began, and when
-    it was over; appeared, vanished: those that came and went. area: share of the picture that
-    changed. scene: whether more than a fifth of the text is new.
+    start, end: s
+    box: around what changed, in pixels
+    patches: boxes of its parts
+    cursor: where it was, None where none was seen
+    before, after: all lines when it began, and when it was over
+    appeared, vanished: those that came and went
+    area: share of the picture that changed
+    scene: whether more than a fifth of the text is new
     """
 
     start: float
@@ -148,7 +152,7 @@ class _EventReader:
 
     def __init__(self, reader: ScreenLineReader) -> None:
         self._reader = reader
-        self._lines: tuple[ScreenLine, ...] | None = None  # of the screen that stood last
+        self._lines: tuple[ScreenLine, ...] | None = None  # of the screen that was still last
         self.events: list[ScreenEvent] = []
 
     def add(self, changes: "Iterable[ScreenChange]") -> None:

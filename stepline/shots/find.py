@@ -1,8 +1,8 @@
 """The shots of a video and a picture of each.
 
-The cuts are those that the main job finds in three frames a second. A second look, at the frames of
-the third of a second before each cut alone, moves it to the frame at which the picture changes most.
-The same look takes the pictures.
+The cuts are those that the main job finds in three frames per second. A second look reads the
+frames of the third of a second before each cut alone. It moves the cut to the frame at which the
+picture changes most. The same look takes the pictures.
 """
 
 import itertools
@@ -40,8 +40,9 @@ Pixels = npt.NDArray[np.int16]
 class VideoShots:
     """The shots of a video, from its first second to the last without a gap.
 
-    pictures: a JPEG of the middle of each shot, by its index; none of one that cannot be decoded
-    there. warnings: what is wrong with the file.
+    pictures: a JPEG of the middle of each shot, by its index, none of one that cannot be decoded
+        there
+    warnings: what is wrong with the file
     """
 
     info: MediaInfo

@@ -11,7 +11,7 @@ from stepline.records import FrozenModel, Record, Seconds, Span
 from stepline.shots.find import VideoShots
 from stepline.shots.sources import ShotSource
 
-# seconds of a step within a shot from which on it is shown there; half of a shorter step or shot
+# seconds of a step within a shot from which on it is shown there. Or half of a shorter step or shot
 MIN_STEP_SECONDS = 0.5
 
 
@@ -28,7 +28,7 @@ class ShotStep(FrozenModel):
 class Shot(FrozenModel):
     """A shot, from a cut up to the next. number: from 1 on. start, end: seconds.
 
-    thumbnail: its picture, below the folder of the list; None where none can be decoded.
+    thumbnail: its picture, below the folder of the list. None where none can be decoded.
     """
 
     number: int

@@ -26,8 +26,8 @@ class ShotSource:
 def find_sources(path: Path, out: Path) -> list[ShotSource | SteplineError]:
     """Return the videos that a path names, each of a folder or why it has none, sorted by path.
 
-    A video has the record that `out` holds of it. Raises StoreError for a file of JSON that is no
-    record, MediaError for a record without its video and for a folder that holds nothing.
+    A video has the record that `out` holds of it. Raises StoreError for a file of JSON that is not
+    a record. Raises MediaError for a record without its video and for a folder that holds nothing.
     """
     if path.is_dir():
         return _folder_sources(path, out)

@@ -21,8 +21,8 @@ THUMBNAIL_PATTERN = "[0-9][0-9][0-9][0-9]*.jpg"
 
 
 def write_shots(shot_list: ShotList, pictures: Mapping[int, bytes], folder: Path) -> list[Path]:
-    """Write a shot list into a folder, all files or none, and return them; pictures that an earlier
-    list left go.
+    """Write a shot list into a folder, all files or none, and return them. Pictures that an earlier
+    list left are removed.
 
     pictures: JPEGs by the shots' indices. Raises StoreError where the folder cannot be written.
     """

@@ -1,11 +1,11 @@
 """Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals
 and units on demand.
 
-The paper names the word classes and lemmatisation, not the tool; here it is spaCy's en_core_web_sm
+The paper names the word classes and lemmatisation, not the tool. Here it is spaCy's en_core_web_sm
 without its parser. Names count as nouns: in titles the tagger takes most nouns for names.
 
-Finding those of a text base's documents is the slowest part of pairing (about 10,000 words a CPU
-second), so they are kept in files named by their content: an interrupted run goes on where it
+Finding those of a text base's documents is the slowest part of pairing (about 10,000 words per CPU
+second). So they are kept in files named by their content. An interrupted run goes on where it
 stopped, and a base that grew does the new.
 """
 
@@ -114,7 +114,7 @@ class DocumentWords:
 
 
 def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
-    """Return the words of every document of a base; those not yet in `folder` are found and written
+    """Return the words of every document of a base. Those not yet in `folder` are found and written
     there."""
     vocabulary = WordVocabulary()
     titles: list[WordSets] = []

@@ -2,7 +2,7 @@
 
 `nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the
 narration with the steps of one document in its order, by dynamic programming with an idle state
-(`align_in_order`), `steps_by_line_model` by the model that places a user's own lines
+(`align_in_order`). `steps_by_line_model` aligns them by the model that places a user's own lines
 (`grounding/line_model.py`). A piece is a sentence, or short neighbours merged (appendix A.2).
 """
 
@@ -25,7 +25,7 @@ from stepline.text_base.vectors import Rows
 
 @dataclass(frozen=True)
 class NarrationSegment:
-    """Narration as it is looked up. span: seconds; sources: indices of its sentences, ascending."""
+    """Narration as it is looked up. span: seconds. sources: indices of its sentences, ascending."""
 
     text: str
     span: Span
@@ -38,7 +38,7 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
 
     Two consecutive pieces merge when both are shorter than `longest_merged` and less than
     `merge_gap` seconds apart. A merged piece counts by its own length when the next sentence comes,
-    so that none is longer than 2 x longest_merged + merge_gap; the paper leaves that open.
+    so that none is longer than 2 x longest_merged + merge_gap. The paper leaves that open.
     Sentences without text are left out.
     """
     single = []
@@ -67,7 +67,7 @@ def _are_short_neighbours(
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Return whether two spans are less than `merge_gap` seconds apart; overlapping ones have no
+    """Return whether two spans are less than `merge_gap` seconds apart. Overlapping ones have no
     gap."""
     return second.start - first.end < settings.merge_gap
 
@@ -89,11 +89,11 @@ IDLE_SENTENCE = -1  # the sentence states no step
 
 
 def align_in_order(similarity: Matrix, floor: float) -> tuple[StepIndices, float]:
-    """Return the step of each sentence, IDLE for none, and the total gain; step numbers never go
+    """Return the step of each sentence, IDLE for none, and the total gain. Step numbers never go
     back.
 
     similarity: (S, K) cosine of sentence and step. A sentence at a step gains similarity - floor,
-    an idle one 0; the total is the greatest possible. Several sentences may state one step, and
+    an idle one 0. The total is the greatest possible. Several sentences may state one step, and
     steps may be left out. Ties prefer idle, then the earlier step. Source: beyond the paper, which
     takes each sentence's nearest step by itself.
     """
@@ -136,8 +136,8 @@ NOT_IN_ORDER = "no step of the document that fits best is near enough, in its or
 NO_DOCUMENT = "the video has no document"
 NOT_TOLD = "it tells no step of the document that fits best"
 
-# that a step is told in this piece of narration, and that it is told at all: both are needed to
-# pass the sieve of "line-model"
+# that a step is stated in this piece of narration, and that it is stated at all. Both are needed to
+# pass the sieve of "line-model".
 MIN_TOLD_PROBABILITY = 0.5
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
@@ -145,7 +145,7 @@ COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts re
 
 @dataclass(frozen=True)
 class Match:
-    """A piece of narration and the step that it states; similarity: their cosine."""
+    """A piece of narration and the step that it states. similarity: their cosine."""
 
     segment: NarrationSegment
     step: TextStep
@@ -179,7 +179,7 @@ def nearest_steps(
     documents: DocumentIds | None,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return for each segment its nearest step that keeps what was said; documents: search the
+    """Return for each segment its nearest step that keeps what was said. documents: search the
     steps of these only.
 
     vectors: (S, D) unit. A segment without a step as near as `floor` is sieved out. With `check`, a
@@ -234,7 +234,7 @@ def _first_that_agrees(
 
 
 def _change(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
-    """Return what a step changes of what was said; None for nothing, or without `check`."""
+    """Return what a step changes of what was said, None for nothing, or without `check`."""
     if not settings.check:
         return None
     return change(narration, step.text, new_numbers=settings.new_numbers)
@@ -243,7 +243,7 @@ def _change(narration: str, step: TextStep, settings: SwapSettings) -> str | Non
 def _unmatched(
     segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings
 ) -> SegmentOutcome:
-    """Return what becomes of a segment that passes the sieve and has no step; cosine: of its
+    """Return what becomes of a segment that passes the sieve and has no step. cosine: of its
     nearest."""
     if settings.unswapped == "own words":
         return KeptAsSaid(segment, cosine)
@@ -259,8 +259,8 @@ def ordered_steps(
 ) -> list[SegmentOutcome]:
     """Return for each segment a step of the one document whose steps, in its order, fit best.
 
-    documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was
-    said are not taken.
+    documents: those tried, the most likely first. Ties prefer the earlier. Steps that change what
+    was said are not taken.
     """
     best_gain = 0.0
     best_rows = np.full(len(narration), IDLE_SENTENCE, dtype=np.int64)
@@ -313,10 +313,10 @@ def steps_by_line_model(
     """Return for each segment the step that it states, of the one document that fits best, by
     `grounding/line_model.py`.
 
-    vectors: (S, D) of MiniLM. documents: those tried, the likeliest first; ties prefer the earlier.
-    A segment passes the sieve where P(it states the step) is at least one half. It keeps its own
-    words, or is dropped, where the step is not as near as `swap_similarity` or changes what was
-    said.
+    vectors: (S, D) of MiniLM. documents: those tried, the most likely first. Ties prefer the
+    earlier. A segment passes the sieve where P(it states the step) is at least one half. It keeps
+    its own words, or is dropped, where the step is not as near as `swap_similarity` or changes what
+    was said.
     """
     if not narration or not len(documents):
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]

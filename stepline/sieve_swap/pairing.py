@@ -4,10 +4,10 @@
     token-IoU     |A and R| / |A or R|     A: content words of a transcript, R: those of a document, both as sets
     token-recall  |A and R| / |R|          or / |A|: the paper does not say whose words it is a share of
 
-Eq. 5 as printed has a malformed set-builder; it is read as "some document shares at least one title
-word". Nothing is compared pairwise: which document has which word is a sparse matrix, and its
-product with the words of a batch of videos counts the words that each shares with each. The result
-is exactly the pairwise loop's. Sets of words are numbers in two flat arrays (WordSets), so that
+Eq. 5 as printed has a malformed set-builder. It is read as "some document shares at least one title
+word". Nothing is compared pairwise: which document has which word is a sparse matrix. Its product
+with the words of a batch of videos counts the words that each shares with each. The result is
+exactly the pairwise loop's. Sets of words are numbers in two flat arrays (WordSets), so that
 millions of them need neither objects nor time. `threshold_table` gives what each pair of thresholds
 would keep: the paper's figure 7a.
 """
@@ -48,7 +48,7 @@ class WordVocabulary:
         return numbers
 
     def find(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words; UNKNOWN_WORD where a word never came."""
+        """Return the numbers of words, UNKNOWN_WORD where a word never came."""
         return [self.numbers.get(word, UNKNOWN_WORD) for word in words]
 
 
@@ -56,7 +56,7 @@ class WordVocabulary:
 class WordSets:
     """N sets: the words of set i are words[starts[i]:starts[i + 1]], each once.
 
-    starts: (N + 1,) int64; words: (sum of sizes,) int32. sizes counts words that have no number as
+    starts: (N + 1,) int64. words: (sum of sizes,) int32. sizes counts words that have no number as
     well.
     """
 
@@ -88,7 +88,7 @@ class WordSets:
 
     @staticmethod
     def of(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN_WORD counts as a
+        """Return the sets of lists of numbers. Repeats fall together, each UNKNOWN_WORD counts as a
         word of its own."""
         rows = [np.empty(0, np.int32)]
         unknown = []
@@ -139,7 +139,7 @@ class Pairs:
         return len(self.documents)
 
     def split(self, settings: PairingSettings) -> str | None:
-        """Return "validation" or "train", by the best pair; None where there is no pair."""
+        """Return "validation" or "train", by the best pair, None where there is no pair."""
         if not len(self):
             return None
         best_iou = float(self.iou.max())
@@ -164,7 +164,7 @@ class PairFinder:
         of_transcript = settings.recall_of == "transcript"
         video_count = len(titles)
         video_sizes = contents.sizes
-        # a first sieve by recall; both rules are applied exactly to what is left
+        # a first sieve by recall, both rules are applied exactly to what is left
         least: Numbers | int = 0
         if not of_transcript:
             shares = np.floor(settings.recall * self._sizes)

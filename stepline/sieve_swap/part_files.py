@@ -1,7 +1,7 @@
 """Files of a run's parts: what pairing found, and records.
 
 Each file is named by its part's place in the input and by a digest of all that decides its bytes. A
-run that was killed finds what is done by these names, and goes on; a file is written whole or not
+run that was killed finds what is done by these names, and goes on. A file is written whole or not
 at all.
 """
 
@@ -54,7 +54,7 @@ def file_stem(number: int, *parts: object) -> str:
 
 
 def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
-    """Write what pairing found, a row a video, as Parquet."""
+    """Write what pairing found, one row per video, as Parquet."""
     columns = {
         "video": "string",
         "reason": "string",
@@ -80,7 +80,7 @@ def read_pairs(path: Path) -> list[PairedVideo]:
 
 
 def write_records(records: Sequence[Record], split: str, path: Path) -> None:
-    """Write records as Parquet, sorted by id, with columns for their split and their texts;
+    """Write records as Parquet, sorted by id, with columns for their split and their texts.
     `read_parquet` reads it."""
     rows = [
         {
@@ -107,7 +107,7 @@ def _write_parquet(
     path: Path,
     compression: str,
 ) -> None:
-    """Write rows. columns: name -> Arrow's type; lists: those that hold lists of it."""
+    """Write rows. columns: name -> Arrow's type. lists: those that hold lists of it."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -126,8 +126,8 @@ def remove_leftovers(out: Path, words: Path) -> None:
 
 
 def keep_only(out: Path, files: Iterable[Path]) -> int:
-    """Remove files of earlier runs over other videos or texts; return how many. Only the run's own
-    folders."""
+    """Remove files of earlier runs over other videos or texts, and return how many. Only the run's
+    own folders are touched."""
     current = set(files)
     stale = []
     for folder in RUN_FOLDERS:

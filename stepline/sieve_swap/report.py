@@ -2,7 +2,7 @@
 
 The report is one HTML page with its plots inside. It has no script and loads nothing. The released
 form is that of the paper's authors, {id: {duration, timestamps, sentences}} with two texts per
-segment. Their meaning is not documented; here the first is the step and the second what was said.
+segment. Their meaning is not documented. Here the first is the step and the second what was said.
 `stepline.datasets.read("sieve-swap", ...)` reads the files.
 """
 
@@ -139,7 +139,7 @@ def _table(name_title: str, count_title: str, counts: Mapping[str, int]) -> str:
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1) -> str:
-    """Return a table; the first `names` cells of a row are names, the others numbers."""
+    """Return a table. The first `names` cells of a row are names, the others numbers."""
     lines = []
     if head:
         titles = [f"<th>{escape(title)}</th>" for title in head]
@@ -229,8 +229,8 @@ def _thresholds(rows: Sequence[ThresholdRow]) -> str:
 
 
 def _example(record: Record) -> str:
-    """Return a video's lines next to its steps: a step and what was said for it have one colour,
-    sieved lines none."""
+    """Return a video's lines next to its steps. A step and what was said in its place have one
+    colour, sieved lines none."""
     # "mix" has two steps of the same sentences
     source_sets = list(dict.fromkeys(step.sources for step in record.steps))
     number_of_source: dict[int, int] = {}
@@ -274,8 +274,8 @@ def _source(source: str | None, licence: str | None, score: float | None) -> str
 
 
 def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
-    """Write train.json, validation.json, statistics.json and report.html into the job's folder;
-    return their paths."""
+    """Write train.json, validation.json, statistics.json and report.html into the job's folder.
+    Return their paths."""
     out = job.out
     statistics = outcome.statistics
     validation_parts = _parts(out, VALIDATION_SPLIT)
@@ -340,7 +340,7 @@ def _titles(statistics: Statistics, base: TextBase) -> dict[str, str]:
 
 
 def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
-    """Return what the run's thresholds and higher ones keep; lower ones were not paired."""
+    """Return what the run's thresholds and higher ones keep. Lower ones were not paired."""
     settings = job.settings.pairing
     videos = []
     for file in pairs:
@@ -364,7 +364,7 @@ def _from(least: float, thresholds: Sequence[float]) -> list[float]:
 
 
 def write_released(parts: Iterable[Path], file: Path) -> int:
-    """Write the records of Parquet files as one JSON file, a video at a time; return how many
+    """Write the records of Parquet files as one JSON file, a video at a time. Return how many
     segments it holds."""
     segments = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
@@ -381,7 +381,7 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
 
 
 def released_entry(record: Record) -> dict[str, object]:
-    """Return one video in the released form; a step without another wording gives its own text
+    """Return one video in the released form. A step without another wording gives its own text
     twice."""
     timestamps = []
     sentences = []

@@ -3,8 +3,8 @@ interrupts it.
 
 The videos are read three times, one part in memory at a time: to count categories, to pair, and to
 sieve and swap. After pairing, the documents that anything was paired with are known (R2 in the
-paper). Each part's files are named by all that decides them, so that a rerun after kill -9 finds
-them and ends with the bytes of an undisturbed run.
+paper). Each part's files are named by all that decides them. So a rerun after kill -9 finds them
+and ends with the bytes of an undisturbed run.
 """
 
 import hashlib
@@ -95,11 +95,11 @@ class RunResult:
 
 
 def run(job: Job) -> RunResult:
-    """Sieve and swap every video of a job and return what there is to report; files appear in
+    """Sieve and swap every video of a job and return what there is to report. Files appear in
     `job.out`.
 
-    Raises SettingsError where `out` holds a run with other settings, DatasetError where a category
-    is asked for and no video has one, and what the readers raise.
+    Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where a
+    category is asked for and no video has one. It also raises what the readers raise.
     """
     base_folder = job.base.folder
     if not job.base.step_count:
@@ -107,7 +107,7 @@ def run(job: Job) -> RunResult:
         raise StoreError(f"{fault}; build it from texts that have some")
     check_writable(job.out)
     _refuse_other_run(job)
-    # documents' words are stored next to the base, for all runs; in `out` where that is not allowed
+    # documents' words are stored next to the base, for all runs, or in `out` if that is not allowed
     words_folder = job.out / WORDS_FOLDER
     if base_folder.is_dir() and os.access(base_folder, os.W_OK):
         words_folder = base_folder / WORDS_FOLDER
@@ -156,7 +156,7 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
 
 
 def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
-    """Yield every video; report why the first few are not readable. The records of `left_out` say
+    """Yield every video. Report why the first few are not readable. The records of `left_out` say
     it of each."""
     unreadable = 0
     for video in read_videos(job.videos):
@@ -188,7 +188,7 @@ def _refuse_other_run(job: Job) -> None:
 
 
 def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
-    """Return the files of pairs, one per part; those not there yet are made."""
+    """Return the files of pairs, one per part. Those not there yet are made."""
 
     @cache
     def finder() -> PairFinder:
@@ -289,7 +289,7 @@ def _retained(files: Sequence[Path]) -> DocumentIds:
 def _swap(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
-    """Return the files of counts, one per part, and how many were there; a part's counts are
+    """Return the files of counts, one per part, and how many were there. A part's counts are
     written last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None

@@ -1,4 +1,4 @@
-"""Settings of Sieve & Swap: what is paired, sieved, swapped, and how much of it is held at once."""
+"""Settings of Sieve & Swap: what is paired, sieved, swapped, and how much is held together."""
 
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ class PairingSettings(Settings):
 
     longest_video: Positive = 600.0  # seconds; a longer video is left out (10 minutes in the paper)
     smallest_category: Count = 5  # videos of one task that there must be; 1 = a task may be alone
-    # only HowTo100M's videos of this category_1 ("Food and Entertaining"); "" = all
+    # only HowTo100M's videos of this category_1 ("Food and Entertaining"). "" = all
     category: str = ""
     iou: Fraction = 0.1  # least token-IoU of a transcript and a document
     recall: Fraction = 0.3  # least token-recall
@@ -32,21 +32,21 @@ class PairingSettings(Settings):
 class SwapSettings(Settings):
     """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
 
-    # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
+    # raw: every sentence, only-sieve: the kept ones, swap: their steps, mix: both
     variant: Variant = "swap"
     # steps of all paired documents, of the video's own, or of the whole base
     scope: Scope = "retained"
-    # monotone: in the order of one paired document; line-model: in its order more or less, by what
+    # monotone: in the order of one paired document. line-model: in its order more or less, by what
     # `--texts` uses (MiniLM alone)
     method: Method = "nearest"
-    # paired documents, the likeliest first, that "monotone" and "line-model" try
+    # paired documents, the most likely first, that "monotone" and "line-model" try
     ordered_documents: Count = 20
     # wording: a sentence must sound like an instruction, too
     sieve: Literal["wording", "similarity"] = "wording"
-    instruction: Fraction = 0.5  # least P(it tells a step), by its wording, for sieve "wording"
-    # least cosine to a step of what is kept (0.75 in the paper); None: by `sieve`
+    instruction: Fraction = 0.5  # least P(it states a step), by its wording, for sieve "wording"
+    # least cosine to a step of what is kept (0.75 in the paper). None: by `sieve`
     similarity: Fraction | None = None
-    # least cosine at which a kept sentence is swapped; 0: as soon as it is kept
+    # least cosine at which a kept sentence is swapped. 0: as soon as it is kept
     swap_similarity: Fraction = 0.6
     # what becomes of a kept sentence without a step to swap
     unswapped: Literal["own words", "drop"] = "own words"
@@ -56,7 +56,7 @@ class SwapSettings(Settings):
     merge_gap: Positive = 4.0  # seconds; only neighbours closer than this merge
     candidates: Count = 5  # nearest steps tried until one keeps numbers, units and negation
     check: bool = True  # refuse a step that changes a number, a unit or a negation
-    new_numbers: bool = True  # a step may state a number of which the sentence says nothing
+    new_numbers: bool = True  # a step may state a number that the sentence does not mention
 
     @property
     def floor(self) -> float:
@@ -75,10 +75,10 @@ class SwapSettings(Settings):
 
 
 class RunSettings(Settings):
-    """How a whole collection is gone through; none of them changes what a video gives."""
+    """How a whole collection is gone through. None of them changes what a video gives."""
 
-    shard: Count = 256  # videos held at once, and videos a file
-    words: Count = 20_000  # documents whose words are counted at once
+    shard: Count = 256  # videos held together, and videos per file
+    words: Count = 20_000  # documents whose words are counted together
 
 
 class SieveSwapSettings(Settings):

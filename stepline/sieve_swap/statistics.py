@@ -80,7 +80,7 @@ def _counted(values: Iterable[object]) -> Counts:
 
 
 def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
-    """Return the statistics of swapped records; splits: of each record."""
+    """Return the statistics of swapped records. splits: of each record."""
     # of videos
     steps: list[Step] = []
     sentence_texts: list[str] = []
@@ -140,7 +140,7 @@ def _fates(record: Record) -> list[str]:
     for item in record.dropped:
         if item.what == "sentence":
             fates.append(item.reason)
-    # a step without source_text has the words that were said; a swapped one counts before it
+    # a step without source_text has the words that were said, a swapped one counts before it
     own_words: dict[int, str] = {}
     swapped: dict[int, str] = {}
     for step in record.steps:

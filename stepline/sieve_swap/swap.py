@@ -7,10 +7,10 @@
     mix          both, as two steps with the same seconds
 
 A sentence whose near steps all change a number, a unit or a negation keeps its own words
-(`refused`): a step without `source_text`, licence and `alternatives` has not been swapped.
+(`refused`). A step without `source_text`, licence and `alternatives` has not been swapped.
 
 The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's
-times. The picture is not used, so `status` stays None; a NaSVA model may place the steps again,
+times. The picture is not used, so `status` stays None. A NaSVA model may place the steps again,
 since these are ordinary records.
 
 P(a sentence states a step | its wording): "throw the onions in" does, "my grandma loved onions"
@@ -60,7 +60,7 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 def are_instructions(
     texts: Sequence[str], floor: float, vectors: Matrix | None = None
 ) -> list[bool]:
-    """Return for each text whether P(it states a step) reaches the floor; vectors: the MiniLM
+    """Return for each text whether P(it states a step) reaches the floor. vectors: the MiniLM
     vectors, if there are any yet."""
     if vectors is None:
         from stepline.text import embed
@@ -91,9 +91,9 @@ def sieve_and_swap(
     """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved
     out and why.
 
-    paired: each record's documents, the likeliest first; needed by scope "paired" and methods
-    "monotone" and "line-model". retained: the documents of scope "retained"; None searches all.
-    embed: texts to the (N, D) unit vectors of the base's encoder; None is `base.embed`, which
+    paired: each record's documents, the most likely first. Scope "paired" and methods "monotone"
+    and "line-model" need them. retained: the documents of scope "retained". None searches all.
+    embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`, which
     refuses an encoder that has changed since. Earlier steps of a record are replaced. Raises
     ShapeError where the numbers do not fit, ModelError where the line model cannot read the base's
     vectors.

@@ -9,7 +9,7 @@ table of videos.
                   task_ids.csv              task -> title
                   htm_vlen.csv              id -> seconds (vid,vlen)
 
-Only the current video and HowTo100M's tables are in memory; the tables are arrays and not objects.
+Only the current video and HowTo100M's tables are in memory. The tables are arrays and not objects.
 What cannot be read comes as a Rejected, it is not raised. VideoFilter says which videos are used:
 not the evaluation sets', not too long, not alone in their category (section 4.2).
 """
@@ -77,7 +77,7 @@ class CsvTable:
         self._cells = [column[order] for column in others]
 
     def find(self, key: str) -> list[str] | None:
-        """Return the other cells of a row; None where the key is not there. The first row of a key
+        """Return the other cells of a row, None where the key is not there. The first row of a key
         counts."""
         data = key.encode()
         row = int(np.searchsorted(self._ids, data))
@@ -103,7 +103,7 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
 
 
 class VideoTable:
-    """What the tables next to a captions file say of its videos; each table may be absent."""
+    """What the tables next to a captions file say of its videos. Each table may be absent."""
 
     def __init__(self, folder: Path) -> None:
         self._videos: CsvTable | None = None
@@ -158,7 +158,7 @@ def read_titles(path: Path) -> dict[str, str]:
 
 
 def seconds_of(cell: str) -> float | None:
-    """Return the seconds in a cell; None where it holds no length."""
+    """Return the seconds in a cell, None where it holds no length."""
     try:
         value = float(cell)
     except ValueError:
@@ -221,8 +221,8 @@ def _rejected(reason: object, location: str) -> Rejected:
 
 
 def _parquet(file: Path) -> Iterator[VideoOrRejected]:
-    """Yield the records of a Parquet file; a cell that is no record is a Rejected, damage ends the
-    file."""
+    """Yield the records of a Parquet file. A cell that is not a record is a Rejected, damage ends
+    the file."""
     try:
         for row, cell in enumerate(read_text_column(file, "record")):
             yield _record(cell, f"{file}: row {row}")
@@ -281,7 +281,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
 
 
 def _captioned(video: str, value: object, file: Path, table: VideoTable) -> VideoOrRejected:
-    """Return a video of HowTo100M's captions as a record; cues that do not fit are left out as the
+    """Return a video of HowTo100M's captions as a record. Cues that do not fit are left out as the
     readers do."""
     node = Node(value, f"{file}: {video}")
     try:
@@ -337,7 +337,7 @@ def length(record: Record) -> float:
 
 @dataclass
 class VideoFilter:
-    """Why each video stays out, asked in order. tasks: how many videos of each task could come in;
+    """Why each video stays out, asked in order. tasks: how many videos of each task could come in.
     has_categories: whether any video that was counted names its category."""
 
     settings: PairingSettings
@@ -348,7 +348,7 @@ class VideoFilter:
     keys: set[int] = field(default_factory=set)
 
     def count(self, videos: Iterable[VideoOrRejected]) -> int:
-        """Count the videos of each task, before `rejection_reason` is asked; return how many videos
+        """Count the videos of each task, before `rejection_reason` is asked. Return how many videos
         there are."""
         number = 0
         for video in videos:
@@ -364,7 +364,7 @@ class VideoFilter:
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
-        """Return why a video stays out; None where it comes in. Ask once for each video, in
+        """Return why a video stays out, None where it comes in. Ask once for each video, in
         order."""
         if isinstance(video, Rejected):
             return UNREADABLE_VIDEO

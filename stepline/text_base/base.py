@@ -21,7 +21,7 @@ BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
 
 
 class TextBase:
-    """An opened text base. A row is the number of a step; documents are numbered in reading order.
+    """An opened text base. A row is the number of a step. Documents are numbered in reading order.
 
     Near-duplicate lines share a row. Nothing is loaded whole.
     """
@@ -119,9 +119,9 @@ class TextBase:
         queries: (N, D) unit vectors. Best first, equal cosines to the lower row. Where fewer than k
         steps exist, the rest are row -1 with cosine -1. documents: search the steps of these only
         (then always exactly).
-        engine: any but exact needs its index (`add_index`); None is the index built last, exact
+        engine: any but exact needs its index (`add_index`). None is the index built last, exact
         without an index.
-        effort: lists probed, or ef; None is the one that measured the recall asked for.
+        effort: lists probed, or ef. None is the one that measured the recall asked for.
         Raises ShapeError for another width, StoreError for an index that is missing.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
@@ -163,7 +163,7 @@ class TextBase:
         return rows_or_none[indexes], cosines
 
     def _rows_of_all(self, documents: Rows) -> Rows:
-        """Return the rows that some documents hold, ascending; those of the last search are
+        """Return the rows that some documents hold, ascending. Those of the last search are
         kept."""
         if self._last is not None:
             last_documents, last_rows = self._last

@@ -1,8 +1,8 @@
-"""A text base built from sources, or added to: read, merge, embed, index; the manifest is written
+"""A text base built from sources, or added to: read, merge, embed, index. The manifest is written
 last.
 
 BASE/manifest.json lists what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors
-of one build or appending; BASE/parts/000N/work/ holds what a build still needs, so that a killed
+of one build or appending. BASE/parts/000N/work/ holds what a build still needs, so that a killed
 one goes on where it was and ends with the same bytes.
 """
 
@@ -55,7 +55,7 @@ def build_base(
     licence: str | None = None,
     append: bool = False,
 ) -> TextBase:
-    """Return a text base made of the sources; one that a killed build left unfinished is finished.
+    """Return a text base made of the sources. One that a killed build left unfinished is finished.
 
     A base that holds these sources already is opened as it is. licence: of lines whose source
     states none.
@@ -81,7 +81,7 @@ def build_base(
 
 
 def prepared_base(path: Path, folder: Path, settings: TextBaseSettings | None = None) -> TextBase:
-    """Return the base in `path`; where `path` is a source instead, the base built of it in
+    """Return the base in `path`. Where `path` is a source instead, return the base built of it in
     `folder`."""
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)
@@ -126,7 +126,7 @@ def _add_part(
     settings: TextBaseSettings,
     licence: str | None,
 ) -> Manifest:
-    """Read, merge and embed one more part; write and return the manifest that holds it."""
+    """Read, merge and embed one more part. Write and return the manifest that holds it."""
     parts = [folder / "parts" / part.name for part in manifest.parts]
     part = folder / "parts" / f"{len(parts) + 1:04d}"
     _take_up(part, plan)
@@ -158,7 +158,7 @@ def _add_part(
 
 
 def _take_up(part: Path, plan: str) -> None:
-    """Go on with an unfinished part of the same plan; clear one of another."""
+    """Go on with an unfinished part of the same plan, or clear one of another."""
     note = part / "work" / "plan.json"
     if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
         shutil.rmtree(part, ignore_errors=True)

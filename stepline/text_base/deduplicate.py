@@ -2,15 +2,16 @@
 rows.
 
 A part's files: steps.parquet (a row per line), documents.parquet (a row per document, in its own
-wording), and arrays: keys and key_rows (the key of normal words -> its row), bands, pairs and ends
-(sketches of its lines), identities (keys of its documents' ids), holder_rows and holders (which
-documents hold a row). The first occurrence of a line represents all; what was read earlier never
-changes its row. Memory: 40 bytes per line read, and what sorting may use.
+wording), and arrays. The first arrays are keys and key_rows (the key of normal words -> its row),
+bands, pairs and ends (sketches of its lines). The others are identities (keys of its documents'
+ids), holder_rows and holders (which documents hold a row). The first occurrence of a line
+represents all. What was read earlier never changes its row. Memory: 40 bytes per line read, and
+what sorting may use.
 
 Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either
 represents itself or is merged into the earliest line that says the same. So a line that has a row
-is never dropped by what is appended later, and each merged line is within the threshold of the one
-that represents it.
+is never dropped by what is appended later. Each merged line is within the threshold of the one that
+represents it.
 """
 
 from collections import Counter
@@ -44,7 +45,7 @@ LinePair: TypeAlias = tuple[int, int]  # a line and an earlier one
 HASH_SORT_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
 HASH_BITS = 64
 MAX_RANGES = 1 << 16  # of hashes that are sorted one after another
-# lines with one band's hash that a line is compared with; more are hardly more alike
+# lines with one band's hash that a line is compared with. More are hardly more alike.
 MAX_CANDIDATES = 50
 STEP_GROUP_ROWS = 4_096  # of steps.parquet that are read together when one is asked for
 DOCUMENT_GROUP_ROWS = 1_000  # the same of documents.parquet
@@ -90,8 +91,8 @@ def near_duplicates(
     """Return for each line the place of the line that represents it, itself without a near one:
     (N,) int64.
 
-    known_count: how many of the lines were merged before; they stay. threshold: Jaccard likeness of
-    the word pairs, 1 merges nothing.
+    known_count: how many of the lines were merged before, which stay. threshold: Jaccard likeness
+    of the word pairs, 1 merges nothing.
     """
     count = sum(len(part.keys) for part in sketches)
     representatives = np.arange(count, dtype=np.int64)
@@ -204,8 +205,8 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
 
 @dataclass(frozen=True)
 class Counts:
-    """What one part holds: documents, lines read, merged as equal and as near, added; (documents,
-    lines) per source."""
+    """What one part holds: documents, lines read, merged as equal and as near, added, and
+    (documents, lines) per source."""
 
     documents: int
     lines: int
@@ -290,7 +291,7 @@ def line_sketch(part: Path) -> Sketch:
 
 
 class _NewDocuments:
-    """The documents of some shards whose id no earlier document has; their ids' keys are
+    """The documents of some shards whose id no earlier document has. Their ids' keys are
     written."""
 
     def __init__(
@@ -349,7 +350,7 @@ def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Ro
 def _merge(
     new: _NewDocuments, parts: Sequence[Path], part: Path, settings: TextBaseSettings
 ) -> _MergeResult:
-    """Find the row of every line; write the part's keys and sketches."""
+    """Find the row of every line. Write the part's keys and sketches."""
     memory = settings.memory << 20
     work_folder = part / "work"
     # lines of the same normal words

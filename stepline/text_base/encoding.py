@@ -40,7 +40,7 @@ def encoder_facts(name: str) -> tuple[str, int]:
 
 
 def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
-    """Write vectors.npy, a unit row per line of steps.parquet; blocks of a killed run are used as
+    """Write vectors.npy, a unit row per line of steps.parquet. Blocks of a killed run are used as
     they are."""
     blocks: list[Path] = []
     text_blocks = read_texts(part / "steps.parquet", settings.block)

@@ -2,7 +2,7 @@
 search, opened.
 
 InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked
-at once, so the work goes list by list and every comparison is a matrix product; searching query by
+together, so the work goes list by list and every comparison is a matrix product. Searching query by
 query instead is bound by memory, not by arithmetic. C lists, P lists probed per query. FaissIndex
 is FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
 """
@@ -100,7 +100,7 @@ class InvertedLists:
         list_numbers = np.arange(list_count + 1)
         edges = np.searchsorted(ordered_lists, list_numbers)
         asked_lists = np.flatnonzero(np.diff(edges))
-        # list by list, all queries that ask it at once
+        # list by list, all queries that ask it together
         all_queries = as_tensor(queries, device)
         best = Nearest(len(queries), k, device)
         with torch.inference_mode():
@@ -121,7 +121,7 @@ class InvertedLists:
 
 
 def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -> None:
-    """Write the lists of all vectors. memory: bytes for training; the same vectors and seed give
+    """Write the lists of all vectors. memory: bytes for training. The same vectors and seed give
     the same bytes."""
     count = len(vectors)
     lists = _list_count(count, MIN_LIST_VECTORS)
@@ -182,7 +182,7 @@ def _sample(rng: np.random.Generator, count: int, size: int) -> Rows:
 
 
 def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
-    """Return unit centroids (C, D) by spherical k-means; one that lost all its points starts again
+    """Return unit centroids (C, D) by spherical k-means. One that lost all its points starts again
     at a point."""
     point_count = len(points)
     count = min(count, point_count)
@@ -241,7 +241,7 @@ class FaissIndex:
             raise StoreError(f"{fault}; `stepline text-base index` builds it") from error
 
     def efforts(self) -> list[int]:
-        """Return the values of nprobe or ef worth trying; one for a flat index."""
+        """Return the values of nprobe or ef worth trying, one for a flat index."""
         if self._engine == "flat":
             return [1]
         if self._engine == "hnsw":
@@ -307,12 +307,12 @@ class Index(Protocol):
         """Return the efforts worth trying, ascending."""
 
     def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
-        """Return rows (N, k) and cosines (N, k), best first; -1 where nothing was found."""
+        """Return rows (N, k) and cosines (N, k), best first, -1 where nothing was found."""
 
 
 def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
-    """Build the index that `settings.engine` names, measure it, and enter it into the manifest;
-    return its entry.
+    """Build the index that `settings.engine` names, measure it, and enter it into the manifest.
+    Return its entry.
 
     An index that is there for these vectors and this recall stays. Raises StoreError when the
     folder holds no base.
@@ -336,7 +336,7 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     else:
         build_faiss(vectors, index_folder, engine, seed=seed, memory=memory)
         names = FAISS_FILES
-    # measure; a base of fewer than two lines has no curve
+    # measure. A base of fewer than two lines has no curve.
     index = open_index(folder, engine)
     curve, probes = measure_recall(index, vectors, settings)
     effort = 1
@@ -367,7 +367,7 @@ def measure_recall(
     """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and the
     number of queries.
 
-    The queries are lines of the base itself, drawn by the seed; each asks for its nearest other
+    The queries are lines of the base itself, drawn by the seed. Each asks for its nearest other
     line. A neighbour as near as the exact one also counts.
     """
     count = len(vectors)
@@ -393,7 +393,7 @@ def measure_recall(
 
 
 def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
-    """Return the cosine of the best of two rows that is not the probe itself; -1 where none was
+    """Return the cosine of the best of two rows that is not the probe itself, -1 where none was
     found."""
     first_rows = rows[:, 0]
     first_cosines, second_cosines = cosines.T

@@ -18,7 +18,7 @@ _ANY_SPACE = re.compile(r"\s*")
 
 
 class JsonError(ValueError):
-    """A text that breaks off, is no JSON or holds a value that is too long."""
+    """A text that breaks off, is not JSON or holds a value that is too long."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class JsonDamage:
 
 
 def json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file (or .gz); a JsonDamage last
+    """Yield key and value of each member of the object in a JSON file (or .gz), a JsonDamage last
     where it breaks off.
 
-    Held at once: one member and a block. Bytes that are not UTF-8 become U+FFFD.
+    Held at the same time: one member and a block. Bytes that are not UTF-8 become U+FFFD.
     """
     try:
         with _open_text(path) as file:
@@ -52,9 +52,12 @@ def _open_text(path: Path) -> IO[str]:
 class JsonWindow:
     """A window that moves over a JSON text: `text[place:]` is what was not passed yet.
 
-    read_more: returns that many more characters, or fewer, "" at the end. block: characters read at a
-    time. most: characters that one value may have. skipped: what is between values.
-    last: from which character of the whole text to which the last value lies; source: its text.
+    read_more: returns that many more characters, or fewer, "" at the end
+    block: characters read at a time
+    most: characters that one value may have
+    skipped: what is between values
+    last: from which character of the whole text to which the last value is
+    source: its text
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class JsonWindow:
         self.source = ""
 
     def peek(self) -> str:
-        """Return the next character that is not skipped, reading on where needed; "" at the end."""
+        """Return the next character that is not skipped, reading on where needed, "" at the end."""
         while True:
             match = self._skipped.match(self.text, self.place)
             self.place = match.end() if match else self.place
@@ -85,7 +88,7 @@ class JsonWindow:
                 return self.text[self.place : self.place + 1]
 
     def value(self) -> object:
-        """Return the next value; one near the window's end may go on, so more is read
+        """Return the next value. One near the window's end may go on, so more is read
         first. Raises JsonError."""
         self.peek()
         size = self._block
@@ -110,7 +113,7 @@ class JsonWindow:
                 return cast(object, value)
 
     def _more(self, size: int) -> bool:
-        """Read on, forgetting what was passed; False at the end."""
+        """Read on, forgetting what was passed. False at the end."""
         block = self._read_more(size)
         self.passed += self.place
         self.text = self.text[self.place :] + block

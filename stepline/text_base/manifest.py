@@ -1,4 +1,4 @@
-"""What a text base says of itself: manifest.json, the last file written; without it there is no
+"""What a text base says of itself: manifest.json, the last file written. Without it there is no
 base."""
 
 import hashlib
@@ -28,7 +28,7 @@ class RejectionCount(FrozenModel):
 
 
 class SourceEntry(FrozenModel):
-    """One source as it was read. name: the file or folder, without its path; sha256: of its files,
+    """One source as it was read. name: the file or folder, without its path. sha256: of its files,
     in order."""
 
     name: str
@@ -63,7 +63,7 @@ class CurvePoint(FrozenModel):
 
 
 class IndexEntry(FrozenModel):
-    """An approximate index. effort: the least that reached the recall asked for; probes: queries
+    """An approximate index. effort: the least that reached the recall asked for. probes: queries
     measured."""
 
     engine: Engine

@@ -1,7 +1,7 @@
 """When two lines say the same: a key of their normal words, and a sketch (MinHash) that finds
 near-duplicates.
 
-Lines that differ in more than light words ("and", "it", a plural) are never the same, nor are lines
+Lines that differ in more than light words ("and", "it", a plural) are never the same. Nor are lines
 whose numbers, units or negations differ: "bake 30 minutes" is not "bake 40 minutes", salt is not
 pepper.
 Source of the sketch: Broder 1997 (MinHash), Indyk and Motwani 1998 (bands).
@@ -104,7 +104,7 @@ EXACT_WORDS = NEGATION_WORDS | NUMBER_WORDS | UNIT_NAMES  # two lines that are t
 IGNORED_WORDS = frozenset(
     {"a", "an", "the", "degrees", "degree", "deg"}
 )  # words that change nothing
-# Words in which near-duplicates may differ; any other word, a plural apart, must be in both.
+# Words in which near-duplicates may differ. Any other word, a plural apart, must be in both.
 LIGHT_WORDS = frozenset(
     {
         "and",
@@ -151,8 +151,10 @@ _FRACTION_CHARS = {
 class Sketch:
     """What N lines are compared by.
 
-    keys: (N,), equal for the same normal words. bands: (N, BANDS). pairs: the hashes of all lines'
-    word pairs, one line after another, sorted in each; ends: (N,), where each line's pairs end.
+    keys: (N,), equal for the same normal words
+    bands: (N, BANDS)
+    pairs: the hashes of all lines' word pairs, one line after another, sorted in each
+    ends: (N,), where each line's pairs end
     """
 
     keys: Hashes
@@ -202,7 +204,7 @@ def _singular(word: str) -> str:
 
 
 def sketch(texts: Sequence[str]) -> Sketch:
-    """Return the sketch of some lines; each line's does not depend on the others."""
+    """Return the sketch of some lines. Each line's does not depend on the others."""
     lines = [normal_words(text) for text in texts]
     keys = np.array([text_key(" ".join(words)) for words in lines], dtype=np.uint64)
     guards = np.array(

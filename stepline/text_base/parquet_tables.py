@@ -70,7 +70,7 @@ def damage_of(path: Path, cure: str = "build the text base again") -> Iterator[N
 
 
 class PartedTable:
-    """Rows of a Parquet file per part, read a row group at a time; the latest groups stay in
+    """Rows of a Parquet file per part, read a row group at a time. The latest groups stay in
     memory."""
 
     def __init__(self, paths: Sequence[Path], counts: Sequence[int], group: int) -> None:

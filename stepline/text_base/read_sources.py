@@ -60,7 +60,7 @@ class Tally:
 def read_shards(
     sources: Sequence[Path], work: Path, settings: TextBaseSettings, licence: str | None
 ) -> tuple[list[Path], list[Tally]]:
-    """Return the shards of documents, in order, and what was left out of each source; reads on
+    """Return the shards of documents, in order, and what was left out of each source. Reads on
     where a kill ended it.
 
     A shard holds `settings.shard` documents. A .json next to it reports how many items were read by
@@ -143,7 +143,7 @@ def _write_state(state: ReadingState, shard: Path) -> None:
 
 
 def _read_state(shard: Path) -> ReadingState | None:
-    """Return the state after a shard; None for a shard that does not exist."""
+    """Return the state after a shard, None for a shard that does not exist."""
     try:
         text = shard.with_suffix(".json").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -43,7 +43,7 @@ def single_steps(text: str) -> list[str]:
 
 
 def strip_markup(text: str) -> str:
-    """Return the text without HTML, Markdown and control characters; NFC; lines kept."""
+    """Return the text without HTML, Markdown and control characters, in NFC, with lines kept."""
     if "<" in text or "&" in text:
         text = _LINE_BREAK_TAG.sub("\n", text)
         text = html.unescape(text)
@@ -102,8 +102,8 @@ def _split_glued(tokens: list[str]) -> list[str]:
 
 
 def _unwrapped(step: str) -> list[str]:
-    """Return the sentences of a bracket that holds several: "(Stir. Taste.)"; any other step as it
-    is."""
+    """Return the sentences of a bracket that holds several: "(Stir. Taste.)". Any other step comes
+    back as it is."""
     is_wrapped = step.startswith("(") and step.endswith(")")
     if not is_wrapped or step.count("(") != 1:
         return [step]
@@ -115,7 +115,7 @@ def _unwrapped(step: str) -> list[str]:
 
 
 def _sentences(tokens: list[str]) -> Iterator[str]:
-    """Yield the sentences of a line; none ends inside round brackets that are closed."""
+    """Yield the sentences of a line. None ends inside round brackets that are closed."""
     line = " ".join(tokens)
     is_balanced = line.count("(") == line.count(")")
     depth = 0

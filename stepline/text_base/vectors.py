@@ -1,6 +1,6 @@
 """Vectors and other arrays of a text base: on disk, memory-mapped, and searched exactly.
 
-Flat integer arrays have the type that the file's ending names; vectors are .npy. VectorStore joins
+Flat integer arrays have the type that the file's ending names. Vectors are .npy. VectorStore joins
 the vectors of all parts of a base into one table that is never loaded whole. `nearest_exact`
 compares with all of them: blocked matrix products in PyTorch, on a GPU where there is one. Its
 memory is two tiles and what the caller holds. N queries, D width, k neighbours.
@@ -101,7 +101,7 @@ BLOCK_VECTORS = 65_536  # offered at a time
 
 
 class VectorStore:
-    """Memory-mapped unit vectors (N, D); row n of part p comes after all rows of earlier parts."""
+    """Memory-mapped unit vectors (N, D). Row n of part p comes after all rows of earlier parts."""
 
     def __init__(self, files: Sequence[Path], width: int, precision: str) -> None:
         self.width = width
@@ -164,7 +164,7 @@ NO_ROW = -1  # row of a neighbour that does not exist; its cosine is -1, too
 
 
 class Nearest:
-    """The best k of each query so far; tiles of scores are offered in any order."""
+    """The best k of each query so far. Tiles of scores are offered in any order."""
 
     def __init__(self, count: int, k: int, device: str) -> None:
         import torch
@@ -229,7 +229,7 @@ class Nearest:
 
 
 def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
-    """Return the k greatest of each row and their columns, (n, k) both; of equal ones the lower
+    """Return the k greatest of each row and their columns, (n, k) both. Of equal ones the lower
     column comes first."""
     import torch
 
@@ -254,8 +254,8 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neigh
     """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N, k)
     float32.
 
-    queries: (N, D) unit vectors. Where fewer than k rows exist the rest are -1 with cosine -1;
-    equal cosines go to the lower row. Raises ShapeError for widths that differ or k < 1.
+    queries: (N, D) unit vectors. Where fewer than k rows exist the rest are -1 with cosine -1.
+    Equal cosines go to the lower row. Raises ShapeError for widths that differ or k < 1.
     """
     import torch
 
@@ -297,7 +297,7 @@ def as_tensor(vectors: Array, device: str) -> "Tensor":
     """Return stored vectors as float32 on the device."""
     import torch
 
-    # read from disk here; torch takes no memory-mapped rows, and no foreign order of bytes
+    # read from disk here. Torch takes no memory-mapped rows, and no foreign order of bytes.
     native_type = vectors.dtype.newbyteorder("=")
     rows = np.array(vectors, dtype=native_type, order="C")
     tensor = torch.from_numpy(rows)

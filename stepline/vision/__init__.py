@@ -1,4 +1,4 @@
-"""Frames to features, what is shown, one row a second, in a space shared with texts.
+"""Frames to features, what is shown, one row per second, in a space shared with texts.
 
 backbone = load_backbone(VisionSettings())
 features = encode_video(frames, backbone, rate=1.0)

@@ -1,5 +1,5 @@
-"""CLIP and SigLIP checkpoints, read by `transformers`; the only backbone that may use the network,
-and only on request.
+"""CLIP and SigLIP checkpoints, read by `transformers`. This is the only backbone that may use the
+network, and only on request.
 
 Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
 """
@@ -17,7 +17,7 @@ from stepline.vision.settings import VisionSettings
 
 
 class CLIPBackbone:
-    """A dual encoder of `transformers`; pictures are prepared as the checkpoint's own processor
+    """A dual encoder of `transformers`. Pictures are prepared as the checkpoint's own processor
     says."""
 
     name = "clip"
@@ -28,7 +28,7 @@ class CLIPBackbone:
         self._model = model.to(self._device.name)
         self._processor = processor
         self._batch = batch
-        # SigLIP was trained on texts padded to its full length without a mask; CLIP masks its
+        # SigLIP was trained on texts padded to its full length without a mask. CLIP masks its
         # padding.
         is_siglip = model.config.model_type.startswith("siglip")
         self._padding = "max_length" if is_siglip else True
@@ -43,7 +43,7 @@ class CLIPBackbone:
         return self._unit_rows(self._model.get_image_features, inputs)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) float32 unit rows; a text longer than the checkpoint's limit is cut
+        """Return (K, D) float32 unit rows. A text longer than the checkpoint's limit is cut
         there."""
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)

@@ -1,7 +1,7 @@
 """ConSE: pictures placed among words without any image-text training.
 
-A picture is the convex combination of the embeddings of its likeliest class names; a text is its
-own embedding. Objects among ImageNet's 1,000 classes rank well; actions, and whatever is no such
+A picture is the convex combination of the embeddings of its most likely class names. A text is its
+own embedding. Objects among ImageNet's 1,000 classes rank well. Actions, and whatever is not such a
 class, do not.
 Source: Norouzi et al. 2013, "Zero-Shot Learning by Convex Combination of Semantic Embeddings",
 equation 3.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NAMES_FILE = Path(__file__).with_name(
     "imagenet_classes.txt"
-)  # one class a line, in ILSVRC 2012 order
+)  # one class per line, in ILSVRC 2012 order
 # their MiniLM embeddings, float16
 VECTORS_FILE = Path(__file__).with_name("imagenet_classes.safetensors")
 
@@ -44,8 +44,8 @@ class ConSEBackbone:
     def __init__(
         self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str
     ) -> None:
-        """classes: (1000, D) unit rows, the embedding of each class name. likeliest: classes that
-        are combined."""
+        """classes: (1000, D) unit rows, the embedding of each class name. `likeliest`: how many of
+        the most likely classes are combined."""
         self._network = network
         self._classes = classes
         self.dim = int(classes.shape[1])  # D, that of the text model
@@ -53,7 +53,7 @@ class ConSEBackbone:
         self.text_model = text_model
 
     def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, D) unit rows: the names of the likeliest classes, weighted by their
+        """Return (B, D) unit rows: the names of the most likely classes, weighted by their
         probabilities."""
         check_pictures(pictures)
         if not len(pictures):
@@ -87,7 +87,7 @@ def class_names() -> list[str]:
 
 
 def read_class_vectors() -> Matrix:
-    """Return the embeddings of the class names (1000, 384) that the package carries; embedding them
+    """Return the embeddings of the class names (1000, 384) that the package carries. Embedding them
     takes 2 s."""
     from safetensors import SafetensorError, safe_open
 

@@ -28,7 +28,7 @@ from stepline.weights import find_weights, weights_fetched
 if TYPE_CHECKING:
     from stepline.media import Frame
 
-# fraction of a row after which its first frame is looked at; of three frames the second
+# fraction of a row after which its first frame is looked at. Of three frames it is the second.
 ROW_MIDDLE = 0.4
 # rows per look: captions and presenters stay for 2 s or longer
 ROWS_PER_LOOK = 2
@@ -46,7 +46,7 @@ def _no_rows() -> Matrix:
 
 @dataclass(frozen=True)
 class PictureCues:
-    """What detectors see, one row every 1 / `rate` seconds; an array without rows was not measured.
+    """What detectors see, one row every 1 / `rate` seconds. An array without rows was not measured.
 
     presenter: (T,) how surely someone looks at the camera, 0 to 1. letters: (T,) fraction of the
     picture that text covers. NaN where no frame fell. lines: what the text says, and when.
@@ -73,7 +73,7 @@ class PictureCues:
 
 
 class CueMeter:
-    """Collects frames one at a time; keeps two numbers per row, and the lines of text."""
+    """Collects frames one at a time. Keeps two numbers per row, and the lines of text."""
 
     def __init__(
         self,

@@ -2,10 +2,10 @@
 
 Letters: B pictures, C channels, H and W in pixels.
 Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no
-squeeze-and-excitation, stem and head not scaled. ONNX Runtime runs it on a CPU; torch on any other
-device, or in other numbers than float32. Both see the same pixels, and both have every BatchNorm
-folded into the convolution before it (equal to 1e-5, tested). The weights were trained with
-TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at the end.
+squeeze-and-excitation, stem and head not scaled. ONNX Runtime runs it on a CPU. Torch runs it on
+any other device, or in other numbers than float32. Both see the same pixels, and both have every
+BatchNorm folded into the convolution before it (equal to 1e-5, tested). The weights were trained
+with TensorFlow's "same" padding, whose odd row at stride 2 and even sides is at the end.
 """
 
 import functools
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INPUT_SIDE = 224  # px, the input is SIDE x SIDE
-# of uint8 RGB; Lite's own, not ImageNet's channel statistics
+# of uint8 RGB. These are Lite's own, not ImageNet's channel statistics.
 PIXEL_MEAN = 127.0
 PIXEL_SCALE = 128.0
 NORM_EPSILON = 1e-3  # of every BatchNorm, as trained in TensorFlow
@@ -39,7 +39,7 @@ CLASS_COUNT = 1000
 
 
 class BlockStage(NamedTuple):
-    """Blocks of one shape; the first one has the stride and changes the width."""
+    """Blocks of one shape. The first one has the stride and changes the width."""
 
     blocks: int
     kernel: int
@@ -110,7 +110,7 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
 
 
 class EfficientNetLite0:
-    """Pictures to class scores; immutable once loaded, so that threads may share it."""
+    """Pictures to class scores. Immutable once loaded, so that threads may share it."""
 
     def __init__(self, path: Path) -> None:
         self.device = current_device()
@@ -136,7 +136,7 @@ def resize(pictures: Pictures) -> Pictures:
     """Return (B, 224, 224, 3): each whole picture squeezed into a square, by bilinear weights that
     widen to average.
 
-    Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away. In
+    Nothing at the edges is lost. The usual centre crop would cut 44 % of a 16:9 picture away. In
     whole numbers, as torch's `interpolate` and Pillow resize bytes: the same pixels on every
     machine.
     """
@@ -248,7 +248,7 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
         return run(pictures=resize(image[None]))
 
     def classify_all(images: Pictures) -> Matrix:
-        # One picture a run: as fast as four, in half the memory.
+        # One picture per run: as fast as four, in half the memory.
         rows = run_batches(classify, list(images), threads=cpu_threads(beside=1))
         return np.concatenate(rows)
 

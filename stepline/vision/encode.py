@@ -1,4 +1,4 @@
-"""Feature extraction: frames to one row a second, in one pass and bounded memory.
+"""Feature extraction: frames to one row per second, in one pass and bounded memory.
 
 What every backbone offers: pictures and texts as vectors of one space.
 """
@@ -22,9 +22,9 @@ Clips: TypeAlias = npt.NDArray[np.uint8]  # (B, T, H, W, 3) RGB
 
 
 class Backbone(Protocol):
-    """An image-text space; rows are unit vectors, so that dot products are cosines.
+    """An image-text space. Rows are unit vectors, so that dot products are cosines.
 
-    s3d-mixed5c keeps the lengths of its rows, and no text lies in their space; internvideo keeps
+    s3d-mixed5c keeps the lengths of its rows, and no text is in their space. internvideo keeps
     them where vision.unit is false.
     """
 
@@ -50,7 +50,7 @@ class VideoClipBackbone(Backbone, Protocol):
 
     @property
     def clip_frames(self) -> int:
-        """Pictures a clip."""
+        """Pictures per clip."""
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, D) float32 unit rows for uint8 RGB clips (B, T, H, W, 3)."""
@@ -85,8 +85,8 @@ def encode_video(
     A backbone of clips is shown `clip_frames` frames of each row, the nearest to the middles of as
     many equal parts.
     frames: in any order of sizes but sorted by time, at any rate from `rate` up (for clips,
-    `clip_frames` times it). A row without a frame repeats the row before it (the first one, the row
-    after it), as a player shows it; a warning says how many did.
+    `clip_frames` times it). A row without a frame repeats the row before it, as a player shows it.
+    The first row then repeats the row after it. A warning says how many did.
     """
     encoder = VideoEncoder(backbone, rate=rate, batch=batch)
     for frame in frames:
@@ -95,7 +95,7 @@ def encode_video(
 
 
 class _Candidate(NamedTuple):
-    """The frame of a part so far. distance: seconds from the part's middle; image: (H, W, 3)."""
+    """The frame of a part so far. distance: seconds from the part's middle. image: (H, W, 3)."""
 
     part: int
     distance: float
@@ -103,10 +103,10 @@ class _Candidate(NamedTuple):
 
 
 class VideoEncoder:
-    """Collects frames one at a time; keeps at most `batch` rows. `repeated`: rows that no frame
+    """Collects frames one at a time. Keeps at most `batch` rows. `repeated`: rows that no frame
     fell into.
 
-    A row is divided into as many parts as the backbone wants pictures; each takes the frame nearest
+    A row is divided into as many parts as the backbone wants pictures. Each takes the frame nearest
     its middle.
     """
 
@@ -126,7 +126,7 @@ class VideoEncoder:
         self._encoded: list[Matrix] = []
 
     def add(self, frame: "Frame") -> None:
-        """Take one frame; it is kept only if it is the nearest to the middle of its part so far."""
+        """Take one frame. It is kept only if it is the nearest to the middle of its part so far."""
         rate = self._rate * self._parts
         part = math.floor((frame.time + ROW_SLACK) * rate)
         distance = abs((part + 0.5) / rate - frame.time)
@@ -142,7 +142,7 @@ class VideoEncoder:
         self._candidate = _Candidate(part, distance, frame.image)
 
     def finish(self) -> FeatureSequence:
-        """Return the features; no frame at all gives no row."""
+        """Return the features. No frame at all gives no row."""
         if self._candidate is not None:
             self._close_part(self._candidate)
             self._close_row()
@@ -174,7 +174,7 @@ class VideoEncoder:
         return rows, values
 
     def _close_part(self, best: _Candidate) -> None:
-        """Keep the best frame as its part's picture; one of another size than its row's starts the
+        """Keep the best frame as its part's picture. One of another size than its row's starts the
         row again."""
         row, part = divmod(best.part, self._parts)
         if not self._rows or self._rows[-1] != row:

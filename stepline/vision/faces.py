@@ -4,12 +4,12 @@ the camera.
     SquareDetector   boxes and points of what a detector of squares finds
     FaceDetector     boxes with eyes, nose, mouth and ears; the network of landmarks rejects what is only like a face
 
-A picture is looked at in squares of its shorter side that cover it, two of a 16:9 one, because the
-networks' inputs are squares of 128 to 192 px. A presenter is a face that is sure and turned to the
-camera: `frontality`.
+A picture is looked at in squares of its shorter side that cover it, two of a 16:9 one. The reason
+is that the networks' inputs are squares of 128 to 192 px. A presenter is a face that is sure and
+turned to the camera: `frontality`.
 
 Source: Bazarevsky et al. 2019 (BlazeFace), Kartynnik et al. 2019 (face mesh).
-Differs: boxes that overlap are dropped, not averaged; a face is not turned upright before its
+Differs: boxes that overlap are dropped, not averaged. A face is not turned upright before its
 landmarks are found.
 """
 
@@ -38,7 +38,7 @@ MIN_LEVEL = 0.8  # cosine of the line through the eyes and the horizon, from whi
 
 @dataclass(frozen=True)
 class Detection:
-    """box: left, top, right, bottom; points: (P, 2) x and y; all in pixels. score: 0 to 1."""
+    """box: left, top, right, bottom. points: (P, 2) x and y. All in pixels. score: 0 to 1."""
 
     score: float
     box: Floats
@@ -50,13 +50,13 @@ class SquareDetector:
     picture."""
 
     def __init__(self, path: Path, low: float) -> None:
-        """low: the network's number for black; white is 1."""
+        """low: the network's number for black. White is 1."""
         self._network = load_tflite(path)
         self._low = low
         self._anchors = anchors(self._network.side)
 
     def __call__(self, picture: Image) -> list[Detection]:
-        """Return what a picture (H, W, 3) of any size shows, the surest first."""
+        """Return what a picture (H, W, 3) of any size shows, the most certain first."""
         detections: list[Detection] = []
         for square in squares(picture):
             detections += self._detect(picture, *square)
@@ -89,8 +89,8 @@ class SquareDetector:
 
 
 def anchors(side: int) -> Floats:
-    """Return (A, 2): x and y of each anchor, 0 to 1; two per place of every feature map, maps of
-    one size together."""
+    """Return (A, 2): x and y of each anchor, 0 to 1. There are two per place of every feature map,
+    maps of one size together."""
     grids = []
     for stride, maps in itertools.groupby(ANCHOR_STRIDES):
         count = -(-side // stride)
@@ -119,7 +119,8 @@ def squares(picture: Image) -> list[tuple[int, int, int]]:
 
 
 def without_overlaps(detections: Iterable[Detection]) -> list[Detection]:
-    """Return the detections, the surest first, without those that overlap a surer one."""
+    """Return the detections, the most certain first, without those that overlap a more certain
+    one."""
     faces: list[Detection] = []
     for detection in sorted(detections, key=lambda detection: -detection.score):
         overlaps = [box_iou(detection.box, face.box) for face in faces]
@@ -159,8 +160,8 @@ class FaceDetector:
         self._landmarks = load_tflite(folder / "face_landmark.tflite")
 
     def presenter(self, picture: Image) -> float:
-        """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1; of the two
-        largest faces."""
+        """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1. Only the
+        two largest faces are looked at."""
         detections = self._detect(picture)
         largest = sorted(detections, key=lambda face: face.box[0] - face.box[2])
         chances = []

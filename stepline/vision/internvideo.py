@@ -42,7 +42,7 @@ TEXT_START = "<|startoftext|>"
 TEXT_END = "<|endoftext|>"
 WORD_END = "</w>"
 PIECE_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
-# bytes that stand for themselves in the file of merges; the rest are moved up to 256 and above
+# bytes that stand for themselves in the file of merges. The rest are moved up to 256 and above.
 PLAIN_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
 
 
@@ -56,8 +56,8 @@ def byte_characters() -> list[str]:
 def read_tokenizer(path: Path, words: int) -> "Tokenizer":
     """Return CLIP's tokenizer with as many tokens as a network knows.
 
-    path: bpe_simple_vocab_16e6.txt, packed or not: a line that names its version, then a merge of
-    two pieces a line. Raises ModelError for another file, or one with too few merges.
+    path: bpe_simple_vocab_16e6.txt, packed or not: a line that names its version, then one merge of
+    two pieces per line. Raises ModelError for another file, or one with too few merges.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
@@ -94,7 +94,7 @@ def read_tokenizer(path: Path, words: int) -> "Tokenizer":
 
 
 def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Tensor:
-    """Return (K, length) tokens: start, the text's, end, then 0; a longer text is cut before its
+    """Return (K, length) tokens: start, the text's, end, then 0. A longer text is cut before its
     end token."""
     start = tokenizer.token_to_id(TEXT_START)
     end = tokenizer.token_to_id(TEXT_END)
@@ -162,7 +162,8 @@ def _weight_faults(own: Mapping[str, Tensor], expected: Mapping[str, Tensor]) ->
 class InternVideoBackbone:
     """Clips and texts as vectors of one space.
 
-    unit: rows have length 1; else the lengths that the network gives, as in the released features.
+    unit: rows have length 1. Otherwise they have the lengths that the network gives, as in the
+    released features.
     """
 
     name = "internvideo"
@@ -203,7 +204,7 @@ class InternVideoBackbone:
         return self.encode_clips(clips)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) rows; a text longer than the network's limit is cut there."""
+        """Return (K, D) rows. A text longer than the network's limit is cut there."""
         rows = [np.empty((0, self.dim), dtype=np.float32)]
         length = self._network.sizes.max_tokens
         for start in range(0, len(texts), self._batch):

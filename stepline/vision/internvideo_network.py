@@ -23,8 +23,11 @@ MLP_FACTOR = 4  # hidden numbers per number of width
 class NetworkSizes:
     """What the shapes of a checkpoint say.
 
-    grid: patches a side; patch: pixels a side of one; layers: blocks of the video tower; readouts:
-    global blocks, one after each of the last layers; words: tokens that are known.
+    grid: patches per side
+    patch: pixels per side of one
+    layers: blocks of the video tower
+    readouts: global blocks, one after each of the last layers
+    words: tokens that are known
     """
 
     width: int
@@ -143,7 +146,7 @@ class GlobalBlock(nn.Module):  # type: ignore[misc]
 
 
 class VideoBlocks(nn.Module):  # type: ignore[misc]
-    """Pictures through CLIP's blocks one by one; after each of the last, the clip is read out
+    """Pictures through CLIP's blocks one by one. After each of the last, the clip is read out
     whole."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
@@ -215,7 +218,7 @@ class VideoTower(nn.Module):  # type: ignore[misc]
 
 
 class TextBlocks(nn.Module):  # type: ignore[misc]
-    """CLIP's text blocks; a token sees those before it alone."""
+    """CLIP's text blocks. A token sees those before it alone."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()

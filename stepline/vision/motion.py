@@ -1,5 +1,5 @@
-"""Motion energy second by second, and shot boundaries, by frame differences and colour histograms;
-no network."""
+"""Motion energy second by second, and shot boundaries, by frame differences and colour histograms.
+No network is used."""
 
 import math
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepline.media import Frame
 
 SMALL_SIDE = 32  # px of the small picture that motion is measured on
-# per side of each part of the small picture; all the pixels of 720p would take 9 ms per frame
+# per side of each part of the small picture. All the pixels of 720p would take 9 ms per frame.
 PART_SAMPLES = 4
 COLOUR_LEVELS = 4  # of each colour channel in the histogram: 64 bins
 CUT_NEIGHBOURS = 4  # frame changes on each side that a cut is compared with
@@ -37,10 +37,13 @@ class Activity:
     """motion: (T,) float32, mean change of grey between neighbouring frames, 0 to 1, 0 where no
     frame fell.
 
-    cuts: seconds at which a new shot starts, ascending. rate: rows per second. peaks: (T,) float32,
-    the same change where it is greatest, NaN where nothing but a cut was measured. looks: (T, 192)
-    float32, 8 x 8 RGB thumbnails in [0, 1], NaN where no frame fell. Both may be empty: not
-    measured.
+    cuts: seconds at which a new shot starts, ascending
+    rate: rows per second
+    peaks: (T,) float32, the same change where it is greatest, NaN where nothing but a cut was
+        measured
+    looks: (T, 192) float32, 8 x 8 RGB thumbnails in [0, 1], NaN where no frame fell
+
+    `peaks` and `looks` may be empty: not measured.
     """
 
     motion: Matrix
@@ -59,8 +62,8 @@ def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activit
 
 
 class ActivityMeter:
-    """Collects frames one at a time; keeps the last one, made small, five numbers a frame, a
-    thumbnail a row."""
+    """Collects frames one at a time. Keeps the last one, made small, five numbers per frame, and a
+    thumbnail per row."""
 
     def __init__(
         self, *, rate: float = 1.0, cut_ratio: float = 4.0, cut_floor: float = 0.2
@@ -128,7 +131,7 @@ class ActivityMeter:
 
 
 def _row_means(values: Floats, rows: npt.NDArray[np.int64], length: int, *, empty: float) -> Matrix:
-    """Return the mean of the values of each row, (length,); `empty` where there is none."""
+    """Return the mean of the values of each row, (length,). A row without values gets `empty`."""
     count = np.bincount(rows, minlength=length)
     total = np.bincount(rows, weights=values, minlength=length)
     means = total / np.maximum(count, 1)

@@ -4,11 +4,11 @@
     TextReader     what a line says (PP-OCR's recogniser, decoded greedily from CTC): 10 to 60 ms a line
     ScreenText     a line and the seconds in which it is shown
 
-A line that stays is read once: the same pixels at the same place are the same words, and so are
-letters of the same outlines, whatever moves behind them.
+A line that stays is read once. The same pixels at the same place are the same words. So are letters
+of the same outlines, whatever moves behind them.
 
 Source: Liao et al. 2020 (DB), the PP-OCR models. Differs: a line's box is upright, its margin half
-its height, and pictures are looked at as small as they were decoded for the backbone; letters below
+its height. Pictures are looked at as small as they were decoded for the backbone. Letters below
 8 px are not read.
 """
 
@@ -27,7 +27,7 @@ Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
 
-# px of the picture's shorter side; 192 finds a third more lines for .6 CPU s per minute
+# px of the picture's shorter side. 192 px finds a third more lines for .6 CPU s per minute.
 PICTURE_SIDE = 128
 SIDE_MULTIPLE = 32  # px that the sides are multiples of
 CHANNEL_MEANS = (0.485, 0.456, 0.406)  # of ImageNet, for the detector
@@ -42,7 +42,7 @@ MIN_LINE_LETTERS = 2  # letters or digits of a line
 MAX_LINES = 3  # of a picture, the largest first
 MAX_LINE_CHANGE = 0.1  # mean change of a line's pixels, 0 to 1, below which it is the same line
 MIN_BOX_IOU = 0.5  # of the boxes of the same line
-# correlation of the outlines of the same line's letters; other lines reach .74
+# correlation of the outlines of the same line's letters. Other lines reach .74.
 MIN_OUTLINE_CORRELATION = 0.8
 
 
@@ -108,7 +108,7 @@ class TextReader:
         colours = resize(line, line_width, LINE_HEIGHT)[..., ::-1]
         scores = self._network(colours * 2 - 1)  # (L, C)
 
-        # a letter begins where the likeliest character changes to another than the blank
+        # a letter begins where the most likely character changes to another than the blank
         best = scores.argmax(axis=1)  # (L,)
         changes = np.diff(best, prepend=0) != 0
         starts = np.flatnonzero((best > 0) & changes)
@@ -121,7 +121,7 @@ class TextReader:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line where it was seen last: its box, its pixels, and what it says; None: not readable."""
+    """A line where it was seen last: its box, its pixels, and what it says. None: not readable."""
 
     box: Box
     pixels: Floats
@@ -147,8 +147,8 @@ class TextMeter:
         self._past: set[ScreenText] = set()
 
     def add(self, picture: Image, seconds: Span) -> float:
-        """Return the fraction of a picture (H, W, 3) that letters cover; it is on the screen for
-        `seconds`."""
+        """Return the fraction of a picture (H, W, 3) that letters cover. The picture is on the
+        screen for `seconds`."""
         letters = self._detect(picture)
         map_height, map_width = letters.shape
         height, width = picture.shape[:2]
@@ -252,7 +252,7 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
     """Return the boxes (left, top, right, bottom) around connected letters, with a margin of half
     their height.
 
-    letters: (H, W); wide, high: pixels of the picture per pixel of the map.
+    letters: (H, W). wide, high: pixels of the picture per pixel of the map.
     """
     map_height, map_width = letters.shape
     picture_width = round(map_width * wide)

@@ -1,4 +1,4 @@
-"""Features that somebody else extracted in place of a network: released ones of InternVideo, CLIP,
+"""Features that someone else extracted in place of a network: released ones of InternVideo, CLIP,
 S3D, or own ones."""
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from stepline.vision.settings import VisionSettings
 
 
 class PrecomputedBackbone:
-    """Ready features in place of a network; pictures cannot be encoded, texts only if their
+    """Ready features in place of a network. Pictures cannot be encoded, texts only if their
     features are given."""
 
     name = PRECOMPUTED_BACKBONE
@@ -81,7 +81,7 @@ class PrecomputedBackbone:
 
 
 def load_precomputed(settings: VisionSettings) -> PrecomputedBackbone:
-    """Return the features that `settings.path` and `settings.texts` name; files are read when they
+    """Return the features that `settings.path` and `settings.texts` name. Files are read when they
     are asked for."""
     if settings.path is None or not settings.path.exists():
         raise SettingsError(

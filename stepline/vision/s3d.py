@@ -1,10 +1,10 @@
 """S3D-G as a backbone: a row of features is what a clip of 16 frames shows, in one space with
 texts.
 
-The text tower and its words, the released weights (antoine77340/S3D_HowTo100M, by path: every name
-and shape is checked, nothing is run), and the backbone of both towers. Letters: B clips, T frames,
-H and W pixels, K texts, N words a text.
-Source: Miech et al. 2020 (MIL-NCE); its released code and TAN's differ in how they tokenise.
+The text tower and its words, the released weights, and the backbone of both towers. The weights are
+antoine77340/S3D_HowTo100M, by path: every name and shape is checked, nothing is run. Letters: B
+clips, T frames, H and W pixels, K texts, N words per text.
+Source: Miech et al. 2020 (MIL-NCE). Its released code and TAN's differ in how they tokenise.
 """
 
 import re
@@ -62,7 +62,7 @@ class WordDictionary:
 
 
 class TextTower(nn.Module):  # type: ignore[misc]
-    """Embedding, linear, ReLU, max over the words, linear; frozen in WYS2."""
+    """Embedding, linear, ReLU, max over the words, linear. It is frozen in WYS2."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class TextTower(nn.Module):  # type: ignore[misc]
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
         """Return (K, 512) for tokens (K, N), not normalised.
 
-        "released": padding takes part in the maximum as any word does, so a text's length matters a
-        little. "tan": padding and unknown words are left out; a text without a known word then
+        "released": padding takes part in the maximum as any word does. So a text's length matters a
+        little. "tan": padding and unknown words are left out. Then a text without a known word
         counts as all zeros.
         """
         vectors = self.word_embd(tokens)
@@ -106,7 +106,7 @@ def read_dictionary(path: Path) -> WordDictionary:
 
 TEXT_TOWER = "text_module"  # begins the names of the text tower's weights
 WORD_VECTORS = f"{TEXT_TOWER}.word_embd.weight"
-COUNTER_SUFFIX = ".num_batches_tracked"  # of no use at rest, and older files lack it
+COUNTER_SUFFIX = ".num_batches_tracked"  # useless at rest, and older files lack it
 MAX_NAMES = 3  # wrong names that an error repeats
 
 
@@ -183,7 +183,7 @@ def _mismatches(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -
     return mismatches
 
 
-# px of a clip, a square from the middle of the picture; as HowTo100M's features were made
+# px of a clip, a square from the middle of the picture, as HowTo100M's features were made
 CLIP_SIDE = 224
 CLIP_FRAMES = 16  # at one row per second that is 16 frames/s, the rate of those features
 DICTIONARY_FILE = "s3d_dict.npy"
@@ -194,7 +194,7 @@ class S3DBackbone:
     the lengths.
 
     pooled: clips are the 1024 numbers before the layer that is shared with texts, as they come: the
-    rows that HowTo100M released. They are for networks that are trained on them; no product of them
+    rows that HowTo100M released. They are for networks that are trained on them. No product of them
     with a text means anything.
     """
 
@@ -251,7 +251,7 @@ class S3DBackbone:
         return self.encode_clips(clips)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, 512) unit rows; words that the dictionary lacks do not count."""
+        """Return (K, 512) unit rows. Words that the dictionary lacks do not count."""
         if not texts:
             return np.empty((0, JOINT_WIDTH), dtype=np.float32)
         tokens = self._dictionary.tokens(texts, self._form)
@@ -264,7 +264,7 @@ class S3DBackbone:
 def prepare(clips: Tensor) -> Tensor:
     """Return the network's input (B, 3, T, 224, 224) in [0, 1] for uint8 clips (B, T, H, W, 3).
 
-    The middle square; neither mean nor spread is taken off, as in training.
+    It is the middle square. Neither mean nor spread is taken off, as in training.
     """
     b, t, height, width, _ = clips.shape
     side = min(height, width)

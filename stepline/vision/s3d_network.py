@@ -1,16 +1,17 @@
-"""S3D-G, clips to vectors: `S3D` with the weights' own names, to train; `FoldedS3D`, the same
+"""S3D-G, clips to vectors: `S3D` with the weights' own names, to train, and `FoldedS3D`, the same
 function, to run.
 
-Letters: B clips, T frames, H and W pixels, C channels. Sources: Xie et al. 2018 (S3D-G); Miech et
-al. 2020 (MIL-NCE, HowTo100M). Differs from the first, as the second's released form does: space to
-depth before the first convolution, and a gate on the stem and on each branch of each block.
+Letters: B clips, T frames, H and W pixels, C channels.
+Sources: Xie et al. 2018 (S3D-G), Miech et al. 2020 (MIL-NCE, HowTo100M). Differs from the first, as
+the second's released form does: space to depth before the first convolution. The stem and each
+branch of each block have a gate.
 
 `FoldedS3D` is several times as fast and equal to 1e-5 (tested). Every norm is folded into the
-convolution before it. Activations stay in one order in memory, (B, T, H, W, C): seen as (B T, C, H,
-W) each spatial convolution is a two-dimensional one, seen as (B, C, T, H W) so is each temporal
-one, both channels-last, so that nothing is ever copied from one order to another. The convolutions
-of a block that read the same input are one, pools over a cube are two over a square and a line, and
-gates write where the block's output lies.
+convolution before it. Activations stay in one order in memory, (B, T, H, W, C). Seen as (B T, C, H,
+W) each spatial convolution is a two-dimensional one. Seen as (B, C, T, H W) so is each temporal
+one. Both are channels-last, so that nothing is ever copied from one order to another. The
+convolutions of a block that read the same input are one. Pools over a cube are two over a square
+and a line. Gates write where the block's output is.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ CUBE_KERNEL = (3, 3, 3)
 
 
 class BlockWidths(NamedTuple):
-    """Output channels of a block's branches; middle_* are those between its 1x1x1 and its separable
+    """Output channels of a block's branches. middle_* are those between its 1x1x1 and its separable
     convolution."""
 
     plain: int
@@ -62,7 +63,7 @@ BLOCK_WIDTHS = {
 
 
 class MaxPool(NamedTuple):
-    """A max pool between blocks: time and side are both its kernel's; the stride is 2 wherever the
+    """A max pool between blocks: time and side are both its kernel's. The stride is 2 wherever the
     kernel is not 1."""
 
     name: str
@@ -80,7 +81,7 @@ MAX_POOLS = {
 
 
 class ConvNormReLU(nn.Module):  # type: ignore[misc]
-    """A convolution, its norm and a ReLU; a separable one does it twice, first over space, then
+    """A convolution, its norm and a ReLU. A separable one does it twice, first over space, then
     over time."""
 
     def __init__(
@@ -231,7 +232,7 @@ def space_to_depth(clips: Tensor) -> Tensor:
 
 
 def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
-    """Return the max pool; a kernel of 3 is padded at the end, since values are never negative,
+    """Return the max pool. A kernel of 3 is padded at the end, since values are never negative,
     with zeros."""
     time_padding = max(0, pool.time - 2)
     side_padding = max(0, pool.side - 2)
@@ -243,7 +244,7 @@ def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
     return F.max_pool3d(padded, kernel, stride, ceil_mode=True)
 
 
-# ---------------------------------------------------------------- the folded form; hidden is
+# ---------------------------------------------------------------- the folded form. hidden is
 # (B, T, H, W, C), contiguous
 
 
@@ -343,10 +344,10 @@ class FoldedBlock:
 
 
 class FoldedS3D:
-    """A network at rest; immutable, so that threads may share it."""
+    """A network at rest. Immutable, so that threads may share it."""
 
     def __init__(self, network: S3D) -> None:
-        """network: its weights are copied; later training does not change this."""
+        """network: its weights are copied. Later training does not change this."""
         with torch.no_grad():
             # the stem sees two neighbouring frames as one picture
             weight, bias = _fold(network.conv1.conv1, network.conv1.bn1)  # (64, 24, 2, 4, 4)
@@ -403,7 +404,7 @@ def _convolve_stem(parts: Tensor, stem: FoldedConvolution) -> Tensor:
 
 
 def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
-    """Return the max pool; a side that is not odd needs no padding, since its last window may reach
+    """Return the max pool. A side that is not odd needs no padding, since its last window may reach
     past the end."""
     b, t, h, w, _ = hidden.shape
 
@@ -446,7 +447,7 @@ def _cube_pooled(hidden: Tensor) -> Tensor:
 def _pool_planes(
     rows: Tensor, kernel: tuple[int, int], stride: tuple[int, int], padding: int = 0
 ) -> Tensor:
-    """Return the max pool of (N, H, W, C), contiguous; the last window may reach past the end."""
+    """Return the max pool of (N, H, W, C), contiguous. The last window may reach past the end."""
     planes = rows.permute(0, 3, 1, 2)
     pooled = F.max_pool2d(planes, kernel, stride, padding, ceil_mode=True)
     channels_last = pooled.permute(0, 2, 3, 1)

@@ -13,7 +13,7 @@ BackboneName = Annotated[str, choice("backbones")]
 
 
 class VisionLanguageSettings(ChatSettings):
-    """A vision-language model that is asked where steps are shown; nobody is asked unless one is
+    """A vision-language model that is asked where steps are shown. None is asked unless one is
     named."""
 
     section: ClassVar[str] = "vision.witness"
@@ -33,22 +33,22 @@ class VisionLanguageSettings(ChatSettings):
     # of a clip, around the second of its place
     clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = 3.0
     clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0  # pictures a second of a clip
-    # rise of P(a step's likeliest place is right) that a question must promise
+    # rise of P(a step's most likely place is right) that a question must promise
     least_gain: Fraction = 0.005
-    # answers of this model that were right in other videos; by default as if of 5
+    # answers of this model that were right in other videos. By default as if of 5
     right: Positive = 4.0
     wrong: Positive = 1.0  # and that were wrong
-    # folder of records that asked this model, as Stepline wrote them; with:
+    # folder of records that asked this model, as Stepline wrote them. Used with `corrected`
     machine: Path | None = None
     # that of the same names as people corrected them: the answers count as right or wrong
     corrected: Path | None = None
-    dry_run: bool = False  # ask nobody; the record says what would be asked
+    dry_run: bool = False  # ask no one, the record says what would be asked
     # keep good replies in the cache folder, keyed by model, settings, words and pictures
     cache: bool = True
 
     @property
     def named(self) -> bool:
-        """Whether anybody is to be asked."""
+        """Whether anyone is to be asked."""
         return self.base_url is not None or self.gguf is not None
 
     @property
@@ -84,7 +84,7 @@ class VisionLanguageSettings(ChatSettings):
         return tree
 
 
-# Stored only where one is named: what nobody is asked decides no result.
+# Stored only where one is named: what no one is asked decides no result.
 OptionalVisionLanguage: TypeAlias = Annotated[
     VisionLanguageSettings, Field(exclude_if=lambda witness: not witness.named)
 ]
@@ -93,25 +93,25 @@ OptionalVisionLanguage: TypeAlias = Annotated[
 class VisionSettings(Settings):
     """How frames become features."""
 
-    # clip, internvideo, s3d, s3d-mixed5c, precomputed, a plugin's; "none": speech alone
+    # clip, internvideo, s3d, s3d-mixed5c, precomputed, a plugin's. "none": speech alone
     backbone: BackboneName = "conse"
-    # clip: checkpoint folder; internvideo, s3d: weights; precomputed: feature file or folder
+    # clip: checkpoint folder, internvideo and s3d: weights, precomputed: feature file or folder
     path: Path | None = None
     # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
     texts: Path | None = None
-    # precomputed, internvideo: rows of length 1; false for a network trained on them as they are
+    # precomputed, internvideo: rows of length 1. false: for a network trained on them as they are
     unit: bool = True
-    # clip: a checkpoint's name on the model hub; naming one allows the download
+    # clip: a checkpoint's name on the model hub. Naming one allows the download
     hub: str | None = None
-    # s3d: s3d_dict.npy, internvideo: bpe_simple_vocab_16e6.txt.gz; None: beside the weights
+    # s3d: s3d_dict.npy, internvideo: bpe_simple_vocab_16e6.txt.gz. None: next to the weights
     dictionary: Path | None = None
-    # s3d: how texts are cut into words; TAN keeps unknown ones
+    # s3d: how texts are cut into words. TAN keeps unknown ones
     tokens: Literal["released", "tan"] = "released"
-    # rows per second; the NaSVA paper's 1 Hz
+    # rows per second. The NaSVA paper has 1 Hz
     rate: Annotated[float, Field(ge=0.01, le=240.0)] = 1.0
     # pixels of a decoded frame's shorter side
     frame_size: Annotated[int, Field(ge=32, le=4096)] = 256
-    batch: Batch = 4  # frames encoded at once; 4 fits the caches best; for speed alone
+    batch: Batch = 4  # frames encoded together, 4 fits the caches best, for speed alone
     # conse: T of Norouzi et al. 2013, their best
     classes: Annotated[int, Field(ge=1, le=1000)] = 10
     text_model: str = "minilm"  # conse: the space of names and texts, as `text.embed` takes it
@@ -121,7 +121,7 @@ class VisionSettings(Settings):
     # whether faces that look at the camera are looked for, which tell talk from doing
     faces: bool = True
     screen_text: bool = True  # whether text in the picture is found and read
-    # whether the video is a screen recording, whose steps stand where the screen changes; "auto":
+    # whether the video is a screen recording, whose steps are where the screen changes. "auto":
     # looked for. Left out of records where it is "auto"
     screen: Annotated[
         Literal["auto", "on", "off"], Field(exclude_if=lambda screen: screen == "auto")

@@ -1,10 +1,10 @@
 """Networks in TensorFlow Lite's format, run by ONNX Runtime: the convolutional ones that find
 faces.
 
-The graph of a .tflite file (a FlatBuffer; schema.fbs of TensorFlow Lite, version 3) is written down
-again in ONNX's operators, pictures (B, H, W, C) turned into planes (B, C, H, W) once. That takes .1
-to .3 s at loading and saves a second engine of 59 MB. Outputs are equal to TensorFlow Lite's to
-3e-4 of numbers up to 300.
+The graph of a .tflite file is a FlatBuffer (schema.fbs of TensorFlow Lite, version 3). It is
+written down again in ONNX's operators, pictures (B, H, W, C) turned into planes (B, C, H, W) once.
+That takes .1 to .3 s at loading and saves a second engine of 59 MB. Outputs are equal to TensorFlow
+Lite's to 3e-4 of numbers up to 300.
 """
 
 import struct
@@ -57,14 +57,14 @@ class Table:
         return self._read(form, at)
 
     def numbers(self, field: int, kind: npt.DTypeLike = np.int32) -> Array:
-        """Return a vector of numbers; an empty one where the field is left out."""
+        """Return a vector of numbers, an empty one where the field is left out."""
         start, count = self._vector(field)
         if not count:
             return np.zeros(0, kind)
         return np.frombuffer(self._data, kind, count, start)
 
     def table(self, field: int) -> "Table":
-        """Return a table within; one without fields where it is left out."""
+        """Return a table within, one without fields where it is left out."""
         at = self._find(field)
         if at is None:
             return Table(EMPTY_TABLE, 4)
@@ -105,7 +105,7 @@ class Table:
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return how many rows TensorFlow's "same" padding adds before and after `side` rows; the
+    """Return how many rows TensorFlow's "same" padding adds before and after `side` rows. The
     smaller half is before."""
     outputs = -(-side // stride)
     covered = (outputs - 1) * stride + kernel
@@ -116,8 +116,12 @@ def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 
 @dataclass
 class _Conversion:
-    """A graph on its way to ONNX. shapes: of tensors by number; constants: those with data; values:
-    the names in the graph."""
+    """A graph on its way to ONNX.
+
+    shapes: of tensors by number
+    constants: those with data
+    values: the names in the graph
+    """
 
     shapes: list[tuple[int, ...]]
     constants: dict[int, Array]
@@ -151,7 +155,7 @@ class _Conversion:
         return {"strides": strides, "pads": all_before_first.tolist()}
 
     def activate(self, value: str, name: str | None) -> str:
-        """Return a value after an activation; None leaves it as it is."""
+        """Return a value after an activation. None leaves it as it is."""
         if name is None:
             return value
         if name == "RELU":
@@ -228,7 +232,7 @@ class _Conversion:
 
 @dataclass(frozen=True)
 class TfliteNetwork:
-    """A network of one square picture: side in pixels; `run` returns all outputs as one row, whose
+    """A network of one square picture. side: in pixels. `run` returns all outputs as one row, whose
     `shapes` these are."""
 
     side: int

@@ -38,7 +38,7 @@ from stepline.vision_language.reliability import (
 from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
 MIN_USEFUL_PROBABILITY = 0.9  # that the model is of use at all, from which its answers count
-# that it is of no use, from which it is asked no more, after so many answered questions:
+# that it is useless, from which it is asked no more, after `MIN_QUESTIONS` answered questions:
 MAX_USELESS_PROBABILITY = 0.95
 MIN_QUESTIONS = 4
 # share of the places of an earlier question from which the next one asks the same again
@@ -49,8 +49,8 @@ REPEATED_SHARE = 0.5
 class GroundedVideo:
     """The grounded steps of a video, or of a part of it, and its pictures.
 
-    alignment: one column a second. shots: slices of whole seconds. duration: in seconds. start:
-    second of the whole video at which the part begins, for what is reported.
+    alignment: one column per second. shots: slices of whole seconds. duration: in seconds.
+    start: second of the whole video at which the part begins, for what is reported.
     """
 
     steps: Sequence[Step]
@@ -162,8 +162,8 @@ class StepInquiry:
         return infer(self.prior, ballots, self.settings.right, self.settings.wrong)
 
     def ask_while_worth_it(self, runner: QuestionRunner) -> None:
-        """Ask round by round, until limits are reached, no question promises enough, the model is
-        found to be of no use, or a round brings no answer."""
+        """Ask round by round, until limits are reached or no question promises enough. A model that
+        is found to be useless, or a round that brings no answer, also ends it."""
         limits = runner.limits
         workers = runner.server.workers
 
@@ -225,7 +225,7 @@ class StepInquiry:
                 open_steps.append(k)
         questions: list[Question] = []
         while open_steps and len(questions) < count:
-            # the step whose own likeliest places promise most
+            # the step whose own most likely places promise most
             choices_of = {}
             gains = {}
             for k in open_steps:
@@ -365,7 +365,7 @@ class StepInquiry:
         }
 
     def plan(self) -> tuple[dict[str, JsonValue], str]:
-        """Return what would be asked first, and at most, with a note; answers decide what is asked
+        """Return what would be asked first, and at most, with a note. Answers decide what is asked
         then."""
         settings = self.settings
         planned = self.choose_questions(settings.requests)

@@ -26,10 +26,12 @@ class AnswerCounts:
 def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
     """Return how many answers of the model were right in a video.
 
-    machine: the record that Stepline wrote, with what was asked in `models["witness"]`; corrected:
-    the same as people left it. An answer is right where its picture lies in a span of the corrected
-    step, and "none" where no picture that was offered does. Steps that people deleted, and refused
-    replies, count on neither side.
+    machine: the record that Stepline wrote, with what was asked in `models["witness"]`
+    corrected: the same as people left it
+
+    An answer is right where its picture is in a span of the corrected step. The answer "none" is
+    right where no picture that was offered is. Steps that people deleted, and refused replies,
+    count on neither side.
     """
     report = machine.models.get("witness")
     if not isinstance(report, dict):
@@ -57,10 +59,10 @@ def with_counted_answers(settings: VisionLanguageSettings) -> VisionLanguageSett
     """Return the settings with the answers counted in corrected records added to `right` and
     `wrong`.
 
-    `machine` and `corrected` name folders of records, those of one name being of one video; they
+    `machine` and `corrected` name folders of records, those of one name being of one video. Both
     are None in what is returned, so that a record holds the counts and no path. Raises
-    SettingsError where one folder is missing or both have no record in common, StoreError for a
-    file that is none.
+    SettingsError where one folder is missing or both have no record in common. Raises StoreError
+    for a file that is not a record.
     """
     machine = settings.machine
     corrected = settings.corrected

@@ -1,4 +1,4 @@
-"""Steps of a video in which nobody speaks, in the words of a vision-language model for the pictures
+"""Steps of a video in which no one speaks, in the words of a vision-language model for the pictures
 of its places.
 
 Every step rests on the seconds of a place and is marked as seen and not said. Nothing measures here
@@ -46,11 +46,11 @@ def describe_places(
     server: Server | None = None,
     start: float = 0.0,
 ) -> PlaceDescriptions:
-    """Return the steps that are seen in the places of a video in which nobody speaks.
+    """Return the steps that are seen in the places of a video in which no one speaks.
 
-    shots: slices of whole seconds. network_steps: steps of a network (ProcX); their spans are the
-    places then, and keep its beliefs: words are the model's, its own an alternative. Of more places than
-    the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
+    shots: slices of whole seconds. network_steps: steps of a network (ProcX). Their spans are the
+    places then, and keep its beliefs: words are the model's, its own an alternative. Of more places
+    than the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
     WriterError where the server is not there or refuses access.
     """
     places = [step.spans[0] for step in network_steps] or _place_spans(shots, duration)
@@ -122,7 +122,7 @@ def _notes(
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return the indices of so many places, at most `most`, evenly spread."""
+    """Return the indices of `count` places, at most `most` of them, evenly spread."""
     if count <= most:
         return list(range(count))
     return [n * count // most for n in range(most)]
@@ -164,8 +164,8 @@ def _in_words_of_model(
 
 
 def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
-    """Return a step for each run of neighbouring places of the same words; places of no words are
-    none."""
+    """Return a step for each run of neighbouring places of the same words. Places of no words give
+    no step."""
     runs: list[tuple[Span, str]] = []
     for place, text in described:
         if runs:

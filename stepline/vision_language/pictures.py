@@ -81,7 +81,7 @@ def clip_times(second: float, settings: VisionLanguageSettings, duration: float)
 
 
 def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
-    """Return what a record says next to the seconds of pictures where clips around them were shown;
+    """Return what a record says next to the seconds of pictures where clips around them were shown,
     else nothing."""
     if settings.video is None:
         return {}

@@ -17,7 +17,7 @@ from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
 from stepline.vision_language.reliability import MIN_PLACES_PROBABILITY
 
-# share of the likeliest place's belief, below which a place is left out of a moved step's row
+# share of the most likely place's belief, below which a place is left out of a moved step's row
 MIN_BELIEF_SHARE = 0.01
 MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step stays as it was
 # s before the end of a video at which its last picture is surely shown
@@ -30,7 +30,7 @@ def last_picture_second(duration: float) -> float:
 
 
 def video_places(shots: Sequence[slice]) -> list[slice]:
-    """Return the places of a video as slices of whole seconds that cover it; shots: (C,)
+    """Return the places of a video as slices of whole seconds that cover it. shots: (C,)
     likewise."""
     places = []
     for shot in shots:
@@ -41,7 +41,7 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
 def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]) -> Array:
     """Return (K, P + 1): P(step k is shown in place p), the last column P(it is not shown).
 
-    steps: as grounded, with their scores; alignment: P(step k is being shown at t), one column a
+    steps: as grounded, with their scores. alignment: P(step k is being shown at t), one column per
     second.
     """
     rows = alignment.scores.astype(np.float64)
@@ -61,7 +61,8 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
 def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: float) -> Array:
     """Return (K, P): the second whose picture stands for a place when a step is asked about.
 
-    The step's likeliest second there where it is likelier than those around it, else the middle.
+    The step's most likely second there where it is more likely than those around it, else the
+    middle.
     """
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
     steps = len(alignment.scores)
@@ -92,8 +93,9 @@ def move_steps(
 ) -> tuple[tuple[Step, ...], Alignment]:
     """Return the steps and their alignment as the beliefs `after` place them.
 
-    seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1); where
-    the likeliest place stays, so does the second, and where P(shown) stays too, the whole step.
+    seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1). Where
+    the most likely place stays, so does the second. Where P(shown) stays too, so does the whole
+    step.
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
@@ -125,8 +127,8 @@ def _row_of_beliefs(
     count: int,
     settings: GroundSettings,
 ) -> Array:
-    """Return P(shown in the second), (T,), of a step that its likeliest places show. beliefs,
-    seconds: (P,); score: P(shown); count: T."""
+    """Return P(shown in the second), (T,), of a step that its most likely places show. beliefs,
+    seconds: (P,). score: P(shown). count: T."""
     likely = np.flatnonzero(beliefs > MIN_BELIEF_SHARE * beliefs.max())
     columns = seconds[likely].astype(int)
     columns = np.minimum(columns, count - 1)
@@ -135,6 +137,6 @@ def _row_of_beliefs(
     centers[numbers, columns] = 1.0
     shapes = occupancy(centers, shots, settings.typical)
     by_place = shapes * beliefs[likely, None] / score
-    # not their sum, whose peak lies between two places
+    # not their sum, whose peak is between two places
     row: Array = by_place.max(axis=0)
     return row

@@ -1,10 +1,10 @@
 """What a vision-language model is asked, as the content of a chat message, and what of its reply is
 taken.
 
-A question shows a picture of each of some places, lettered, and asks in which of them each of a few
-steps is done; "none" is an answer too. Before it answers the model writes what would be true after
-the step, so that a picture of the result counts as well. A reply is a JSON object of exactly that;
-any other is refused with its reason: a model sets no time and adds nothing. Words of the video are
+A question shows a picture of each of some places, lettered. It asks in which of them each of a few
+steps is done. "none" is an answer too. Before it answers the model writes what would be true after
+the step, so that a picture of the result counts as well. A reply is a JSON object of exactly that.
+Any other is refused with its reason: a model sets no time and adds nothing. Words of the video are
 quoted as data.
 """
 
@@ -59,7 +59,7 @@ _FENCED_JSON = re.compile(
 
 @dataclass(frozen=True)
 class Reply:
-    """What a reply says. answer: a position among the choices, None for "none"; refusal: why
+    """What a reply says. answer: a position among the choices, None for "none". refusal: why
     nothing is taken."""
 
     answer: int | None = None
@@ -102,7 +102,7 @@ def description_question(
     video: VideoForm | None = None,
     reminded: bool = False,
 ) -> Content:
-    """Return the message that asks what is done in each picture (JPEG); together, video: as of
+    """Return the message that asks what is done in each picture (JPEG). together, video: as of
     `choice_question`."""
     letters = PICTURE_LETTERS[: len(pictures)]
     text = _of_clips(DESCRIPTION_QUESTION, video).format(letters=", ".join(letters))
@@ -119,12 +119,12 @@ def _of_clips(question: str, video: VideoForm | None) -> str:
 
 
 def description_schema(count: int) -> Schema:
-    """Return the JSON schema of a reply that describes so many pictures."""
+    """Return the JSON schema of a reply that describes `count` pictures."""
     return _object({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
 
 
 def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says is done in each picture, as `after`; "" for nothing. Nothing
+    """Return what a reply says is done in each picture, as `after`, "" for nothing. Nothing
     raises."""
     return _read_each(text, PICTURE_LETTERS[:count], _read_description)
 
@@ -138,7 +138,7 @@ def _read_description(text: object) -> Reply:
 
 
 def choice_schema(steps: int, count: int) -> Schema:
-    """Return the JSON schema of a reply on so many steps, in so many pictures."""
+    """Return the JSON schema of a reply on `steps` steps, in `count` pictures."""
     answer = {"type": "string", "enum": [*PICTURE_LETTERS[:count], NONE_ANSWER]}
     return _object(
         {
@@ -158,7 +158,7 @@ def _object(properties: dict[str, Any]) -> Schema:
 
 
 def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says of each of so many steps. Any text at all gives replies; nothing
+    """Return what a reply says of each of `steps` steps. Any text at all gives replies. Nothing
     raises."""
     numbers = [str(n) for n in range(1, steps + 1)]
     return _read_each(text, numbers, lambda choice: _read_choice(choice, count))

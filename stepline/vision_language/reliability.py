@@ -1,29 +1,31 @@
 """What answers to multiple-choice questions are worth: joint inference of where steps are shown and
 who answers.
 
-A step is shown in one of P places or in none. Asked in which of some places it is (none is an
-answer too), a model says what is true with probability r, its reliability, and guesses otherwise:
+A step is shown in one of P places or in none. A model is asked in which of some places it is (none
+is an answer too). It says what is true with probability r, its reliability, and guesses otherwise:
 
     P(a | truth, r, g) = r [a is right] + (1 - r) q_g(a)
 
 q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same
-letter, where some other step is shown, or the one before, or the next. Answers to the same question
-asked again count `REPEAT_WEIGHT` of a first one, for a model repeats its errors. r and g are the same for
-all questions of a video and unknown: a Beta prior times what the steps themselves say of them,
+letter. The others are where some other step is shown, or the one before, or the next. Answers to
+the same question asked again count `REPEAT_WEIGHT` of a first one, as a model repeats its errors.
+
+r and g are the same for all questions of a video and unknown. They have a Beta prior times what the
+steps themselves say of them,
 
     P(r, g | answers) ~ P(r) P(g) prod_k sum_truth p_k(truth) prod_i P(a_ki | truth, r, g)
 
 so that steps that speech and pictures place surely find out a model that answers at random, always
-the same, or something else, and its answers then weigh nothing. How sure the prior may be of itself
-is not known either: it is raised to each of a few powers, which the answers weigh by what they make
+the same, or something else. Its answers then weigh nothing. How sure the prior may be of itself is
+not known either. So it is raised to each of a few powers, which the answers weigh by what they make
 of them.
 
-A few answers hardly tell a good model with a poor prior from a poor model with a good prior,
-and nobody asked so that steps become worse. So a step moves only where every reading of the answers
-that is still plausible, a power and a reliability of their highest-density region, moves it (a
-Gamma-minimax decision), and questions are chosen by what they would tell the reading that speaks
-most against it, too. Source: Dawid and Skene 1979, with the grounder's posterior in place of other
-annotators. Letters: K steps, P places, N powers, R reliabilities, G behaviours.
+A few answers hardly tell a good model with a poor prior apart from a poor one with a good prior.
+And no one asked so that steps become worse. So a step moves only where every reading of the answers
+that is still plausible moves it (a Gamma-minimax decision). Such a reading is a power and a
+reliability of their highest-density region. Questions are chosen also by what they would show to
+the reading that speaks most against it. Source: Dawid and Skene 1979, with the grounder's posterior
+in place of other annotators. Letters: K steps, P places, N powers, R reliabilities, G behaviours.
 """
 
 from collections.abc import Sequence
@@ -35,12 +37,12 @@ import numpy.typing as npt
 from stepline.grounding.said_to_shown import Array
 from stepline.numeric import sum_to_one
 
-RELIABILITY_GRID = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
+RELIABILITY_GRID = np.linspace(0.0, 0.98, 50)  # (R,), no model is believed without a doubt
 # P(g) of how a model guesses: evenly among the answers, never "none", always "none", ...
 EVEN_PROBABILITY = 0.3
 NEVER_NONE_PROBABILITY = 0.15
 ALWAYS_NONE_PROBABILITY = 0.1
-# ... where another step is shown, or the one before, or the next; together
+# ... where another step is shown, or the one before, or the next, together
 OTHER_STEP_PROBABILITY = 0.25
 SAME_LETTER_PROBABILITY = 0.2  # ... always one letter; all letters together
 # share of a first answer's log likelihood that the same question asked again counts
@@ -58,7 +60,7 @@ SLIP_PROBABILITY = 0.01  # a guess that some behaviour would never make is a sli
 
 @dataclass(frozen=True)
 class Ballot:
-    """One answered question. choices: the places offered, in the order shown; answer: a position,
+    """One answered question. choices: the places offered, in the order shown. answer: a position,
     None for "none".
 
     step: its row. again: whether the step had been asked about these places before.
@@ -75,10 +77,11 @@ class Beliefs:
     """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and
     of who answers.
 
-    places: P(step k is shown in place p). agreed: the same where all plausible readings of the
-    answers agree on the direction of the change, else the prior. adverse: by the plausible reading
-    that speaks most for the prior's place.
-    reliability: (R,) P(r).
+    places: P(step k is shown in place p)
+    agreed: the same where all plausible readings of the answers agree on the direction of the
+        change, else the prior
+    adverse: by the plausible reading that speaks most for the prior's place
+    reliability: (R,) P(r)
     """
 
     places: Array
@@ -108,9 +111,9 @@ class Beliefs:
 
 
 def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
-    """Return what the answers make of the prior (K, P + 1); steps without an answer keep theirs.
+    """Return what the answers make of the prior (K, P + 1). Steps without an answer keep theirs.
 
-    right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong
+    right, wrong: the Beta prior of reliability, as if that many answers had been right and wrong
     before.
     """
     beta = (RELIABILITY_GRID + 0.01) ** (right - 1)  # (R,)
@@ -141,8 +144,8 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
 
 
 def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
-    """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties
-    keep the first."""
+    """Return the fewest most likely entries that hold `part` of all weight together, as a mask.
+    Ties keep the first."""
     order = np.argsort(-weight, axis=None, kind="stable")
     ordered = weight.ravel()[order]
     cumulated = ordered.cumsum()
@@ -179,7 +182,7 @@ def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]
 
 
 def sharpened(prior: Array, power: float) -> Array:
-    """Return the beliefs (K, P + 1) with those in places raised to a power; P(not shown) stays."""
+    """Return the beliefs (K, P + 1) with those in places raised to a power. P(not shown) stays."""
     not_shown = prior[:, -1:]
     raised = prior[:, :-1] ** power
     places = sum_to_one(raised)
@@ -230,7 +233,7 @@ def _infer_at(
 
 
 def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
-    """Return P(answer | truth, r, g), (P + 1, R, G); letters: the most choices of any question."""
+    """Return P(answer | truth, r, g), (P + 1, R, G). letters: the most choices of any question."""
     answer = ballot.answer
     choices = list(ballot.choices)
     count = len(choices)
@@ -269,8 +272,8 @@ def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
 def expected_gain(
     row: Array, choices: Sequence[int], reliability: float, *, again: bool = False
 ) -> float:
-    """Return how much an answer is expected to raise P(the likeliest truth of a step is right): its
-    value.
+    """Return how much an answer is expected to raise P(the most likely truth of a step is right):
+    its value.
 
     row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
     """
@@ -292,7 +295,7 @@ def expected_gain(
 
 
 def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
-    """Return the places (without "not shown") that are likeliest, the best first; ties keep the
+    """Return the places (without "not shown") that are most likely, the best first. Ties keep the
     earlier."""
     order = np.argsort(-row[:-1], kind="stable")
     return tuple(order[:count].tolist())

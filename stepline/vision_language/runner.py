@@ -57,7 +57,7 @@ class QuestionRunner(CheckedRequests):
         )
 
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
-        """Return a reply per picture with what is done in it as `after`; several pictures a
+        """Return a reply per picture with what is done in it as `after`, several pictures per
         question."""
         size = self.settings.choices
         groups = [pictures[first : first + size] for first in range(0, len(pictures), size)]
@@ -87,7 +87,7 @@ class QuestionRunner(CheckedRequests):
         schema: Schema,
         parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
-        """Return the replies to one question; what is refused twice says why.
+        """Return the replies to one question. What is refused twice says why.
 
         texts: the words of the question, for the cache and the limits. content: makes the message
         of the form in which pictures are shown.
@@ -126,10 +126,10 @@ def first_refusal(replies: Sequence[Reply]) -> str:
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguageSettings) -> int:
-    """Return about how many tokens a question of these words takes; a picture is twice as long as
+    """Return about how many tokens a question of these words takes. A picture is twice as long as
     wide at most.
 
-    pictures: or clips, of which a server sees each picture.
+    pictures: or clips. A server sees each picture of a clip.
     """
     pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
         pictures * settings.pictures_a_clip

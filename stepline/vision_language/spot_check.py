@@ -1,8 +1,8 @@
 """A vision-language model says of texts whether the picture shows them in their own seconds, at
 others, or nowhere.
 
-A question shows pictures of its texts' own seconds and others spread over the video, shuffled: who
-says "yes" to everything is right by chance alone.
+A question shows pictures of its texts' own seconds and others spread over the video, shuffled. A
+model that says "yes" to everything is right by chance alone.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from stepline.vision_language.places import last_picture_second
 from stepline.vision_language.questions import CHOICE_QUESTION, Reply
 from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
-# of each text's own seconds; the other pictures of a question are spread over the video
+# of each text's own seconds. The other pictures of a question are spread over the video.
 PICTURES_PER_TEXT = 2
 # s that the others keep from the texts' seconds: next to them the same is seen
 MIN_SECONDS_AWAY = 3.0
@@ -82,7 +82,7 @@ def where_shown(
 def cost_at_most(
     texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
 ) -> tuple[int, int]:
-    """Return how many requests and tokens a video's texts take at most, within its limits and
+    """Return how many requests and tokens the texts of a video take at most, within its limits and
     without second tries."""
     questions = _questions(texts, duration, settings)
     tokens = 0

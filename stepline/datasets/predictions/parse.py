@@ -94,7 +94,7 @@ BAD_TEXT = "its text is not valid Unicode"
 
 
 def collect_tree(collector: PredictionCollector, node: Node, stem: str) -> None:
-    """Add what the tree of a whole file holds; stem: the video's id where the tree names none."""
+    """Add what the tree of a whole file holds. stem: the video's id where the tree names none."""
     value = node.value
     if _is_record(value):
         _add_record(collector, node)
@@ -163,7 +163,7 @@ def _names_video(row: Tree) -> bool:
 
 
 def _own_id(value: Tree) -> str | None:
-    """Return the id of the video that an object names; a bare "id" is a row's own, unless it holds
+    """Return the id of the video that an object names. A bare "id" is a row's own, unless it holds
     a list."""
     if not isinstance(value, dict):
         return None
@@ -245,7 +245,7 @@ def _add_columns(
 
 
 def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
-    """Add segments; where every row states a start and no row an end, they are chapters."""
+    """Add segments. Where every row states a start and no row an end, they are chapters."""
     if collector.cut == "pdvc" and has_scores(rows):
         collector.cut_videos += 1
         rows = cut_proposals(rows)
@@ -259,7 +259,7 @@ def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) 
             chapters.append((start or 0.0, _text(row.value), row.location))
         _add_chapters(collector, video, chapters)
         return
-    # else segments; a row without an end is rejected
+    # else segments. A row without an end is rejected.
     for row, start_only in zip(rows, starts, strict=True):
         value = row.value
         if isinstance(value, dict) and start_only is not None:
@@ -355,7 +355,7 @@ _HEAD_PATTERN = re.compile(
 )
 _TAIL_PATTERN = re.compile(rf"[(\[]({_TIME_RE})(?:{_DASH_RE}({_TIME_RE}))?[)\]]\W{{0,8}}$")
 _SECONDS_RE = r"\d{1,7}(?:\.\d{1,6})?"
-# only where a sentence begins: "heat it for 2 - 3 seconds" is no time of the video
+# only where a sentence begins: "heat it for 2 - 3 seconds" is not a time of the video
 _SPOKEN_PATTERN = re.compile(
     rf"(?:^|(?<=[.;!?]\s))({_SECONDS_RE}){_DASH_RE}({_SECONDS_RE})\s?"
     r"(?:s|secs?|seconds)\b[\s,:]{0,4}"
@@ -375,7 +375,7 @@ class TimedLine(NamedTuple):
 
 
 def collect_lines(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
-    """Add the lines that carry times; listed items without times are noted, other lines are
+    """Add the lines that carry times. Listed items without times are noted, other lines are
     prose."""
     rows: list[TimedLine] = []
     items_without_times: list[tuple[str, str]] = []
@@ -446,7 +446,7 @@ _BROKEN_PATTERN = re.compile(r"\[\s*\{")
 
 
 def collect_prose(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
-    """Add the segments in a text that is no JSON as a whole: JSON in ``` fences, JSON in prose,
+    """Add the segments in a text that is not JSON as a whole: JSON in ``` fences, JSON in prose,
     lines with times."""
     # JSON in fences, or else anywhere
     parts: list[tuple[Tree, str]] = []
@@ -471,7 +471,7 @@ def collect_prose(collector: PredictionCollector, text: str, name: str, stem: st
 
 
 def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
-    """Return the JSON lists and objects in a text that could hold segments; a list that breaks off
+    """Return the JSON lists and objects in a text that could hold segments. A list that breaks off
     is noted."""
     decoder = json.JSONDecoder()
     trees = []

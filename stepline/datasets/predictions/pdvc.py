@@ -4,7 +4,7 @@ it scores them.
     joint score = proposal_score + weight * sentence_score / (words^2 + 1e-5)
 
 Of a video the `pred_event_count` best stay, in the order of their times. Source: PDVC's
-eval_utils.py; the weight is that of its YouCook2 configurations.
+eval_utils.py. The weight is that of its YouCook2 configurations.
 """
 
 import math

@@ -47,11 +47,13 @@ def read_predictions(
     could not be read.
 
     path: a file (densevid results, Vid2Seq, Chapter-Llama, plain lists, a language model's reply,
-    CSV, records) or a folder of them. durations: video id -> seconds, which only end the last
-    chapter of a list without ends. A file that holds one video without naming it is that video's:
-    the file's name, or its folder's where the name is a general one (chapters.json). cut: "pdvc"
-    ranks and cuts the proposals of PDVC's own results as PDVC does before it scores them. Raises
-    DatasetError when a file cannot be read at all; in a folder it is listed.
+        CSV, records) or a folder of them. A file may hold one video without naming it. The video is
+        the file's name then, or its folder's where the name is a general one (chapters.json).
+    durations: video id -> seconds, which only end the last chapter of a list without ends
+    cut: "pdvc" ranks and cuts the proposals of PDVC's own results as PDVC does before it scores
+        them
+
+    Raises DatasetError when a file cannot be read at all. In a folder it is listed.
     """
     path = Path(path)
     collector = PredictionCollector(durations or {}, cut=cut)

@@ -31,7 +31,7 @@ class PredictedSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentPredictions:
-    """Segments by video id, in the file's order; a video that is named without segments has an
+    """Segments by video id, in the file's order. A video that is named without segments has an
     empty tuple.
 
     rejected: everything that was left out. rules: how ends were set, ids shortened and empty texts
@@ -61,7 +61,7 @@ class PredictionCollector:
     replies: list[tuple[str, str, str]] = field(default_factory=list)
 
     def open_video(self, video: str, location: str) -> bool:
-        """Return whether a video is new; one that was read before is rejected."""
+        """Return whether a video is new. One that was read before is rejected."""
         if video in self.segments:
             self.reject(location, video, f"this video was read before, in {self.places[video]}")
             return False
@@ -81,7 +81,7 @@ class PredictionCollector:
         self.reject(node.location, node.value, reason)
 
     def add(self, video: str, segment: PredictedSegment) -> None:
-        """Add a segment; one whose text is empty stays a prediction, as for the official scorers,
+        """Add a segment. One whose text is empty stays a prediction, as for the official scorers,
         and is counted."""
         self.segments[video].append(segment)
         self.without_text += not segment.sentence
@@ -92,7 +92,7 @@ class PredictionCollector:
             self.rules.append(rule)
 
     def record(self, record: Record, location: str) -> None:
-        """Add a record's placed steps, each with its best span; a record without steps gives its
+        """Add a record's placed steps, each with its best span. A record without steps gives its
         captions."""
         if not self.open_video(record.id, location):
             return
@@ -158,7 +158,7 @@ HOUR_MINUTES = 60
 
 
 def parse_seconds(value: Tree) -> float | None:
-    """Return the seconds of a number, "95.2", "95.2 s", "01:20", "1:02:03.5"; None for anything
+    """Return the seconds of a number, "95.2", "95.2 s", "01:20", "1:02:03.5", None for anything
     else."""
     if isinstance(value, bool):
         return None
@@ -199,7 +199,7 @@ def _finite(value: int | float) -> float | None:
 
 
 def parse_interval(value: Tree) -> tuple[float, float] | None:
-    """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything
+    """Return the two times of a list of two or of text such as "01:20 - 01:35", None for anything
     else."""
     parts = value
     if isinstance(value, str):

@@ -24,7 +24,7 @@ NEGATIVE_WORDS = word_set(
     nothing
     """
 )
-# words of meaning after a cue that it denies, within its clause; speech has no commas to end one
+# words of meaning after a cue that it denies, within its clause. Speech has no commas to end one.
 MAX_DENIED_WORDS = 4
 CLAUSE_ENDS = frozenset(",.;:!?()") | {"but", "then", "just", "instead", "otherwise"}
 
@@ -41,7 +41,7 @@ NOT_NEGATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Polarity:
-    """What a text denies: denied, affirmed: stems; negative: whether it denies anything."""
+    """What a text denies. denied, affirmed: stems. negative: whether it denies anything."""
 
     denied: frozenset[str]
     affirmed: frozenset[str]
@@ -93,12 +93,12 @@ CHANGE_REASONS = (CHANGED_NUMBER, CHANGED_UNIT, CHANGED_NEGATION, NEW_NUMBER)
 
 
 def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None:
-    """Return which of CHANGE_REASONS applies to a step that replaces narration; None where the step
+    """Return which of CHANGE_REASONS applies to a step that replaces narration, None where the step
     changes nothing.
 
     Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each one
-    said is in the step; amounts of the same thing must be equal. Silence is no contradiction unless
-    new_numbers is False.
+    said is in the step. Amounts of the same thing must be equal. Silence is not a contradiction
+    unless new_numbers is False.
     """
     spoken = quantities(narration)
     written = quantities(step)

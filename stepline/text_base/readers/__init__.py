@@ -1,4 +1,4 @@
-"""Readers of how-to texts: RecipeNLG's csv, JSON of recipes and articles, Parquet, plain text;
+"""Readers of how-to texts: RecipeNLG's csv, JSON of recipes and articles, Parquet, plain text, and
 folders of them."""
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def read_source(
     """Yield the documents of a file, or of a folder's files by name, and what was left out with its
     reason.
 
-    A folder's hidden files and those about it (README, LICENSE...) are no sources. licence: of
+    A folder's hidden files and those about it (README, LICENSE...) are not sources. licence: of
     lines whose file states none. Raises DatasetError when there is nothing to read.
     """
     settings = settings or TextBaseSettings()

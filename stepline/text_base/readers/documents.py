@@ -1,6 +1,6 @@
 """Readers of how-to texts as JSON and as plain text.
 
-JSON: an object of them by id, a list, JSON lines, or a file for each; read an item at a time.
+JSON: an object of them by id, a list, JSON lines, or a file for each. It is read an item at a time.
 Covers recipe collections, schema.org recipes (also in "@graph") and wikiHow-style articles. Text:
 .txt and .md files, a how-to text in each, with numbered lists, headings and paragraphs.
 """
@@ -99,7 +99,7 @@ def _items(window: JsonWindow) -> Iterator[KeyedItem]:
 
 
 def _token(window: JsonWindow) -> str:
-    """Return the next character that is no space or comma, and step over it."""
+    """Return the next character that is not a space or comma, and step over it."""
     character = window.peek()
     if not character:
         raise JsonError("the file ends too early")
@@ -114,7 +114,7 @@ def _listed(window: JsonWindow) -> Iterator[KeyedItem]:
 
 
 def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
-    """Yield the values of an object by key; an object that has steps itself is one item, without a
+    """Yield the values of an object by key. An object that has steps itself is one item, without a
     key."""
     fields: dict[str, object] = {}  # of one text
     while window.peek() != "}":
@@ -158,9 +158,9 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the document of a text file, or why it was left out. Raises DatasetError when it cannot
     be opened.
 
-    Numbered items are the steps; without any, the bullets outside lists of ingredients and
-    materials; without these, the sentences of the paragraphs. The title is the first heading, else
-    the file's name.
+    Numbered items are the steps. Without any, they are the bullets outside lists of ingredients and
+    materials. Without these, they are the sentences of the paragraphs. The title is the first
+    heading, else the file's name.
     """
     most = 4 * file.settings.longest_document  # bytes
     try:

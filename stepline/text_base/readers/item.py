@@ -83,7 +83,7 @@ class SourceFile:
     def reject(
         self, reason: str, value: str = "", *, key: str = "", what: RejectedKind = "document"
     ) -> Rejected:
-        """Return why something was left out. key: of the item; "" for the file."""
+        """Return why something was left out. key: of the item, "" for the file."""
         location = f"{self.path.name}, {key}" if key else self.path.name
         return Rejected(what, reason, location=location, value=value)
 
@@ -149,7 +149,7 @@ def strings(value: object, depth: int) -> Iterator[str]:
 
 
 def one_line(value: object) -> str:
-    """Return a text or number as one clean line; "" for anything else."""
+    """Return a text or number as one clean line, "" for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return " ".join(strip_markup(str(value)[:2_000]).split())[:500]

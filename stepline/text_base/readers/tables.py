@@ -1,9 +1,9 @@
-"""Readers of how-to texts as tables: csv (RecipeNLG's 2.2 million rows) and Parquet, a row at a
-time, a text a row.
+"""Readers of how-to texts as tables: csv (RecipeNLG's 2.2 million rows) and Parquet, read row by
+row, one text per row.
 
-A list cell of csv is a JSON list in a string (RecipeNLG), or plain text with a step a line. A row
-that breaks the rules of csv costs itself only: where a quote never closes, reading goes on at the
-next line. Parquet has the same column names as JSON and csv.
+A list cell of csv is a JSON list in a string (RecipeNLG), or plain text with one step per line. A
+row that breaks the rules of csv costs itself only: where a quote never closes, reading goes on at
+the next line. Parquet has the same column names as JSON and csv.
 """
 
 import csv
@@ -125,8 +125,8 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
             return "broken csv row"
 
     def _closed(self, line: bytes) -> bytes | None:
-        """Return the line and those after it up to where its quotes close; None, and they wait,
-        where they never do."""
+        """Return the line and those after it up to where its quotes close. Return None, and they
+        wait, where they never do."""
         parts = [line]
         size = len(line)
         quotes = line.count(b'"')
