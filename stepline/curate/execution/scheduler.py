@@ -1,4 +1,4 @@
-"""The scheduler: which task of which video runs next, on which worker.
+"""The scheduler: which task runs next, for which video and on which worker.
 
 Each video's tasks run in order, several videos side by side, so that no worker is idle. Both
 engines use it: the local one (local.py) with all videos and all workers, an actor of Ray's
