@@ -162,8 +162,8 @@ def write_shards(
     """Write rows, sorted by id already, as shards of at most `limit` rows. Without any rows it
     writes a shard without rows.
 
-    split: "train", "test" or "left_out". Shards end where only their content decides, so that equal rows
-    give equal files.
+    split: "train", "test" or "left_out". Shards end where only their content decides, so
+    that equal rows give equal files.
     """
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)

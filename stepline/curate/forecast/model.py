@@ -94,8 +94,7 @@ def forecast(
     """Return the forecast for N videos.
 
     sizes: (n,) of the sampled items, in the order of the costs. all_sizes: (N,).
-    workers: of this machine or cluster, each loads every model once.
-    gpus: of a stage while it works.
+    workers: of this machine or cluster, each loads every model once. gpus: of a stage at work.
     """
     rng = np.random.default_rng(settings.seed)
     draws = resample(len(sizes), len(all_sizes), settings.draws, rng)
