@@ -35,7 +35,7 @@ def run_dataset_stage(
 
     Raises StoreError where a video's results are missing though its stages have run.
     """
-    # The key follows from every video; `status` finds it without a look at each.
+    # The key follows from every video. `status` finds it without a look at each.
     out = results.out
     videos = _statuses(stage, plan, results, collection)
     key = plan.dataset_key(stage, videos, collection.refused)
@@ -136,10 +136,10 @@ def read_results(
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Have numeric libraries use a number of threads, whatever the machine has: it decides the last
+    """Set the number of threads of numeric libraries, whatever the machine has: it decides the last
     bits of a sum.
 
-    Libraries that are loaded already are set; those that will be read the environment.
+    Libraries that are loaded already are set. Those that will be loaded read the environment.
     """
     from threadpoolctl import threadpool_limits
 

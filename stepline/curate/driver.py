@@ -56,7 +56,7 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass
 class PhaseProgress:
-    """Videos of one phase. earlier: finished before the run began; kinds: how the failed ones
+    """Videos of one phase. earlier: finished before the run began. kinds: how the failed ones
     failed, by kind.
 
     reasons: (stage, kind) -> videos.
@@ -90,7 +90,7 @@ class PhaseProgress:
 
     @property
     def rate(self) -> float | None:
-        """Videos an hour that this run has worked on; None before the first."""
+        """Videos per hour that this run has worked on. None before the first."""
         worked = self.finished - self.earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
         if not worked:
@@ -99,7 +99,7 @@ class PhaseProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds to the end at this rate; None while it is not known."""
+        """Seconds to the end at this rate. None while it is not known."""
         rate = self.rate
         if not rate:
             return None
@@ -112,7 +112,7 @@ class RunRequest:
     """What a run is asked for. stages: the table that the recipe's names are looked up in. source,
     out: URLs or paths.
 
-    limit: only the first videos by id. on_progress: called as videos finish; say: called with a
+    limit: only the first videos by id. on_progress: called as videos finish. say: called with a
     line now and then.
     """
 
@@ -138,10 +138,10 @@ class RunOutcome:
 
 
 def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
-    """Make the dataset that a recipe makes of a source, and its report; return what came of it and
+    """Make the dataset that a recipe makes of a source, and its report. Return what came of it and
     where it is.
 
-    Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the
+    Raises a SteplineError in one line for what ends a run. Whatever was finished is kept for the
     next one.
     """
     from stepline.curate.export.dataset import publish, publish_features
@@ -186,8 +186,8 @@ def run_recipe(
 
     at_end: called with that while no other driver may touch OUT.
     Raises SettingsError where the recipe does not hold together or another driver has OUT,
-    DatasetError where the source is empty or names a video twice, and what ends a run: missing
-    models, a full disk.
+    DatasetError where the source is empty or names a video twice. Also raises what ends a run:
+    missing models, a full disk.
     """
     began = time.monotonic()
     cpu = time.process_time()
@@ -236,8 +236,8 @@ def run_recipe(
 
 
 def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
-    """Return a source's videos, sorted by id, and what it refused. limit: only the first so
-    many."""
+    """Return a source's videos, sorted by id, and what it refused. limit: only that many, the
+    first."""
     items: list[VideoItem] = []
     refused: list[Rejected] = []
     for entry in source:
@@ -257,7 +257,7 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
 
 
 def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[StageFailure, ...]:
-    """Return the first failure of each video that has one; write down which results there are."""
+    """Return the first failure of each video that has one. Write down which results there are."""
     names = tuple(stage.name for stage in plan.video_stages)
     results = ResultStore(out)
     results.save_manifests(names)
@@ -267,7 +267,7 @@ def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[Stag
 
 @dataclass(frozen=True)
 class _RunInProgress:
-    """A run under way. lock: its hold on OUT; scratch: its folder on this machine."""
+    """A run under way. lock: its hold on OUT. scratch: its folder on this machine."""
 
     request: RunRequest
     out: RemotePath
@@ -277,7 +277,7 @@ class _RunInProgress:
     lock: RunLock
 
     def through_phases(self, plan: Plan) -> Plan:
-        """Take all videos through all stages; return the plan that knows the dataset stages."""
+        """Take all videos through all stages. Return the plan that knows the dataset stages."""
         request = self.request
         results = ResultStore(self.out)
         results.save_manifests([stage.name for stage in plan.video_stages], self.lock.name)

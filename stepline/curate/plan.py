@@ -1,9 +1,9 @@
 """What is to be done: each video's tasks, known by keys, and what has become of a video.
 
-A task is one stage of one video. Its key is a hash of all that decides its result, so that a result
-that is there is never made again, and one that a changed setting or file decides is. A video's
-tasks run in the recipe's order; one that fails ends what comes after it. Which failure a video has
-is thus the same whatever ran first.
+A task is one stage of one video. Its key is a hash of all that decides its result. So a result that
+is there is never made again, and one that a changed setting or file decides is. A video's tasks run
+in the recipe's order. One that fails ends what comes after it. Which failure a video has is thus
+the same whatever ran first.
 """
 
 import hashlib
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32  # of a sha256
 NO_LIBRARIES: Mapping[str, str] = {}
-# major.minor of the libraries that keys without any stand for: those of the day when libraries came
-# into keys, so that all results from before are still known. A patch release changes no key.
+# major.minor of the libraries that keys without any stand for. They are those of the day when
+# libraries came into keys, so that all results from before are still known. A patch release changes
+# no key.
 KEYED_VERSIONS = {
     "ctranslate2": "4.8",
     "faster-whisper": "1.2",
@@ -58,8 +59,8 @@ def task_key(
     """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings
     and needs.
 
-    settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key. libraries: those of
-    other versions than `KEYED_VERSIONS`; they count where the result is computed, not read.
+    settings: `stage.settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
+    other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
     """
     inputs = stage_inputs(stage, item)
     sorted_needs = sorted(needs.items())
@@ -230,7 +231,7 @@ class Plan:
         head = _json([about, needs, refusals])
         digest = hashlib.sha256(head)
 
-        # Each video, with the results that the stage reads or the reason why there are none.
+        # Each video, with the results that the stage reads or the reason why it has none.
         for status in statuses:
             item = status.item
             inputs = stage_inputs(stage, item)
@@ -290,8 +291,8 @@ def _pairs(values: Mapping[str, str]) -> list[list[str]]:
 class VideoStatus:
     """What has become of a video in some stages: the key of each result, or the first failure.
 
-    digests: the keys as bytes, in the order of `stages`: a million videos of these are held at
-    once.
+    digests: the keys as bytes, in the order of `stages`: a million videos of these are held
+    together.
     """
 
     item: VideoItem
@@ -318,7 +319,7 @@ class VideoStatus:
 def video_status(
     plan: Plan, results: ResultStore, item: VideoItem, stages: tuple[str, ...]
 ) -> VideoStatus | None:
-    """Return what became of a video in some stages; None where a result is missing without a
+    """Return what became of a video in some stages, or None where a result is missing without a
     failure."""
     digests = []
     for task in plan.tasks(item):

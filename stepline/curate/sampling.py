@@ -1,7 +1,7 @@
 """A random part of a stream of unknown length, and proportions of texts with their intervals.
 
 The part is the same in whatever order the stream comes. Proportions come from calibrated scores,
-from people's verdicts, and from both; videos, not texts, are drawn again for the intervals, since
+from people's verdicts, and from both. Videos, not texts, are drawn again for the intervals, since
 the texts of a video resemble one another.
 
 Source: Cochran, Sampling Techniques, 1977, sections 6.4 (ratio estimate) and 7 (difference
@@ -24,8 +24,8 @@ Value = TypeVar("Value")
 
 
 class ReservoirSample(Generic[Value]):
-    """At most `count` of all values that are added, each equally likely; chosen by its key and the
-    seed alone."""
+    """At most `count` of all values that are added, each equally likely. They are chosen by their
+    key and the seed alone."""
 
     def __init__(self, count: int, *, seed: int = 0) -> None:
         self._count = count
@@ -33,7 +33,7 @@ class ReservoirSample(Generic[Value]):
         self._heap: list[tuple[int, str, Value]] = []  # the largest random key first
 
     def add(self, key: str, value: Value) -> None:
-        """Consider a value; keys are unique."""
+        """Consider a value. Keys are unique."""
         number = random_key(self._seed, key)
         entry = (-number, key, value)
         if len(self._heap) < self._count:
@@ -133,7 +133,7 @@ def audited_mean(
     """Return the difference estimate: the mean score of all texts, corrected by the audited texts'
     verdicts.
 
-    scores, verdicts: of the audited texts, by id, each in [0, 1]; videos: the video of each.
+    scores, verdicts: of the audited texts, by id, each in [0, 1]. videos: the video of each.
     mean_score: of all texts of the dataset. The interval is that of the correction, which needs no
     calibrated score and gains from a good one.
     Source: Cochran, section 7.

@@ -3,7 +3,7 @@
     STAGES = {"coarse": Stage("coarse", 1, "video", coarse, ("transcribe", "write"), settings=...)}
 
 A stage is a plain function with a name, a version, and all that decides its result. One of kind
-"video" makes the bytes of one result from one item; one of kind "dataset" runs once over all of
+"video" makes the bytes of one result from one item. One of kind "dataset" runs once over all of
 them. Neither knows which engine runs it.
 """
 
@@ -53,11 +53,11 @@ FOLDER_MARK = "--"
 class VideoItem:
     """One video of a source.
 
-    id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec
-    URLs of the media, of captions that stand for recognition, and of ready features that stand for
-    a backbone; None = there are none. Each stamp is the file's fingerprint, which a change
-    alters: size and time of change of a local file, size and ETag in an object store
-    (RemotePath.fingerprint).
+    id: unique in the run. Items are always handled sorted by it.
+    video, captions, features: fsspec URLs of the media, of captions that stand for recognition, and
+    of ready features that stand for a backbone. None = not given.
+    Each stamp is the file's fingerprint, which a change alters. It is size and time of change of a
+    local file, size and ETag in an object store (RemotePath.fingerprint).
     """
 
     id: str
@@ -71,7 +71,7 @@ class VideoItem:
     task: str | None = None
     category: str | None = None
     duration: float | None = None  # seconds, where the source knows it
-    # of the video relative to the source, or its public URL; what a dataset says of it
+    # of the video relative to the source, or its public URL: what a dataset says of it
     path: str | None = None
 
     @property
@@ -103,7 +103,7 @@ FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
-    """Raised by a video stage where the recipe's own rule keeps a video out; the reason is counted,
+    """Raised by a video stage where the recipe's own rule keeps a video out. The reason is counted,
     never retried."""
 
 
@@ -135,7 +135,7 @@ class VideoContext:
     item has none.
 
     results: bytes of the results of `needs`, by stage. folders: of needs that are dataset stages.
-    notes: numbers that the stage wants beside its timing, such as {"tokens": 812}; they decide
+    notes: numbers that the stage wants next to its timing, such as {"tokens": 812}. They decide
     nothing.
     """
 
@@ -154,11 +154,13 @@ class DatasetContext:
     """What a dataset stage gets: all items (sorted by id), and the results of its needs, read one
     at a time.
 
-    folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item,
-    bytes) of every item without a failure in any video stage before this one, sorted by id.
+    folder: local, the stage's own. What it holds after `run` is its result.
+    results: by stage, (item, bytes) of every item without a failure in any video stage before this
+    one, sorted by id.
     failures: of every other item, the first in the recipe's order.
-    folders: of needs that are dataset stages. out: of the run, for what is published next to the
-    results. stage_settings: what decides each stage of the run.
+    folders: of needs that are dataset stages.
+    out: of the run, for what is published next to the results.
+    stage_settings: what decides each stage of the run.
     """
 
     folder: Path
@@ -191,22 +193,29 @@ def no_libraries(recipe: "Recipe") -> tuple[str, ...]:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None;
-    processes import it.
+    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None.
+    Processes import it.
 
-    version: raise it when the result changes, so that it is made again. needs: the stages whose
-    results it reads.
-    takes: needs that count only where the recipe has them before it. reads: "media" the video file;
-    "speech" the captions, and only where there are none the video; "picture" the ready features,
-    else the video; "about" title, task, category and duration; "where" the addresses of its files.
+    version: raise it when the result changes, so that it is made again.
+    needs: the stages whose results it reads.
+    takes: needs that count only where the recipe has them before it.
+    reads: any of these.
+    - "media": the video file.
+    - "speech": the captions, and only where captions are missing the video.
+    - "picture": the ready features, else the video.
+    - "about": title, task, category and duration.
+    - "where": the addresses of its files.
     settings: exactly what of a recipe decides the result, with the sha256 of every file that it
-    names. suffix: of its results. gpu: whether it uses one with a recipe; all others run on the
-    CPU. resumes: a dataset stage that goes on in a folder where it was killed; others start in an
-    empty one. reads_media: whether it reads the video file too with a recipe. libraries: packages
-    whose versions change a result with a recipe, as far as it is computed: captions and ready
-    features are only read.
-    run_many: `run` of several videos together, where that uses a GPU better; it fails for
-    all or none.
+    names.
+    suffix: of its results.
+    gpu: whether it uses one with a recipe. All others run on the CPU.
+    resumes: a dataset stage that goes on in a folder where it was killed. Others start in an empty
+    one.
+    reads_media: whether it reads the video file too with a recipe.
+    libraries: packages whose versions change a result with a recipe, as far as it is computed:
+    captions and ready features are only read.
+    run_many: `run` of several videos together, where that uses a GPU better. It fails for all or
+    none.
     """
 
     name: str
@@ -258,7 +267,7 @@ class Recipe(Settings):
 
     @property
     def remote(self) -> RemoteSettings:
-        """How files elsewhere are reached; the key in recipes is `places`."""
+        """How files elsewhere are reached. The key in recipes is `places`."""
         return self.places
 
 

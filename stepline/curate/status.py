@@ -1,4 +1,4 @@
-"""The progress of a run, from its files alone: anybody may ask while it works, or after it was
+"""The progress of a run, from its files alone: anyone may ask while it works, or after it was
 killed."""
 
 from collections import Counter
@@ -39,8 +39,8 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass
 class StageStatus:
-    """One stage. done, waiting: its tasks, of which a dataset stage has one; failed: tasks by kind
-    of failure.
+    """One stage. done, waiting: its tasks (a dataset stage has one). failed: tasks by kind of
+    failure.
 
     never: tasks that will not run, because their video failed before. cpu: seconds that it took in
     all runs.
@@ -56,12 +56,13 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run. worker: who works on it now, None = nobody. rate: tasks an hour in the last run; left:
-    seconds at it.
+    """A run. worker: who works on it now, None = no one. rate: tasks per hour in the last run.
+    left: seconds at it.
 
     others: folders of stages that the last run does not use, by their name below OUT, with their
-    bytes. gpu_busy: share of the time in the last run in which the workers' GPUs computed; None:
-    there were none, or no driver answered.
+    bytes.
+    gpu_busy: share of the time in the last run in which the workers' GPUs computed. None: they had
+    no GPU, or no driver answered.
     gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory
     or lost.
     """
@@ -79,7 +80,7 @@ class RunStatus:
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
-    """Return what the last run on OUT has come to. Raises StoreError where there was none.
+    """Return what the last run on OUT has come to. Raises StoreError where OUT has had no run.
 
     Neither videos nor results are looked at one by one: both are known as arrays of keys
     (store/manifests.py).
@@ -135,7 +136,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
 def _tasks_an_hour(
     logs: Sequence[LogTotals], began: float, stages: Collection[str]
 ) -> float | None:
-    """Return the rate of a run that began at a time; None before its first task."""
+    """Return the rate of a run that began at a time, or None before its first task."""
     counts = [log.tasks.get(stage, 0) for log in logs for stage in stages]
     if not any(counts):
         return None
@@ -150,10 +151,10 @@ def _count_tasks(
     keys: Keys | None,
     going: "npt.NDArray[np.bool_]",
 ) -> list[StageFailure]:
-    """Count what became of a stage's tasks; return its failures, whose videos are no longer going
+    """Count what became of a stage's tasks. Return its failures, whose videos are no longer going
     on.
 
-    owner: the driver that works on an object store; None on a disk.
+    owner: the driver that works on an object store. None on a disk.
     """
     status.never = int((~going).sum())
     if keys is None:  # a stage over all videos that they need is not done
@@ -180,8 +181,8 @@ def _dataset_key(
     failures: Sequence[StageFailure],
     content: str,
 ) -> str | None:
-    """Return the key of a dataset stage, as its run wrote it down; None while what it needs is not
-    done."""
+    """Return the key of a dataset stage, as its run wrote it down, or None while what it needs is
+    not done."""
     before = plan.video_stages_before(stage)
     if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
         return None

@@ -4,7 +4,7 @@ read in place.
     with FeatureWriter(folder) as writer: writer.add("video1", values, rate=1.0, backbone="clip")
     FeatureStore(folder).read("video1")        # FeatureSequence, float32
 
-A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index
+A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... A shard without its index
 does not count. `open_store` takes one in a bucket as well (s3://, gs://, http://).
 """
 

@@ -6,7 +6,7 @@ they may carry.
 <id>.pth             {"vid", "start", "end", "text", "features": (K, 768)}   their text features
 .npy .npz .safetensors .pt                            a user's own
 
-T rows, one a second or at the rate that the file states; K texts; D width.
+T rows, one per second or at the rate that the file states, K texts, D width.
 """
 
 import io
@@ -73,13 +73,13 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
 def read_feature_file(
     path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True
 ) -> FeatureSequence:
-    """Return the features in a file, as float32 unit rows (a row of zeros stays zero); as they are
-    without `unit`.
+    """Return the features in a file, as float32 unit rows (a row of zeros stays zero). They are as
+    in the file without `unit`.
 
-    rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be,
-    if known.
+    rate: rows per second, for files that do not say it (Stepline's own do).
+    width: what D must be, if known.
     Raises StoreError when the file cannot be read or is of texts, ShapeError when what it holds is
-    no (T, D) of finite numbers.
+    not (T, D) finite numbers.
     """
     content, metadata = read_arrays(path)
     if isinstance(content, Mapping) and "text" in content:
@@ -146,8 +146,8 @@ def _matrix(path: Path, array: Any) -> Matrix:
 
 
 def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
-    """Return the rows a second that a file states, else `rate`. Raises StoreError for what is no
-    rate."""
+    """Return the rows per second that a file states, else `rate`. Raises StoreError for what is not
+    a rate."""
     stated = metadata.get("rate", rate)
     try:
         number = float(stated)
@@ -161,7 +161,7 @@ def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> f
 
 
 def unit_rows(values: Matrix) -> Matrix:
-    """Return the rows (N, D) scaled to length 1; a row of zeros stays zero."""
+    """Return the rows (N, D) scaled to length 1. A row of zeros stays zero."""
     # A length of 1 leaves a row of zeros as it is.
     length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
     length[length == 0] = 1

@@ -1,4 +1,4 @@
-"""Import of other people's feature files into a store; what cannot be features is left out, with
+"""Import of other people's feature files into a store. What cannot be features is left out, with
 the reason.
 
 How each file is named after its item:
@@ -44,7 +44,7 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or a member of an archive, that may hold features; `read_content` returns what is in
+    """A file, or a member of an archive, that may hold features. `read_content` returns what is in
     it and its metadata."""
 
     id: str
@@ -115,7 +115,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
 
 
 def item_id(name: str, ending: str | None = None) -> str | None:
-    """Return the id that a file's name gives; None where it is no feature file."""
+    """Return the id that a file's name gives, or None where it is not a feature file."""
     endings: Iterable[str] = FEATURE_SUFFIXES
     if ending:
         endings = (ending,)
@@ -136,7 +136,7 @@ def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 
 
 def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
-    """Yield a WebDataset's members; the members of a key follow each other, and all are seen before
+    """Yield a WebDataset's members. The members of a key follow each other, and all are seen before
     one is read."""
     try:
         with tarfile.open(path, tarinfo=TarHeader) as archive:
@@ -158,12 +158,12 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
                         ) from error
                     yield FeatureFile(key, location, partial(read_arrays, location, data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
+        reason = " ".join(str(error).split())  # tarfile reports in several lines what it tried
         raise StoreError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
 def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members that may hold features; `ending` is all that follows the key."""
+    """Yield the members that may hold features. `ending` is all that follows the key."""
     for member in archive:
         key = _key(member)
         own_ending = _ending(member)
@@ -204,7 +204,7 @@ def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
 
 
 def _times(column: Any) -> tuple[float, ...]:
-    """Return the times of a column; none where there is no column."""
+    """Return the times of a column, or none where there is no column."""
     if column is None:
         return ()
     seconds = np.atleast_1d(np.asarray(column, dtype=np.float64))
@@ -213,7 +213,7 @@ def _times(column: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did. added: ids; rows: of them; already: items that the store held before."""
+    """What an import did. added: ids. rows: of them. already: items that the store held before."""
 
     added: tuple[str, ...]
     rows: int
@@ -235,8 +235,8 @@ def import_features(
     """Add the feature files of a folder, a .tar or one file to the store in `folder`, and return
     what was done.
 
-    rate: rows a second, and backbone: who made them, for files that do not say so themselves.
-    width: what all must be; else the first to be stored decides. Items that the store holds are not
+    rate: rows per second, and backbone: who made them, for files that do not say so themselves.
+    width: what all must be, else the first to be stored decides. Items that the store holds are not
     read again, so that an import that was killed goes on. What was dropped is in `dropped.jsonl`,
     with its reason. Raises StoreError without any feature file.
     """
@@ -329,7 +329,7 @@ def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
 
 
 def read_dropped(path: Path) -> tuple[Rejected, ...]:
-    """Return what `write_dropped` wrote; nothing where there is no such file."""
+    """Return what `write_dropped` wrote, or nothing where there is no such file."""
     if not path.exists():
         return ()
     try:

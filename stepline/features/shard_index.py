@@ -25,7 +25,7 @@ Digests: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class FeatureLocation:
-    """Where the features of an item lie: `rows` rows of a shard from row `first` on; rate: rows a
+    """Where the features of an item are: `rows` rows of a shard from row `first` on. rate: rows per
     second."""
 
     id: str
@@ -42,8 +42,8 @@ class RowTexts:
     """The texts that the rows of an item are vectors of, and when each is said or shown, in
     seconds.
 
-    starts and ends are empty where no times are known; else as many as the texts, as found (they
-    may be NaN).
+    starts and ends are empty where no times are known. Else they are as many as the texts, as found
+    (they may be NaN).
     """
 
     texts: tuple[str, ...]
@@ -74,7 +74,7 @@ def shards_of(folder: Path) -> list[int]:
 def write_index(
     folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
 ) -> None:
-    """Write the index of a shard, whole or not at all; texts: of each item, None where its rows are
+    """Write the index of a shard, whole or not at all. texts: of each item, None where its rows are
     of none."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -94,7 +94,7 @@ def write_index(
         "start": arrow.list_(real),
         "end": arrow.list_(real),
     }
-    # A row per item; the last three columns are empty where its rows are of no texts.
+    # A row per item. The last three columns are empty where its rows are of no texts.
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):
         row = {name: getattr(location, name, VALUE_DTYPE) for name in LOCATION_COLUMNS}

@@ -1,10 +1,10 @@
 """A feature store: the features of many items in shards, read one at a time from any thread or
 process.
 
-A shard is one float16 matrix (N, D) in a safetensors file, next to a Parquet index: which rows
-belong to which item, and the texts that the rows are vectors of, if any. `FeatureWriter` gathers
-rows in memory until a shard is full and writes it whole; `FeatureStore` reads only the rows that
-are asked for, and keeps none.
+A shard is one float16 matrix (N, D) in a safetensors file, next to a Parquet index. The index says
+which rows belong to which item, and the texts that the rows are vectors of, if any. `FeatureWriter`
+gathers rows in memory until a shard is full and writes it whole. `FeatureStore` reads only the rows
+that are asked for, and keeps none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -91,7 +91,7 @@ class ShardMatrix:
 
 
 def find_matrix(path: Path) -> ShardMatrix:
-    """Return where the matrix of a shard lies in its file. Raises StoreError for any other file."""
+    """Return where the matrix of a shard is in its file. Raises StoreError for any other file."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
@@ -120,10 +120,10 @@ ALL_ROWS = slice(None)  # all rows of an item
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """The items of a folder that `FeatureWriter` filled: id -> where its rows lie; `read` returns
+    """The items of a folder that `FeatureWriter` filled: id -> where its rows are. `read` returns
     the rows.
 
-    display_url: what messages call the folder. Raises StoreError when the folder is no store, or
+    display_url: what messages call the folder. Raises StoreError when the folder is not a store, or
     holds an id twice.
     """
 
@@ -169,7 +169,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of the features: one, unless somebody mixed shards."""
+        """The widths of the features: one, unless someone mixed shards."""
         widths = {location.width for location in self._locations.values()}
         return tuple(sorted(widths))
 
@@ -188,17 +188,17 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return names[0]
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
-        """Return the rows (T, D) of an item, or some that follow each other, as float32; no others
+        """Return the rows (T, D) of an item, or some that follow each other, as float32. No others
         are read.
 
-        Raises StoreError where there is none.
+        Raises StoreError where there is no such item.
         """
         values: Matrix = self._rows(self[id], rows).astype(np.float32)
         return values
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
-        """Return the features of a video, or a part. Raises StoreError where there are none,
-        ShapeError for NaN."""
+        """Return the features of a video, or a part. Raises StoreError where there is no such
+        video, ShapeError for NaN."""
         values = self.matrix(id, rows)
         location = self[id]
         try:
@@ -207,20 +207,21 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise ShapeError(f"{self.display_url}: {id}: {error}") from error
 
     def texts(self, id: str) -> RowTexts | None:
-        """Return the texts that an item's rows are vectors of; None where they are none."""
+        """Return the texts that an item's rows are vectors of, or None where they are of no
+        texts."""
         return self._texts(self[id].shard).get(id)
 
     def text_digests(self, id: str) -> Digests | None:
-        """Return the digests (T,) of the texts that an item's rows are vectors of; None where they
-        are of none.
+        """Return the digests (T,) of the texts that an item's rows are vectors of, or None where
+        they are of none.
 
-        Each shard's texts are read once, in whatever order items are asked for: 8 bytes a text stay
-        in memory.
+        Each shard's texts are read once, in whatever order items are asked for: 8 bytes per text
+        stay in memory.
         """
         return self._digests(self[id].shard).get(id)
 
     def forget_texts(self) -> None:
-        """Let go of the texts and digests in memory; they are read again where somebody asks."""
+        """Let go of the texts and digests in memory. They are read again where someone asks."""
         self._texts.cache_clear()
         self._digests.cache_clear()
 
@@ -242,7 +243,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return shard_path(self.folder, shard)
 
     def check(self) -> Iterator[Rejected]:
-        """Yield what is wrong with the rows that lie on disk; reads all of them."""
+        """Yield what is wrong with the rows on disk. Reads all of them."""
         for id, location in self._locations.items():
             path = shard_path(self.folder, location.shard)
             try:
@@ -259,30 +260,30 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
 
 def open_store(source: Path | str) -> FeatureStore:
-    """Return the store in a folder, or at a URL. Raises StoreError where there is none."""
+    """Return the store in a folder, or at a URL. Raises StoreError where it is missing."""
     if "://" not in str(source):
         return FeatureStore(Path(source))
     return RemoteFeatureStore(str(source))
 
 
 def open_video_store(source: Path | str) -> FeatureStore:
-    """Return the store of videos' features in a folder, or at a URL. Raises StoreError where there
-    is none, or one of texts' vectors."""
+    """Return the store of videos' features in a folder, or at a URL. Raises StoreError where it is
+    missing, or is one of texts' vectors."""
     store = open_store(source)
     require_videos(store, source)
     return store
 
 
 def require_videos(store: FeatureStore, source: Path | str) -> None:
-    """Raise StoreError where a store's rows are vectors of texts; source: as the user names it."""
+    """Raise StoreError where a store's rows are vectors of texts. source: as the user names it."""
     first = next(iter(store), None)
     if first is not None and store.texts(first) is not None:
         raise StoreError(f"{source}: {VIDEOS_WANTED}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
-    """Return the reason why an array cannot be features, with what it holds instead; None where it
-    can be.
+    """Return the reason why an array cannot be features, with what it holds instead, or None where
+    it can be.
 
     width: what it must be, None where any will do.
     """
@@ -309,7 +310,7 @@ SHARD_BYTES = 256 * 2**20
 
 
 class FeatureWriter:
-    """Adds items to a store, which it makes where there is none; one writer a store at a time.
+    """Adds items to a store, which it makes where it is missing. A store has one writer at a time.
 
     As a context it writes what is left at the end, also after an error: every item that was added
     is whole.
@@ -352,7 +353,7 @@ class FeatureWriter:
     def rejection_reason(
         self, id: str, values: object, texts: RowTexts | None = None
     ) -> tuple[str, str] | None:
-        """Return why an item cannot be added, with what was found; None where it can be."""
+        """Return why an item cannot be added, with what was found, or None where it can be."""
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
@@ -374,12 +375,12 @@ class FeatureWriter:
         backbone: str,
         texts: RowTexts | None = None,
     ) -> None:
-        """Add the rows (T, D) of an item; texts: what they are vectors of.
+        """Add the rows (T, D) of an item. texts: what they are vectors of.
 
-        Raises ShapeError for values that are no features, StoreError for an id that is there
+        Raises ShapeError for values that cannot be features, StoreError for an id that is there
         already.
         """
-        # What cannot be added is an error here; an import asks first.
+        # What cannot be added is an error here. An import asks first.
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
             reason, value = rejection
@@ -425,7 +426,7 @@ class FeatureWriter:
 
 
 class RemoteFeatureStore(FeatureStore):
-    """A store at a URL. All its indexes are fetched at once, its shards as they are read
+    """A store at a URL. All its indexes are fetched together, its shards as they are read
     (`remote.cache`)."""
 
     def __init__(self, url: str, *, most: int | None = None) -> None:

@@ -2,9 +2,9 @@
 
     <cache folder>/remote/<digest of where they lie and how they are listed>/<name>
 
-Shards make room for others: those that were not asked for the longest go, so that all that is kept
-takes at most half of the disk's free space. Processes and threads share what is kept; two that ask
-for a file at once fetch it once.
+Shards make room for others. Those that were not asked for the longest go, so that all that is kept
+takes at most half of the disk's free space. Processes and threads share what is kept. Two that ask
+for a file at the same time fetch it once.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ def is_remote(path: object) -> bool:
 class CachedFolder:
     """A remote folder as it is listed now, whose files come to this disk when they are asked for.
 
-    folder: where they come; one of its own for each state of the remote folder. most: bytes that
-    all shards in the cache may take, None for half of what is free.
+    folder: where they come. Each state of the remote folder has a folder of its own.
+    most: bytes that all shards in the cache may take, None for half of what is free.
     """
 
     def __init__(
@@ -111,13 +111,14 @@ _locks: dict[Path, threading.Lock] = {}
 def _fetch_once(
     remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None
 ) -> None:
-    """Have a file on this disk. Raises StoreError where what comes is not what was listed."""
+    """Fetch a file onto this disk if it is missing. Raises StoreError where what comes is not what
+    was listed."""
     if path.exists():
         return
     with _fetching:
         lock = _locks.setdefault(path, threading.Lock())
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One thread of one process fetches it; the others find it then.
+    # One thread of one process fetches it. The others find it then.
     with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
         while not lock_file_now(file):
             time.sleep(LOCK_PAUSE_SECONDS)

@@ -83,13 +83,13 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
 def _google_storage(**options: Any) -> Any:
     """Return Google Cloud Storage by its JSON API alone, without gcsfs's own retries.
 
-    What fsspec knows as gs:// asks by gRPC of which kind each bucket is, for a minute where only
+    What fsspec knows as gs:// asks by gRPC for the kind of each bucket, for a minute where only
     HTTP gets through.
     """
     from gcsfs.core import GCSFileSystem
 
     class GoogleStorage(GCSFileSystem):  # type: ignore[misc]
-        """gcsfs's files; small ones go up as they are, for its own upload ends at a line `--==0==`
+        """gcsfs's files. Small ones go up as they are, for its own upload ends at a line `--==0==`
         within a file."""
 
         _request = GCSFileSystem._request.__wrapped__
@@ -117,7 +117,7 @@ def _google_storage(**options: Any) -> Any:
 
 
 def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
-    """Return how a filesystem is created; credentials are found by the clients themselves, as their
+    """Return how a filesystem is created. Credentials are found by the clients themselves, as their
     own tools do."""
     if kind == "s3":
         limits = {"connect_timeout": settings.seconds, "read_timeout": settings.seconds}
@@ -200,8 +200,8 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
 
 def host_of(url: str) -> str:
-    """Return the host of an http address; of others the kind, as s3://, for there a host is a
-    bucket."""
+    """Return the host of an http address. Of others return the kind, as s3://, for there a host is
+    a bucket."""
     scheme = _scheme(url)
     kind = FILESYSTEM_KINDS.get(scheme, scheme)
     if kind != "http":
@@ -213,7 +213,7 @@ def host_of(url: str) -> str:
 
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
-    """Return why a redirect is not followed; None where it is."""
+    """Return why a redirect is not followed, or None where it is."""
     host = host_of(source)
     other = host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
@@ -239,7 +239,7 @@ def allow_host(host: str) -> str:
 
 
 def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
-    """Return what a filesystem's method answers within some seconds; else TimeoutError, and the
+    """Return what a filesystem's method answers within some seconds. Else TimeoutError, and the
     request is dropped."""
     if not files.async_impl:
         return getattr(files, verb)(first, *rest, **options)
@@ -254,8 +254,8 @@ def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **opt
 def list_objects(
     url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name relative to the URL, what is known) of every object below it; buckets by pages,
-    each tried alone."""
+    """Yield (name relative to the URL, what is known) of every object below it. Buckets come by
+    pages, each tried alone."""
     files = filesystem(url, settings)
     kind = FILESYSTEM_KINDS[_scheme(url)]
     root = files._strip_protocol(url).rstrip("/")
@@ -286,7 +286,7 @@ def list_objects(
                 yield key.removeprefix(prefix), about
 
 
-# (key, what is known) of objects; where the next one is
+# (key, what is known) of objects, and where the next one is
 _Page = tuple[list[tuple[str, dict[str, Any]]], str | None]
 
 

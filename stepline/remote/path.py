@@ -1,11 +1,11 @@
-"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not
+"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://, whole or not
 at all.
 
     video = RemotePath("s3://bucket/videos") / "whisk.mp4"
     video.fetch(Path("whisk.mp4"))            # returns its fingerprint; a file of half the bytes is never seen
     RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a byte range, under a name of its own
 
-Requests that may work the next time are sent again (retry.py). A fingerprint tells a changed file.
+Requests that may work the next time are sent again (retry.py). A fingerprint shows a changed file.
 """
 
 import builtins
@@ -56,7 +56,7 @@ LOCK_MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file of a listing. name: relative to what was listed; fingerprint: as of
+    """A file of a listing. name: relative to what was listed. fingerprint: as of
     `RemotePath.fingerprint`."""
 
     name: str
@@ -66,7 +66,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class FileAddress:
-    """A URL or path, and what can be known of it without asking anybody."""
+    """A URL or path, and what can be known of it without asking anyone."""
 
     url: str
     settings: RemoteSettings = field(default=DEFAULT_SETTINGS, repr=False)
@@ -91,15 +91,15 @@ class FileAddress:
 
     @property
     def name(self) -> str:
-        """The last part of the path, without any query; of a part of a file, the part's own
+        """The last part of the path, without any query. Of a part of a file, the part's own
         name."""
         _, _, name = self.display_url.rstrip("/").rpartition("/")
         return name
 
     @property
     def byte_range(self) -> tuple[Self, int, int] | None:
-        """The file that this is a part of, with its first byte and the one after its last; None
-        for a whole file."""
+        """The file that this is a part of, with its first byte and the one after its last. None for
+        a whole file."""
         match = BYTE_RANGE.match(self.url)
         if match is None:
             return None
@@ -108,7 +108,7 @@ class FileAddress:
 
     @property
     def local(self) -> Path | None:
-        """The path of a whole file or folder of this machine; None for everything else."""
+        """The path of a whole file or folder of this machine. None for everything else."""
         if self.byte_range is not None:
             return None
         if self.url.startswith("file://"):
@@ -124,7 +124,7 @@ class RemotePath(FileAddress):
     secret of the URL."""
 
     def exists(self) -> bool:
-        """Return whether a file or folder is here; a bucket that refuses to say is an error."""
+        """Return whether a file or folder is here. A bucket that refuses to say is an error."""
         if (path := self.local) is not None:
             return path.exists()
         if self.byte_range is not None:
@@ -137,8 +137,8 @@ class RemotePath(FileAddress):
         return self._size_and_fingerprint()[1]
 
     def size(self) -> int:
-        """Return the bytes of the file. Raises StoreError where its server does not tell, or it is
-        too large."""
+        """Return the bytes of the file. Raises StoreError where its server does not report the
+        size, or it is too large."""
         return self._checked_size(self._size_and_fingerprint()[0])
 
     def _checked_size(self, size: int) -> int:
@@ -201,13 +201,13 @@ class RemotePath(FileAddress):
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
-        """Write a file where none is, whole and in one step; return whether it was this call that
+        """Write a file where none is, whole and in one step. Return whether it was this call that
         did.
 
-        By a hard link on a local disk; by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk
-        without links makes it first and fills it then; a store without conditional writes is asked
-        first and written to then, so that of two who begin at once both may be told that they did,
-        and the last one's data stays. data: the caller's alone.
+        By a hard link on a local disk, by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk
+        without links makes it first and fills it then. A store without conditional writes is asked
+        first and written to then. So of two who begin together both may learn that they did, and
+        the last one's data stays. data: the caller's alone.
         """
         if (path := self.local) is not None:
             return self._try(lambda: create_local(path, data))
@@ -236,8 +236,8 @@ class RemotePath(FileAddress):
             self._try(lambda: request(files, "put_file", str(source), seconds, target))
 
     def fetch(self, path: Path) -> str:
-        """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks
-        off, is not kept."""
+        """Copy the file to a local path. Return its fingerprint. What changes during this, or
+        breaks off, is not kept."""
         # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
         size = self._checked_size(size)
@@ -259,10 +259,10 @@ class RemotePath(FileAddress):
         return fingerprint
 
     def open(self, buffer: int | None = None) -> BinaryIO:
-        """Return the file for reading from any byte; what a lost connection cuts off is asked for
+        """Return the file for reading from any byte. What a lost connection cuts off is asked for
         again.
 
-        buffer: bytes read at a time; none: a block of the settings.
+        buffer: bytes read at a time (none: a block of the settings).
         """
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
@@ -273,11 +273,11 @@ class RemotePath(FileAddress):
         return cast(BinaryIO, reader)
 
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
-        """Yield every file below a folder; hidden ones are left out. The order is the server's.
+        """Yield every file below a folder. Hidden ones are left out. The order is the server's.
 
-        skipped: takes the name and the reason of what a disk does not let in; without it that is an
+        skipped: takes the name and the reason of what a disk does not let in. Without it that is an
         error.
-        Raises StoreError where there is no such folder on a disk; a prefix that no object has gives
+        Raises StoreError where there is no such folder on a disk. A prefix that no object has gives
         nothing.
         """
         if (path := self.local) is not None:
@@ -307,8 +307,8 @@ class RemotePath(FileAddress):
         self._try(remove_remote)
 
     def _upload(self, size: int) -> tuple[Any, float]:
-        """Return the filesystem that takes an upload of so many bytes, and the seconds that it may
-        take."""
+        """Return the filesystem that takes an upload of a number of bytes, and the seconds that it
+        may take."""
         if self.byte_range is not None:
             raise StoreError(
                 f"{self.display_url}: a part of a file cannot be written; write the file anew"
@@ -362,7 +362,7 @@ class RangeReader(io.RawIOBase):
         return b"".join(blocks)
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as the file goes; return how many bytes came."""
+        """Fill a buffer as far as the file goes. Return how many bytes came."""
         end = min(self._size, self._position + len(buffer))
         if end <= self._position:
             return 0
@@ -386,7 +386,7 @@ def fingerprint_of(about: dict[str, Any]) -> str:
 
 
 def create_local(path: Path, data: bytes) -> bool:
-    """Write a file of this machine where none is; return whether that was done."""
+    """Write a file of this machine where none is. Return whether that was done."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # A link to a whole file is made in one step, or fails where a file is.
     whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
@@ -409,7 +409,7 @@ def create_local(path: Path, data: bytes) -> bool:
 
 
 def read_range(path: Path, start: int, end: int | None) -> bytes:
-    """Return the bytes of a local file from `start` up to `end`; EOFError where it is shorter."""
+    """Return the bytes of a local file from `start` up to `end`. EOFError where it is shorter."""
     with path.open("rb") as file:
         file.seek(start)
         if end is None:
@@ -421,7 +421,7 @@ def read_range(path: Path, start: int, end: int | None) -> bytes:
 
 
 def existing_folder(path: Path) -> Path:
-    """Return a folder that is there; FileNotFoundError where it is not."""
+    """Return a folder that is there. FileNotFoundError where it is not."""
     if not path.is_dir():
         raise FileNotFoundError(str(path))
     return path
@@ -436,9 +436,9 @@ def local_files(
     """Yield the files below a local folder, sorted, one folder's names held at a time for each
     level.
 
-    skipped: takes the name and the reason of what cannot be read; without it that is a StoreError.
-    What is removed meanwhile is left out. above: the folders that this one lies in, as a link may
-    lead back to one of them.
+    skipped: takes the name and the reason of what cannot be read. Without it that is a StoreError.
+    What is removed during the listing is left out.
+    above: the folders that this one is in, as a link may lead back to one of them.
     """
     try:
         status = folder.stat()
@@ -478,8 +478,8 @@ def local_files(
 def _entry_status(
     entry: "os.DirEntry[str]", name: str, skipped: list[tuple[str, str]] | None
 ) -> os.stat_result | None:
-    """Return what an entry of a folder is, through links; None where it is gone, leads nowhere or
-    cannot be read."""
+    """Return what an entry of a folder is, through links, or None where it is gone, leads nowhere
+    or cannot be read."""
     try:
         return entry.stat()
     except FileNotFoundError:

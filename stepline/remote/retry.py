@@ -62,9 +62,9 @@ class OutOfReachError(StoreError):
 def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     """Return what `action` does, tried again after transient failures, with growing pauses.
 
-    name: what messages call it; it must hold no secret. Raises StoreError, in one line, for a
-    permanent failure at once, OutOfReachError for a transient one after the last try. No text of
-    the server or its client gets into it.
+    name: what messages call it. It must hold no secret. Raises StoreError, in one line, for a
+    permanent failure immediately, OutOfReachError for a transient one after the last try. No text
+    of the server or its client gets into it.
     """
 
     def pause_after(error: Exception, tries: int) -> float:
@@ -89,7 +89,7 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
 
 
 def retry_reason(error: BaseException) -> str | None:
-    """Return why another try may succeed; None where it cannot."""
+    """Return why another try may succeed, or None where it cannot."""
     if _class_names(error) & BROKEN_CONNECTIONS:
         return "the connection failed"
     if _code(error) == "ConditionalRequestConflict":
@@ -189,14 +189,14 @@ def _status(error: BaseException) -> int | None:
 
 def _own_status(cause: BaseException) -> object:
     """Return the status that an error itself holds. aiohttp's have it alone, and warn of its old
-    name; gcsfs's have the code alone, or a word."""
+    name. Those of gcsfs have the code alone, or a word."""
     if hasattr(cause, "status"):
         return cause.status
     return getattr(cause, "code", None)
 
 
 def _code(error: BaseException) -> str:
-    """Return the word by which an S3 server names an error; "" where there is none."""
+    """Return the word by which an S3 server names an error, or "" where it has no word."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
         if not isinstance(response, dict):

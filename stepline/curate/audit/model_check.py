@@ -1,4 +1,4 @@
-"""A vision-language model checks the audit's sample too; its agreement with people and with the
+"""A vision-language model checks the audit's sample too. Its agreement with people and with the
 judge is reported.
 
 Its verdicts are kept apart from the people's and never count as theirs: the manual check stays one
@@ -38,8 +38,8 @@ YES_FROM = 0.5  # mean answer, or P(shown), from which it counts as a yes
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What came of asking. requests, tokens: that were sent; answered: texts, of so many asked
-    about; notes: why others were not.
+    """What came of asking. requests, tokens: that were sent. answered: how many of the `texts`
+    asked about. notes: why others were not.
 
     server: who was asked. pictures: seconds of those that its questions held, by video.
     """
@@ -76,7 +76,7 @@ def check_by_model(
     none.
 
     pictures: of a video by its id, None where its file is not there. `settings.requests` and
-    `tokens` hold for each video; a dry run only counts what they would take. Raises WriterError
+    `tokens` hold for each video. A dry run only counts what they would take. Raises WriterError
     where the server is not there or refuses access.
     """
     server = server or open_server(settings)

@@ -42,7 +42,7 @@ class AuditSample(FrozenModel):
 
 
 class AuditSampler:
-    """Draws videos at random from a stream of unknown length; the order of the stream does not
+    """Draws videos at random from a stream of unknown length. The order of the stream does not
     matter."""
 
     def __init__(
@@ -53,7 +53,7 @@ class AuditSampler:
         self._videos: ReservoirSample[Record] = ReservoirSample(videos, seed=seed)
 
     def add(self, record: Record) -> None:
-        """Consider a record of the dataset; one without a sentence or a placed step is passed
+        """Consider a record of the dataset. One without a sentence or a placed step is passed
         over."""
         if narration_texts(record) or _step_texts(record):
             self._videos.add(record.id, record)

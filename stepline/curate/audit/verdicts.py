@@ -2,7 +2,7 @@
 
 Verdicts are kept as people give them, and imported from other machines. The table has the
 proportion of texts that is alignable and well aligned, and how far people agree. The report is
-served on this machine, so that each verdict is on disk at once.
+served on this machine, so that each verdict is on disk immediately.
 """
 
 from collections import Counter, defaultdict
@@ -41,7 +41,7 @@ class Verdict(FrozenModel):
 
 
 class Verdicts(AppendLog[Verdict]):
-    """The verdicts in a file; an annotator's later verdict on a text replaces the earlier."""
+    """The verdicts in a file. An annotator's later verdict on a text replaces the earlier."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Verdict, _verdict_key, "a verdict")
@@ -52,11 +52,11 @@ def _verdict_key(verdict: Verdict) -> tuple[str, str]:
 
 
 def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
-    """Add the verdicts of a file that a page or another machine wrote, all or none; return how
+    """Add the verdicts of a file that a page or another machine wrote, all or none. Return how
     many.
 
-    ids: of the texts of this sample. Raises DatasetError for a verdict on another text, StoreError for a
-    file that is none.
+    ids: of the texts of this sample. Raises DatasetError for a verdict on another text, StoreError
+    for a file that is not one of verdicts.
     """
     try:
         content = file.read_text(encoding="utf-8")
@@ -107,9 +107,9 @@ class AnnotatorAgreement:
     """How well two or more people agree on a question, beyond chance, over the texts that all of
     them answered.
 
-    kappa: None where it is undefined (nobody ever differs from one answer). low, high: its 95 %
-    interval, texts of a video drawn together, those of a single video one by one. same: the
-    fraction of pairs of answers that are equal.
+    kappa: None where it is undefined (no one ever differs from one answer). low, high: its 95 %
+    interval. Texts of a video are drawn together for it, those of a single video one by one.
+    same: the fraction of pairs of answers that are equal.
     """
 
     question: str
@@ -135,7 +135,7 @@ class AnnotatorAgreement:
 
 
 def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditRow]:
-    """Return the table's rows. A text's value is the mean over its annotators; "unsure" is no
+    """Return the table's rows. A text's value is the mean over its annotators. "unsure" is not an
     answer."""
     verdicts = list(verdicts)
     rows = []
@@ -188,7 +188,7 @@ def mean_answers(
 def annotator_agreements(
     sample: AuditSample, verdicts: Iterable[Verdict], *, seed: int = 0
 ) -> list[AnnotatorAgreement]:
-    """Return how well people agree on each question; nothing where no two answered the same
+    """Return how well people agree on each question, or nothing where no two answered the same
     text."""
     # Who answered what.
     answers: dict[str, dict[str, VerdictAnswer]] = defaultdict(dict)
@@ -247,7 +247,7 @@ def _kappa(votes: Votes) -> tuple[float | None, float | None]:
 
 
 def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
-    """Return the bootstrap interval of kappa; groups: rows that are drawn together."""
+    """Return the bootstrap interval of kappa. groups: rows that are drawn together."""
     rng = np.random.default_rng(seed)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
     count = len(groups)
@@ -267,7 +267,7 @@ CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its 
 def serve(
     page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], port: int = 0
 ) -> LocalServer:
-    """Return a server on this machine; `page` is made again for each visit, with the verdicts so
+    """Return a server on this machine. `page` is made again for each visit, with the verdicts so
     far."""
     routes = audit_routes(page, sample, verdicts)
     return serve_page(routes, port, token="audit", policy=CONTENT_POLICY)

@@ -1,9 +1,9 @@
 """The actors of the Ray engine, and which of them holds which video.
 
 The driver gives each actor a few videos at a time. An item and what became of it travel inside the
-call, a few hundred bytes, so that Ray's object store stays empty; results go to OUT. A video whose
-actor is lost is given to another one, which finds there what was finished of it. At the end idle
-actors take second copies, and the first to finish wins.
+call, a few hundred bytes. So Ray's object store stays empty. Results go to OUT. A video whose actor
+is lost is given to another one, which finds there what was finished of it. At the end idle actors
+take second copies, and the first to finish wins.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ class Actor:
     def __init__(
         self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None
     ) -> None:
-        """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it
+        """device: for stages that use a GPU. Ray shows an actor only the actor's own. None: it
         asked for none."""
-        # The node's own process; one that Ray forgets would go on for a while.
+        # The node's own process. One that Ray forgets would go on for a while.
         die_with(os.getppid())
         self._until_end = contextlib.ExitStack()
         out = RemotePath(url, plan.recipe.remote)
@@ -92,7 +92,7 @@ class Actor:
         self._commands.put(command)
 
     def close(self) -> None:
-        """End its worker and its log; what is under way is given up."""
+        """End its worker and its log. What is under way is given up."""
         self._commands.put(None)
         self._end.exception()
 
@@ -114,7 +114,7 @@ class Actor:
             self._end.set_exception(error)
 
     def _run_commands(self) -> bool:
-        """Run commands, and wait for one while there is no video; return whether to go on."""
+        """Run commands, and wait for one while there is no video. Return whether to go on."""
         while not self._scheduler.is_busy or not self._commands.empty():
             command = self._commands.get()
             if command is None:
@@ -134,7 +134,7 @@ class StartedActor:
 
 @dataclass(eq=False)
 class AssignedVideo:
-    """A video that a group works on. actors: that hold it, two at most; losses: of actors while
+    """A video that a group works on. actors: that hold it, two at most. losses: of actors while
     they held it."""
 
     item: VideoItem
@@ -146,7 +146,7 @@ class AssignedVideo:
 class ActorGroup:
     """Actors that do the same stages: which are there, which video each holds, which videos wait.
 
-    start: makes an actor and returns its handle. most, fewest: actors; ahead: videos that one holds
+    start: makes an actor and returns its handle. most, fewest: actors. ahead: videos that one holds
     together.
     """
 
@@ -164,7 +164,7 @@ class ActorGroup:
         self._open: dict[str, AssignedVideo] = {}  # by id, in the order in which they came
         self._failed_starts = 0
         self.left_work = False  # an actor ended, or was lost, while it held a video
-        # By Ray's reference; None: its start.
+        # By Ray's reference. None: its start.
         self.calls: dict[Any, tuple[StartedActor, AssignedVideo | None]] = {}
         for _ in range(self._fewest):
             self._start_actor()
@@ -189,7 +189,7 @@ class ActorGroup:
         """Give up to `most` waiting videos to actors, the emptiest first, and start as many actors
         as have work.
 
-        more: whether further videos may come; where none do, idle actors take copies, or end.
+        more: whether further videos may come. Where none do, idle actors take copies, or end.
         """
         # Waiting videos go to the emptiest actors.
         count = len(self._waiting)
@@ -219,7 +219,7 @@ class ActorGroup:
                     self._copy_or_end(actor)
 
     def take(self, call: Any) -> FinishedVideo | None:
-        """Take what a call came to; return the video that it finished, if it was the first to.
+        """Take what a call came to. Return the video that it finished, if it was the first to.
 
         Raises SteplineError where the run must end.
         """
@@ -279,8 +279,8 @@ class ActorGroup:
         self.calls[call] = (actor, video)
 
     def _copy_or_end(self, idle: StartedActor) -> None:
-        """Give an actor a copy of what another one holds, the last one that was handed out first;
-        else end it."""
+        """Give an actor a copy of what another one holds, the last one that was handed out first.
+        Else end it."""
         for video in reversed(self._open.values()):
             if idle.ready and len(video.actors) == 1:
                 holder = video.actors[0]

@@ -43,7 +43,7 @@ class VideoFiles:
 class Fetcher:
     """Fetches files of videos while others are worked on, within a bound.
 
-    bound: bytes that fetched files may take before the next one waits; one is always fetched,
+    bound: bytes that fetched files may take before the next one waits. One is always fetched,
     however large.
     """
 
@@ -56,7 +56,7 @@ class Fetcher:
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
     def prefetch(self, item: VideoItem, names: Iterable[str]) -> None:
-        """Have files of an item fetched, as far as the bound allows; asking again costs nothing."""
+        """Fetch files of an item, as far as the bound allows. Asking again costs nothing."""
         files = self._files_of(item)
         for name in names:
             if name in files.here or name in files.pending:
@@ -65,13 +65,13 @@ class Fetcher:
             if source.local is not None:
                 files.here[name] = source.local
             elif self._has_room(files):
-                # Readers need the suffix of its own name; the rest may be anything.
+                # Readers need the suffix of its own name. The rest may be anything.
                 suffix = Path(source.name).suffix[:MAX_SUFFIX_CHARS]
                 target = files.folder / f"{name}{suffix}"
                 files.pending[name] = self._threads.submit(_fetch, source, target)
 
     def local_files(self, item: VideoItem, names: Collection[str]) -> dict[str, Path] | None:
-        """Return where files of an item are; None while one is on its way. Raises SteplineError
+        """Return where files of an item are, or None while one is on its way. Raises SteplineError
         where one failed."""
         files = self._files_of(item)
         paths = {}
@@ -113,7 +113,7 @@ class Fetcher:
         return self._videos[item.id]
 
     def _has_room(self, files: VideoFiles) -> bool:
-        """Return whether one more file may be fetched; a video that has begun gets all it needs, or
+        """Return whether one more file may be fetched. A video that has begun gets all it needs, or
         it would wait."""
         if files.size or files.pending:
             return True

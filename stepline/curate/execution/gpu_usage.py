@@ -10,7 +10,7 @@ DRIVER_COMMAND = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noh
 
 
 class GpuUsage:
-    """Looks at a GPU from its beginning on, until the driver does not answer; it dies with its
+    """Looks at a GPU from its beginning on, until the driver does not answer. It dies with its
     process."""
 
     def __init__(self, device: str, interval: float = LOOK_INTERVAL) -> None:
@@ -55,7 +55,8 @@ def driver_number(device: str) -> str:
 
 
 def busy_share(number: str) -> float | None:
-    """Return the share of the last moment in which the GPU computed; None where no driver answers."""
+    """Return the share of the last moment in which the GPU computed, or None where no driver
+    answers."""
     try:
         command = [*DRIVER_COMMAND, "-i", number]
         percent = subprocess.check_output(

@@ -27,10 +27,10 @@ from stepline.weights import cache_folder
 def run_locally(
     phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog
 ) -> None:
-    """Take all items through a phase with some worker processes, some of which may have a GPU or a
+    """Take all items through a phase with some worker processes. Some of them may have a GPU or a
     share of one.
 
-    Raises SteplineError where the run must end; what was finished is kept.
+    Raises SteplineError where the run must end. What was finished is kept.
     """
     devices = worker_devices(phase.plan.recipe.engine.gpus)[:workers]
     with contextlib.closing(Scheduler(phase, workers, scratch, run_log, devices)) as scheduler:
@@ -38,7 +38,7 @@ def run_locally(
 
 
 def worker_devices(share: float) -> list[str]:
-    """Return a device for each worker that has a GPU. share: GPUs that each takes (engine.gpus);
+    """Return a device for each worker that has a GPU. share: GPUs that each takes (engine.gpus).
     .25: four workers share one.
 
     The GPUs are all of this machine, or the one that `--device` names. Raises SettingsError where
@@ -63,10 +63,10 @@ def worker_devices(share: float) -> list[str]:
 
 
 def gpus_a_worker(share: float) -> float:
-    """Return how many GPUs a worker takes for the stages that use one. share: of the recipe
+    """Return how many GPUs each worker takes for the stages that use one. share: of the recipe
     (engine.gpus).
 
-    `--device cpu`: none; a GPU that is here, or that it names: a whole one, unless the recipe says
+    `--device cpu`: none. A GPU that is here, or that it names: a whole one, unless the recipe says
     otherwise.
     """
     if requested_device() == "cpu":
@@ -76,7 +76,7 @@ def gpus_a_worker(share: float) -> float:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder in the cache; remove it at the end, with those of runs that were
+    """Yield a new folder in the cache. Remove it at the end, with those of runs that were
     killed."""
     home = cache_folder() / "curate"
     ours = f"{socket.gethostname()}-"

@@ -19,11 +19,11 @@ ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker gets once. stages: of kind "video"; out: URL of OUT.
+    """What a worker gets once. stages: of kind "video". out: URL of OUT.
 
-    folders: local, of the dataset stages that are done, by stage. device: for the stages that use a
-    GPU; others run on the CPU. versions: of libraries (major.minor) by which the driver has named
-    the results.
+    folders: local, of the dataset stages that are done, by stage.
+    device: for the stages that use a GPU. Others run on the CPU.
+    versions: of libraries (major.minor) by which the driver has named the results.
     """
 
     recipe: Recipe
@@ -39,8 +39,8 @@ class TaskRequest:
     """One task to do. files: where what it reads is on this machine: "media", "captions",
     "features".
 
-    gpu: it is done on the worker's device, and waits for a worker that has a GPU; else on the CPU,
-    by any.
+    gpu: it is done on the worker's device, and waits for a worker that has a GPU. Else it is done
+    on the CPU, by any.
     """
 
     task: StageTask
@@ -58,10 +58,10 @@ class WorkerReady:
 
 @dataclass(frozen=True)
 class TaskReply:
-    """What became of a request. "done": its result is stored; "run": the whole run must end, as
+    """What became of a request. "done": its result is stored. "run": the whole run must end, as
     `reason` says.
 
-    cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so
+    cpu, wall: seconds. peak_rss, bytes: bytes. first: the worker had not done this stage before, so
     its models loaded.
     """
 
@@ -76,16 +76,16 @@ class TaskReply:
 
 
 MAX_REASON_CHARS = 400
-# of two parts or more; a URL's are its own
+# of two parts or more. A URL's are its own
 PATH_PATTERN = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
-ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
+ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object was in memory
 
 
 def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
     """Return a reason as one line without paths or memory addresses of this machine: it is part
     of the dataset.
 
-    files: what the reason may call the video's own files, which become its id; any other path
+    files: what the reason may call the video's own files, which become its id. Any other path
     becomes `(a path)`.
     """
     for name in sorted(files, key=len, reverse=True):

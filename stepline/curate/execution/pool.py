@@ -1,13 +1,13 @@
-"""Worker processes and the pool of them: task requests go in, outcomes come out; what dies is
+"""Worker processes and the pool of them: task requests go in, outcomes come out. What dies is
 replaced.
 
 A worker process has a deadline and a limit of memory for each task. It is a fresh interpreter (no
 fork: the driver may hold threads) with one thread for every library.
 
-A crash or too much memory counts only where a fresh process comes to the same end, so that no video
-is lost by what an earlier one left behind, and the outcome does not depend on which worker had it.
-A task whose worker was killed from outside (kill -9, the system short of memory) is done again, a
-few times at most.
+A crash or too much memory counts only where a fresh process comes to the same end. So no video is
+lost by what an earlier one left behind, and the outcome does not depend on which worker had it. A
+task whose worker was killed from outside (kill -9, the system short of memory) is done again, a few
+times at most.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ MAX_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_INTERVAL = 0.1  # seconds between looks at memory and deadlines
 FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker has started
-# exit codes that no process gives itself; the second, as a machine goes down
+# exit codes that no process gives itself. The second comes as a machine goes down
 OUTSIDE_CODES = (-signal.SIGKILL, -signal.SIGTERM)
 # times that a task's worker may be killed from outside before the task counts as failed
 OUTSIDE_KILLS = 5
@@ -47,7 +47,7 @@ OUTSIDE_KILLS = 5
 
 @dataclass(frozen=True)
 class WorkerDeath:
-    """How a worker ended without a reply. code: as of `subprocess`; limit: "time" or "memory",
+    """How a worker ended without a reply. code: as of `subprocess`. limit: "time" or "memory",
     which it broke."""
 
     code: int
@@ -87,7 +87,7 @@ class WorkerProcess:
         return self.has_gpu or not request.gpu
 
     def submit(self, requests: Sequence[TaskRequest]) -> None:
-        """Send requests of one stage to a free worker; one that has died meanwhile is noticed at
+        """Send requests of one stage to a free worker. One that has died by then is noticed at
         `receive`."""
         self.requests = requests
         self.request_count += 1
@@ -110,7 +110,7 @@ class WorkerProcess:
         return self._end(None)
 
     def check_limits(self) -> WorkerDeath | None:
-        """Kill a worker that is beyond its limits and return which; None where it is within
+        """Kill a worker that is beyond its limits and return which. None where it is within
         them."""
         if self.connection.poll():  # the reply is there
             return None
@@ -123,8 +123,8 @@ class WorkerProcess:
         return None
 
     def _memory(self) -> int:
-        """Return the bytes that the process holds; now and then with those of all that it has
-        started."""
+        """Return the bytes that the process holds. Now and then they include those of all that it
+        has started."""
         own: int = self._usage.memory_info().rss
         if time.monotonic() < self._family_at or own > self._max_bytes:
             return own
@@ -159,7 +159,7 @@ class WorkerProcess:
         self._usage = psutil.Process(self._process.pid)
         self.pid = self._process.pid
         theirs.close()
-        # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by
+        # Only the driver calls a stage's `settings` and `gpu`. Such functions may have no name by
         # which to be sent.
         stages = {}
         for name, stage in self._setup.stages.items():
@@ -234,8 +234,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
-    """Return the memory of a process; 0 where it has ended. pss: of shared pages its share, where
-    the system knows it."""
+    """Return the memory of a process, or 0 where it has ended. pss: of shared pages its share,
+    where the system knows it."""
     try:
         process = psutil.Process(pid)
         whole: int = process.memory_info().rss
@@ -247,8 +247,8 @@ def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
 
 
 def _failure(task: StageTask, reply: TaskReply) -> StageFailure | None:
-    """Return how a task failed; None where it went well. Raises SteplineError where the whole run
-    must end."""
+    """Return how a task failed, or None where it went well. Raises SteplineError where the whole
+    run must end."""
     if reply.kind == "run":
         raise SteplineError(f"stage {task.stage}: {reply.reason}")
     if reply.kind == "done":
@@ -269,7 +269,7 @@ class WorkerPool:
     """Worker processes of one machine, all with the same setup. Close it at the end, however that
     comes.
 
-    devices: of the workers, those with a GPU first; a worker without one is on the CPU.
+    devices: of the workers, those with a GPU first. A worker without one is on the CPU.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class WorkerPool:
         self._run_log = run_log
         self._limits = setup.recipe.limits
         self._kills: Counter[str] = Counter()  # from outside, by key of the task
-        # whose worker died of something else; for fresh processes
+        # whose worker died of something else: for fresh processes
         self._retries: deque[TaskRequest] = deque()
         # whose worker died of several together, to be done one by one
         self._singles: deque[TaskRequest] = deque()
@@ -294,7 +294,7 @@ class WorkerPool:
 
     def free_workers(self, useful: int) -> list[WorkerProcess]:
         """Return the workers that can take a request. useful: workers that would have something to
-        do; more are started where there are fewer."""
+        do. More are started where there are fewer."""
         for number in range(len(self._workers), min(len(self._setups), useful)):
             log = self._scratch / f"worker-{number}.log"
             self._workers.append(WorkerProcess(self._setups[number], log))
@@ -347,7 +347,7 @@ class WorkerPool:
     def _outcomes_of(
         self, worker: WorkerProcess, message: WorkerReady | list[TaskReply] | WorkerDeath | None
     ) -> list[TaskOutcome]:
-        """Return what a message means for the worker's requests that are over; some may have to be
+        """Return what a message means for the worker's requests that are over. Some may have to be
         done again."""
         if message is None:
             return []
@@ -361,7 +361,7 @@ class WorkerPool:
         single = len(requests) == 1  # of several, the fault of an end is unknown
         fresh = single and worker.request_count == 1
 
-        # A reply to each request; None: it is to be done again.
+        # A reply to each request. None: it is to be done again.
         replies: list[TaskReply | None]
         if isinstance(message, list):
             worker.requests = ()
@@ -396,7 +396,8 @@ class WorkerPool:
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
     ) -> TaskReply | None:
-        """Return what a worker's death means for its request; None where it is to be done again."""
+        """Return what a worker's death means for its request, or None where it is to be done
+        again."""
         kind: FailureKind = "crash"
         counts = fresh
         if death.limit == "time":

@@ -1,8 +1,8 @@
 """The Ray engine: the videos of a run spread over the actors of a cluster.
 
-Each actor has a scheduler and a worker process of the kind that the local engine has, so that a
-video that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node
-must reach. What the engine is leaves no trace in a dataset.
+Each actor has a scheduler and a worker process of the kind that the local engine has. So a video
+that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node must
+reach. What the engine is leaves no trace in a dataset.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from stepline.remote.settings import BYTES_PER_MIB
 # CUDA_VISIBLE_DEVICES says.
 RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
-# machine alone. Read when Ray is imported; the name is that of the systems where it is Ray's own
+# machine alone. Read when Ray is imported. The name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
 LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
@@ -80,7 +80,7 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem 
 def _finished_videos(
     ray: Any, groups: Sequence[ActorGroup], items: Iterator[VideoItem | None]
 ) -> Iterator[FinishedVideo]:
-    """Yield videos as they have gone through all groups, or failed in one; no others are held than
+    """Yield videos as they have gone through all groups, or failed in one. No others are held than
     the groups'."""
     worked: set[str] = set()  # ids of what an earlier group has worked on
     following = dict(zip(groups, [*groups[1:], None], strict=True))
@@ -165,7 +165,7 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
 
 
 def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
-    """Return the groups of actors that a phase's videos go through, one after another; the fewest
+    """Return the groups of actors that a phase's videos go through, one after another. The fewest
     are started."""
     plan = phase.plan
     engine = plan.recipe.engine
@@ -224,7 +224,7 @@ def cluster(plan: Plan) -> Iterator[Any]:
             object_store_memory=OBJECT_STORE_BYTES,
         )
         gpus = ray.cluster_resources().get("GPU", 0.0)
-        if engine.gpus > gpus:  # it would wait for them for ever
+        if engine.gpus > gpus:  # it would wait for them without end
             ray.shutdown()
             what = f"engine.gpus={engine.gpus:g}: Ray finds {gpus:g} GPUs on this machine"
             raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
@@ -268,7 +268,7 @@ def _start(ray: Any, address: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _importable() -> Iterator[None]:
-    """Have processes that are started inside find modules where this one does."""
+    """Let processes that are started inside find modules where this one does."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
     try:

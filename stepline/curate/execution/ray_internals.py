@@ -18,7 +18,7 @@ TESTED_RELEASE = "2.60"  # of Ray; raise it here and in pyproject.toml once the 
 # prints notices of lost processes on stdout, among the data
 PRINT_NOTICE = "ray._private.worker.print_to_stdstream"
 # Each starts a process that costs seconds and does nothing on one machine. The dashboard asks the
-# metadata servers of three clouds, also where it is to report nothing; include_dashboard=False
+# metadata servers of three clouds, also where it is to report nothing. include_dashboard=False
 # leaves out its pages alone.
 START_DASHBOARD = "ray._private.services.start_api_server"
 START_LOG_MONITOR = "ray._private.node.Node.start_log_monitor"
@@ -44,7 +44,7 @@ def check_internals(release: str) -> None:
 
 @contextlib.contextmanager
 def notices_in_log() -> Iterator[None]:
-    """Have Ray's notices of lost processes go to the log."""
+    """Send Ray's notices of lost processes to the log."""
 
     def log_notice(notice: dict[str, Any], **_: Any) -> None:
         log.info("Ray: %s", " ".join(notice["lines"]))
@@ -55,8 +55,8 @@ def notices_in_log() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_watchers() -> Iterator[None]:
-    """Have Ray start no dashboard, log monitor and autoscaler; it goes on as where they cannot be
-    started."""
+    """Keep Ray from starting a dashboard, log monitor and autoscaler. It goes on as where they
+    cannot be started."""
 
     def start_nothing(*_: Any, **__: Any) -> None:
         return None
@@ -74,7 +74,7 @@ def without_watchers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(part: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Have a function in the place of a part of Ray."""
+    """Put a function in the place of a part of Ray."""
     owner_name, _, name = part.rpartition(".")
     owner = pkgutil.resolve_name(owner_name)
     usual = getattr(owner, name)

@@ -1,4 +1,4 @@
-"""The scheduler: which task of which video runs next, on which worker.
+"""The scheduler: which task runs next, for which video and on which worker.
 
 Each video's tasks run in order, several videos side by side, so that no worker is idle. Both
 engines use it: the local one (local.py) with all videos and all workers, an actor of Ray's
@@ -35,7 +35,7 @@ TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class OpenVideo:
-    """A video under way: its tasks in some stages, and which of them may run next; the stages
+    """A video under way: its tasks in some stages, and which of them may run next. The stages
     before them are done.
 
     retry: try again what failed before, as long as its attempts are fewer than the recipe's limit.
@@ -61,7 +61,7 @@ class OpenVideo:
         self.withdrawn = False  # another one does it: no further task is begun
 
     def _state_before(self, results: ResultStore, task: StageTask, retry: bool) -> TaskState:
-        """Return the state of a task after earlier runs; one that the recipe itself left out is
+        """Return the state of a task after earlier runs. One that the recipe itself left out is
         never retried."""
         stage = self._plan.stages[task.stage]
         if results.has(stage, task.key):
@@ -138,14 +138,14 @@ class OpenVideo:
         return frozenset(files)
 
     def files_of(self, task: StageTask) -> frozenset[str]:
-        """Return which files a task reads."""
+        """Return the files that a task reads."""
         stage = self._plan.stages[task.stage]
         return files_read(stage, self.item)
 
 
 @dataclass(frozen=True)
 class FinishedVideo:
-    """A video that nothing is left to do for. failure: the first; worked: it took work in this run.
+    """A video that nothing is left to do for. failure: the first. worked: it took work in this run.
 
     withdrawn: it was given up before its end, since another actor does it.
     """
@@ -218,7 +218,7 @@ class Scheduler:
         run_log: RunLog,
         devices: Sequence[str] = (),
     ) -> None:
-        """devices: of workers that have a GPU; none: every stage runs on the CPU."""
+        """devices: of workers that have a GPU. Without any, every stage runs on the CPU."""
         recipe = phase.plan.recipe
         engine = recipe.engine
         self._on_gpu = set()
@@ -238,7 +238,7 @@ class Scheduler:
     def run(self, items: Iterable[VideoItem]) -> None:
         """Work until every video is finished, the oldest first.
 
-        Raises SteplineError where the run must end; what was finished is kept.
+        Raises SteplineError where the run must end. What was finished is kept.
         """
         for item in items:
             self.add(item)
@@ -253,7 +253,7 @@ class Scheduler:
         return bool(self._open)
 
     def add(self, item: VideoItem) -> None:
-        """Open a video; one with nothing to do is finished at once."""
+        """Open a video. One with nothing to do is finished immediately."""
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
@@ -285,7 +285,7 @@ class Scheduler:
         self._fetcher.close()
 
     def _submit_tasks(self) -> None:
-        """Give every free worker a task, as far as there are any; note whether one still waits for
+        """Give every free worker a task, as far as there are any. Note whether one still waits for
         a file."""
         self._awaits_file = False
         for video in list(self._open.values()):
@@ -301,11 +301,11 @@ class Scheduler:
                     self._pool.submit(worker, requests)
 
     def _requests_for(self, worker: WorkerProcess, *, ahead: bool) -> list[TaskRequest]:
-        """Return a task: of a stage that the worker has models of, else of the oldest video; none
-        where none can run.
+        """Return a task: of a stage that the worker has models of, else of the oldest video.
+        Return none where none can run.
 
         A worker with a GPU takes the stages that use one first, and several of one that does many
-        at once; others none of them.
+        together. Others take none of them.
         """
         preferred = worker.stages_run
         if worker.has_gpu:
@@ -344,16 +344,16 @@ class Scheduler:
                 yield request
 
     def _files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
-        """Return where the files of a task are; None while they come, or where they cannot, which
-        ends the video."""
+        """Return where the files of a task are, or None while they come, or where they cannot,
+        which ends the video."""
         try:
             files = self._fetcher.local_files(video.item, video.files_of(task))
         except SteplineError as error:
             item = video.item
             urls = file_urls(item).values()
             addresses = [RemotePath(url).display_url for url in urls]
-            # A store that is out of reach is no fault of the video; on the web each may have a host
-            # of its own.
+            # A store that is out of reach is not a fault of the video. On the web each may have a
+            # host of its own.
             on_the_web = any(address.startswith("http") for address in addresses)
             out_of_reach = isinstance(error, OutOfReachError) and not on_the_web
             if out_of_reach or disk_is_full(error):

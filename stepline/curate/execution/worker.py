@@ -1,8 +1,8 @@
 """The process that does tasks: `python -m stepline.curate.execution.worker FD`, started by
 the pool.
 
-It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
-dies with its parent, and may itself hang, crash or be killed: the pool waits for it no longer than
+It reads what a task needs, runs the stage and stores the result. It holds models between tasks and
+dies with its parent. It may itself hang, crash or be killed: the pool waits for it no longer than
 its limits.
 """
 
@@ -105,7 +105,7 @@ class TaskRunner:
     def _run_many(
         self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
     ) -> Sequence[bytes | None]:
-        """Return what a stage makes of several videos together; None for each that is to be done by
+        """Return what a stage makes of several videos together. None for each that is to be done by
         itself.
 
         That is all of them where one fails, so that each fails or succeeds alone.
@@ -202,7 +202,7 @@ def try_stage(
         return "run", str(error), None
     except MemoryError:
         return "memory", "there was no memory for it", None
-    # A video may break anything; its reason is kept and the run goes on.
+    # A video may break anything. Its reason is kept and the run goes on.
     except Exception as error:  # noqa: BLE001
         if disk_is_full(error):
             return "run", f"{error}; free some space", None
@@ -226,7 +226,7 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"
         log.warning(what, context.item.id, first_line(error))
-    # Not while the error is held, whose frames hold what lies on the GPU.
+    # Not while the error is held, whose frames hold what is on the GPU.
     set_device("cpu")
     context.notes["gpu_fallbacks"] = 1.0
     return run(context)

@@ -57,7 +57,7 @@ PAPERS_BY_STAGE = {  # stage -> whose method it is
 def dataset_card(
     dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
 ) -> str:
-    """Return the card of a dataset. dataset: its `dataset.json`; stages: of its recipe."""
+    """Return the card of a dataset. dataset: its `dataset.json`. stages: of its recipe."""
     videos = dataset["videos"]
     size = SIZE_NAMES[0][1]
     if isinstance(videos, int):
@@ -127,7 +127,7 @@ def _template() -> "Template":
 
 
 def pairs(counted: Mapping[str, int], most: int = 6) -> str:
-    """Return counts as text for a cell of a table: "en 12, de 3, 4 others"; reasons may come from
+    """Return counts as text for a cell of a table: "en 12, de 3, 4 others". Reasons may come from
     anywhere."""
     texts = [f"{_plain(name)} {count:,}" for name, count in counted.items()]
     counts = list(counted.values())
@@ -155,7 +155,7 @@ PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 @dataclass(frozen=True)
 class StageLosses:
-    """What a stage left out. entered: videos that reached it; dropped: reason -> videos, the
+    """What a stage left out. entered: videos that reached it. dropped: reason -> videos, the
     commonest first."""
 
     stage: str
@@ -171,7 +171,7 @@ class StageLosses:
 def stage_losses(
     left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
 ) -> list[StageLosses]:
-    """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone
+    """Return what each stage left out, in the recipe's order. Reasons that differ in numbers alone
     are one. videos: of the dataset."""
     lost: dict[str, Counter[str]] = {}
     lost_videos = 0
@@ -228,9 +228,12 @@ class DatasetFacts:
 class ReviewFacts:
     """What people said of a dataset, as its card states it.
 
-    videos, held_out: in the splits "train" and "test". clips, answered: asked about, and with an
-    answer; shown: that the picture shows. people: how many answered. kappa: Fleiss', None where it
-    is not defined. networks: a line for each, on its gain over the default or its refusal.
+    videos, held_out: in the splits "train" and "test".
+    clips, answered: asked about, and with an answer.
+    shown: that the picture shows.
+    people: how many answered.
+    kappa: Fleiss', None where it is not defined.
+    networks: a line for each, on its gain over the default or its refusal.
     """
 
     videos: int
@@ -292,8 +295,8 @@ def describe_dataset(
 
 
 def without_folders(value: JsonValue) -> JsonValue:
-    """Return settings in which every path is its last name: folders of a machine are nobody else's
-    business."""
+    """Return settings in which every path is its last name: folders of a machine are private to
+    it."""
     if isinstance(value, dict):
         return {key: without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):

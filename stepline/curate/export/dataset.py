@@ -1,4 +1,4 @@
-"""A dataset on disk from records, features and reasons; then copied to where it is published."""
+"""A dataset on disk from records, features and reasons, then copied to where it is published."""
 
 import contextlib
 import json
@@ -48,11 +48,14 @@ INDEX_NAME = "dataset.json"  # written last: it lists every other file with its 
 class DatasetContents:
     """What goes into a dataset.
 
-    records: yields the records sorted by id, as often as it is called. left_out: id -> why. items:
-    id -> where its video is and what its source knows of it. stages: of the recipe, in its order;
+    records: yields the records sorted by id, as often as it is called.
+    left_out: id -> why.
+    items: id -> where its video is and what its source knows of it.
+    stages: of the recipe, in its order.
     settings: what decides each.
-    media: the videos, by id, where they go along. held_out: ids of the split "test". review: what
-    people said of it, for the card (`ReviewFacts`).
+    media: the videos, by id, where they go along.
+    held_out: ids of the split "test".
+    review: what people said of it, for the card (`ReviewFacts`).
     """
 
     records: Callable[[], Iterable[Record]]
@@ -183,7 +186,7 @@ def publish(folder: Path, target: RemotePath) -> None:
 
 
 def publish_features(folder: Path, target: RemotePath) -> None:
-    """Copy a feature store to a target, of each shard first the rows; shards of an earlier store
+    """Copy a feature store to a target, of each shard first the rows. Shards of an earlier store
     that it lacks go."""
     names = sorted(file.name for file in folder.glob("shard-*"))
     for entry in files_in(target):
@@ -194,7 +197,7 @@ def publish_features(folder: Path, target: RemotePath) -> None:
 
 
 def _copy(source: Path, target: RemotePath) -> None:
-    """Copy a file; on the same disk large ones share their bytes."""
+    """Copy a file. On the same disk large ones share their bytes."""
     path = target.local
     if path is not None and source.name.endswith(LARGE_SUFFIXES):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -159,11 +159,11 @@ class ExportedFile:
 def write_shards(
     rows: Iterable[DatasetRow], split: str, folder: Path, limit: int
 ) -> list[ExportedFile]:
-    """Write rows, sorted by id already, as shards of at most `limit` rows; a shard without rows
-    where there are none.
+    """Write rows, sorted by id already, as shards of at most `limit` rows. Without any rows it
+    writes a shard without rows.
 
-    split: "train", "test" or "left_out". Shards end where only their content decides, so that equal rows
-    give equal files.
+    split: "train", "test" or "left_out". Shards end where only their content decides, so
+    that equal rows give equal files.
     """
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def write_shards(
 
 
 def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
-    """Yield the cells of rows that go into one shard; an empty block where there are no rows."""
+    """Yield the cells of rows that go into one shard. An empty block where there are no rows."""
     block: list[dict[str, object]] = []
     size = 0
     for row in rows:

@@ -26,7 +26,7 @@ class StageCosts:
     models left out.
 
     load: quantity -> what units that load models took on average beyond the others. units: that
-    ran; failed: of them.
+    ran. failed: of them.
     """
 
     spent: dict[str, Floats]
@@ -39,8 +39,9 @@ class StageCosts:
 class SampleCosts:
     """All that a sample took. dataset: stage -> its runs, in their order.
 
-    lead: seconds from the start of a run to its first unit. gap: seconds a worker waits between two
-    units. start: CPU seconds that a fresh worker process takes before its first unit.
+    lead: seconds from the start of a run to its first unit.
+    gap: seconds that a worker waits between two units.
+    start: CPU seconds that a fresh worker process takes before its first unit.
     """
 
     stages: dict[str, StageCosts]
@@ -91,8 +92,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _stage_costs(ends: Sequence[LogLine], items: Sequence[str]) -> StageCosts:
-    """Return a stage's costs. A unit that was tried again counts whole; one made under several
-    keys, by their mean."""
+    """Return a stage's costs. A unit that was tried again counts whole. One made under several keys
+    counts by their mean."""
     # The lines of each unit: what a stage did of an item under one key.
     by_item: dict[str, dict[str, list[LogLine]]] = {}
     for item in items:
@@ -152,7 +153,7 @@ def _unit_amount(unit: Sequence[LogLine], quantity: str) -> float:
 
 
 def _amount(line: LogLine, quantity: str) -> float:
-    """Return what a line has of a quantity; tokens go in and come out."""
+    """Return what a line has of a quantity. Tokens go in and come out."""
     if quantity != "tokens":
         return log_number(line, quantity)
     token_names = [name for name in line if name.startswith("tokens")]

@@ -1,5 +1,5 @@
-"""A sample of a run's videos that is worked on, in a folder of OUT; the forecast that follows, and its
-texts."""
+"""A sample of a run's videos that is worked on, in a folder of OUT, with the forecast that follows,
+and its texts."""
 
 import hashlib
 import json
@@ -69,10 +69,10 @@ def dry_run(
     """Return what the request will take. What the sample made is left in OUT, where the run finds
     it.
 
-    A third of the sample goes through the whole recipe, then all of it, then another third: stages
+    A third of the sample goes through the whole recipe, then all of it, then another third. Stages
     over the dataset are so seen at two sizes, with what only a first run pays apart. While the
-    interval is too wide, as many videos again are taken in, and all go through the recipe, which
-    finds the earlier results; so too where a stage over the dataset ends for want of videos.
+    interval is too wide, as many videos again are taken in. All go through the recipe, which finds
+    the earlier results. So too where a stage over the dataset ends for want of videos.
     """
     recipe = request.recipe
     collection = collect_items(source, request.limit)
@@ -137,7 +137,7 @@ def _stages_alone(request: RunRequest) -> list[str]:
 
 
 def copy_results(source: RemotePath, target: RemotePath, stages: Sequence[str]) -> int:
-    """Copy the results of some stages from one OUT to another that lacks them; return how many."""
+    """Copy the results of some stages from one OUT to another that lacks them. Return how many."""
     count = 0
     folders = []
     for kind in (CELLS_FOLDER, FAILURES_FOLDER):

@@ -1,6 +1,6 @@
 """From what sampled items took to what all take: a line through their sizes, resampled.
 
-n sampled items, N items, B draws of the sample, the first being the sample itself; R runs.
+n sampled items, N items, R runs, B draws of the sample, the first being the sample itself.
 
 What the sampled items took is known, so only the N - n others are estimated and uncertain.
 """
@@ -18,13 +18,14 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Resamples:
-    """What else may have been sampled, and what the others may be; the first draw is the sample
+    """What else may have been sampled, and what the others may be. The first draw is the sample
     itself.
 
-    rows: (B, n) sampled items with replacement. others: (B, n) how many of the N - n others are
-    taken to be like each sampled item, beyond the (N - n) / n that are expected. spread: (B,) how
-    much further from the first draw a draw lies, since n items show their own spread only roughly:
-    deviations become those of Student's t with n - 1 degrees.
+    rows: (B, n) sampled items with replacement.
+    others: (B, n) how many of the N - n others are taken to be like each sampled item. They are
+    counted beyond the expected (N - n) / n.
+    spread: (B,) how much further from the first draw a draw is, since n items show their own spread
+    only roughly. Deviations become those of Student's t with n - 1 degrees.
     """
 
     rows: Rows
@@ -57,14 +58,14 @@ def extrapolate_totals(
     """Return (B,) totals over N items: what the n took, and the others by a line through size, else
     by the mean.
 
-    spent, sizes: (n,) what each sampled item took, and its size; all_sizes: (N,). The line
-    is taken where it predicts better than the mean. Sizes beyond the sample's count as its largest,
-    since nothing is known there; what the line leaves over in the sample is added for the others,
-    so that a wrong line does no harm on the whole.
+    spent, sizes: (n,) what each sampled item took, and its size. all_sizes: (N,). The line is taken
+    where it predicts better than the mean. Sizes beyond the sample's count as its largest, since
+    nothing is known there. What the line leaves over in the sample is added for the others, so that
+    a wrong line does no harm on the whole.
 
     With a mean, the variance of the draws is (N - n)^2 s^2 / n from which items were sampled and (N
-    - n) s^2 from which the others are: together N^2 (1 - n / N) s^2 / n, a sample mean's with the
-    finite-population correction (Cochran, Sampling Techniques, section 2.6).
+    - n) s^2 from which the others are. Together they are N^2 (1 - n / N) s^2 / n, a sample mean's
+    with the finite-population correction (Cochran, Sampling Techniques, section 2.6).
     """
     # How many others there are, and how large they are together.
     others = len(all_sizes) - len(sizes)
@@ -159,7 +160,7 @@ def extrapolate_runs(count: Floats, values: Floats, videos: Floats) -> Floats:
     """Return (B,) values for (B,) videos, the first being those there are: measured, where a run
     was of as many.
 
-    count: (R,) videos of each run; values: (B, R) what it took.
+    count: (R,) videos of each run. values: (B, R) what it took.
     """
     first_count = count[0]
     first_values = values[:, 0]

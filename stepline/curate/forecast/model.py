@@ -3,8 +3,8 @@
 n sampled items, N items, B draws of the sample, the first being the sample itself.
 
 A video stage's totals go by the videos' sizes where sizes predict anything, else by the mean. What
-does not grow with the videos is apart: models that each worker loads, the start of the driver, and
-the fixed part of stages that run once over the whole dataset. The sample is doubled while the
+does not grow with the videos is apart: models that each worker loads, and the start of the driver.
+So is the fixed part of stages that run once over the whole dataset. The sample is doubled while the
 interval is wide.
 """
 
@@ -36,7 +36,7 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and the interval in which it will lie in 95 of 100 forecasts, as far as the sample
+    """A number and the interval in which it will be in 95 of 100 forecasts, as far as the sample
     shows."""
 
     value: float
@@ -61,10 +61,10 @@ class StageForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What all videos will take. sampled: videos whose results the run finds done; cpu_left: hours
+    """What all videos will take. sampled: videos whose results the run finds done. cpu_left: hours
     without them.
 
-    hours: of the whole, by workers. gpu_hours: that stages use a GPU; others are not billed for it.
+    hours: of the whole, by workers. gpu_hours: that stages use a GPU. Others are not billed for it.
     """
 
     videos: int
@@ -93,8 +93,8 @@ def forecast(
 ) -> Forecast:
     """Return the forecast for N videos.
 
-    sizes: (n,) of the sampled items, in the order of the costs; all_sizes: (N,). workers: of this
-    machine or cluster, each loads every model once. gpus: of a stage while it works.
+    sizes: (n,) of the sampled items, in the order of the costs. all_sizes: (N,).
+    workers: of this machine or cluster, each loads every model once. gpus: of a stage at work.
     """
     rng = np.random.default_rng(settings.seed)
     draws = resample(len(sizes), len(all_sizes), settings.draws, rng)
@@ -217,7 +217,7 @@ def _dataset_totals(runs: Sequence[DatasetRun], videos: Floats, rng: np.random.G
     """Return a dataset stage's totals for (B,) videos: a line through the numbers of videos of the
     sample's runs.
 
-    The first run also paid for imports and models; what it took beyond the last run of its size is
+    The first run also paid for imports and models. What it took beyond the last run of its size is
     added once.
     """
     table = np.array(runs, dtype=np.float64)  # (R, 4)
@@ -283,7 +283,7 @@ def half_width(interval: Interval) -> float:
 
 
 def next_sample(forecast: Forecast, settings: ForecastSettings) -> int:
-    """Return how many videos to sample: twice as many as were, while the interval is too wide; else
+    """Return how many videos to sample: twice as many as were, while the interval is too wide. Else
     no more."""
     sampled = forecast.sampled
     if half_width(forecast.cpu_hours) <= settings.within:

@@ -43,7 +43,7 @@ def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
 def draw_stratified(values: Floats, count: int, seed: int) -> list[int]:
     """Return the rows of `count` items, at random, small and large ones in their true proportions.
 
-    A shorter draw is the first part of a longer one; later parts hold the proportions nearly as
+    A shorter draw is the first part of a longer one. Later parts hold the proportions nearly as
     well.
     """
     order = np.argsort(values, kind="stable")
@@ -58,8 +58,8 @@ def _alternate(order: Rows, rng: np.random.Generator) -> Iterator[int]:
     half first by chance.
 
     A van der Corput sequence, scrambled as Owen does, of ranks in place of fractions. Of an odd
-    number one row, drawn at random, comes at a random place, so that every row is as likely to be
-    among the first.
+    number one row, drawn at random, comes at a random place. So every row is as likely to be among
+    the first.
     """
     if len(order) % 2:
         count = len(order)

@@ -148,7 +148,7 @@ NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 @dataclass(frozen=True)
 class ReasonRow:
-    """Why videos have no result of a stage; numbers in the reason read as #. videos: ids of the
+    """Why videos have no result of a stage. Numbers in the reason read as #. videos: ids of the
     first few."""
 
     stage: str
@@ -265,7 +265,7 @@ def _start(step: Step) -> float:
 def _task_map(
     by_task: _StepsByTask, counts: DatasetCounts, task: str | None, notes: list[str]
 ) -> TaskMap | None:
-    """Return the map of a task, else of the task with most steps; why there is none becomes a
+    """Return the map of a task, else of the task with most steps. Why there is no map becomes a
     note."""
     sizes = counts.task_steps
     if not task and not sizes:
@@ -294,7 +294,7 @@ _KindsByStage: TypeAlias = dict[tuple[str, str], FailureKind]
 
 
 def _failure(record: Record, kinds: _KindsByStage) -> StageFailure:
-    """Return why a left-out record is one; its `dropped` names the stage as text."""
+    """Return why a left-out record is one. Its `dropped` names the stage as text."""
     dropped_videos = [dropped for dropped in record.dropped if dropped.what == "video"]
     dropped = dropped_videos[0]
     stage = dropped.text or "the dataset"

@@ -13,7 +13,7 @@ from stepline.records import Record, Step, Transcript
 MAX_BAR = 40  # words and seconds of a step, steps of a video
 MAX_WORDS_PER_MINUTE = 400
 # How wide their bars are, where not 1.
-SPEECH_RATE_BAR = 20  # words a minute
+SPEECH_RATE_BAR = 20  # words per minute
 DURATION_BAR = 30  # seconds of a video
 
 Counts: TypeAlias = Counter[str]
@@ -21,14 +21,14 @@ Counts: TypeAlias = Counter[str]
 
 @dataclass
 class ScoreSums:
-    """Of each kept video: how many texts have a calibrated score, and the sum of those scores;
-    lists of V numbers."""
+    """Of each kept video: how many texts have a calibrated score, and the sum of those scores. Both
+    are lists of V numbers."""
 
     texts: list[int] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
 
     def add(self, scores: Iterable[float | None]) -> None:
-        """Count a video's texts; those without a score are left out."""
+        """Count a video's texts. Those without a score are left out."""
         values = []
         for score in scores:
             if score is not None:
@@ -40,7 +40,7 @@ class ScoreSums:
 
 @dataclass
 class DatasetCounts:
-    """The counts of a dataset; steps and sentences are those of kept videos, `left_out` has the
+    """The counts of a dataset. Steps and sentences are those of kept videos, `left_out` has the
     others.
 
     Histograms map the lower end of a bar, as text, to the number in it.
@@ -56,7 +56,7 @@ class DatasetCounts:
     step_seconds: float = 0.0
     placed: int = 0  # steps with a span
     neighbours: int = 0  # pairs of placed steps, one written after the other
-    out_of_order: int = 0  # of them, pairs of which the later is shown first
+    out_of_order: int = 0  # of them, pairs whose later one is shown first
     left_out: Counts = field(default_factory=Counter)  # videos by reason
     dropped_sentences: Counts = field(default_factory=Counter)  # by reason
     dropped_steps: Counts = field(default_factory=Counter)  # by reason
@@ -78,7 +78,7 @@ class DatasetCounts:
     steps_shown: ScoreSums = field(default_factory=ScoreSums)
 
     def add(self, record: Record) -> bool:
-        """Count a record; return whether its video is in the dataset."""
+        """Count a record. Return whether its video is in the dataset."""
         self.videos += 1
         for rejected in record.dropped:
             if rejected.what == "video":

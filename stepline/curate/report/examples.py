@@ -47,7 +47,8 @@ class ExampleVideo:
 
 
 def example_video(record: Record, count: int) -> ExampleVideo:
-    """Return a video with at most so many of its steps that have a time, spread over all of them."""
+    """Return a video with at most `count` of its steps that have a time, spread over all of
+    them."""
     placed = []
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
@@ -81,8 +82,8 @@ def example_pictures(
 ) -> tuple[ExamplePictures, list[str]]:
     """Return a picture of each example step, and a note for each video that gave none.
 
-    media(id): the video's file on this machine, None where there is none. encode: makes a JPEG
-    of a picture.
+    media(id): the video's file on this machine, None where it is missing. encode: makes a JPEG of a
+    picture.
     """
     from stepline.media.reader import read_frames_at
 
@@ -112,7 +113,7 @@ def example_pictures(
 def video_link(address: str | None, folder: Path | None) -> str | None:
     """Return the link to a video in a page of `folder`, None where it leads nowhere.
 
-    address: a file, or an address of the web; of any other kind none is made.
+    address: a file, or an address of the web. Of any other kind no link is made.
     """
     if address is None:
         return None

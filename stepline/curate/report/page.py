@@ -1,4 +1,4 @@
-"""The report as one HTML page: nothing is fetched, all text is escaped; its one script is for the
+"""The report as one HTML page: nothing is fetched, all text is escaped. Its one script is for the
 audit.
 
 The audit shows key frames of each text: before, in and after the seconds that the dataset gives it.
@@ -43,7 +43,7 @@ def key_frames(
 ) -> tuple[Frames, list[str]]:
     """Return the frames of every video of a sample, and a note for each video that gave none.
 
-    media(id): the video's file on this machine, None where there is none.
+    media(id): the video's file on this machine, None where it is missing.
     """
     frames: Frames = {}
     notes = []

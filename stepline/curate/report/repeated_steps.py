@@ -28,7 +28,7 @@ class RepeatedText:
 
 @dataclass(frozen=True)
 class RepeatedSteps:
-    """Near-duplicates among `videos` and `steps`; groups of videos, each sorted, the largest
+    """Near-duplicates among `videos` and `steps`. `groups` are of videos, each sorted, the largest
     first."""
 
     videos: int
@@ -83,7 +83,7 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
 
     owners: of each distinct step, the videos that have it.
     """
-    # How many steps a video has, and how many each two videos share.
+    # The number of steps of a video, and how many each two videos share.
     sizes: Counter[str] = Counter()
     shared: Counter[tuple[str, str]] = Counter()
     for videos in owners:

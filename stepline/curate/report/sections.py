@@ -1,4 +1,4 @@
-"""The sections of a report, from what `collect` found; the dataset's card shares the biases.
+"""The sections of a report, from what `collect` found. The dataset's card shares the biases.
 
 biases        what a dataset is one-sided about, in sentences that its own counts give
 levels        what each stage kept and dropped: of videos, then of what is said and written in the kept ones
@@ -112,7 +112,7 @@ def commonest(reasons: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True)
 class QualityEstimate:
-    """A proportion of one kind of text, by three ways; note: what the scores are."""
+    """A proportion of one kind of text, by three ways. note: what the scores are."""
 
     name: str
     question: str

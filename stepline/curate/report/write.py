@@ -66,8 +66,8 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
 
 
 def report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the run on OUT, with the settings of its report; the usual one where
-    there was no run."""
+    """Return the recipe of the run on OUT, with the settings of its report. It is the usual one
+    where there was no run."""
     if not (out / RUN_FILE).exists():
         return Recipe()
     return read_recipe(out)
@@ -92,7 +92,7 @@ class Report:
 
 
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
-    """Return the report of the dataset below OUT. Raises StoreError where there is none."""
+    """Return the report of the dataset below OUT. Raises StoreError where that is missing."""
     documents: Iterable[Document] = ()
     if settings.text_base is not None:
         documents = open_base(settings.text_base).documents()
@@ -152,7 +152,7 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
 
 
 def local_verdicts(out: RemotePath, file: str = VERDICTS_FILE) -> Verdicts:
-    """Return the verdicts of auditors, to be added to; file: that of people, or of models.
+    """Return the verdicts of auditors, to be added to. file: that of people, or of models.
 
     Raises StoreError where OUT is not on this machine.
     """
@@ -179,7 +179,7 @@ def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[st
 def sample_media(
     out: RemotePath, sample: AuditSample, scratch: Path
 ) -> Callable[[str], Path | None]:
-    """Return what finds the file of a sample's video on this machine; it is fetched where it is
+    """Return what finds the file of a sample's video on this machine. It is fetched where it is
     elsewhere."""
     addresses = video_addresses(out, _sample_paths(sample))
     return local_media(addresses, out, scratch)
@@ -192,7 +192,7 @@ def _sample_paths(sample: AuditSample) -> dict[str, str | None]:
 def local_media(
     addresses: Mapping[str, str], out: RemotePath, scratch: Path
 ) -> Callable[[str], Path | None]:
-    """Return what finds a video's file on this machine; it is fetched where it is elsewhere."""
+    """Return what finds a video's file on this machine. It is fetched where it is elsewhere."""
 
     def media(video: str) -> Path | None:
         url = addresses.get(video)

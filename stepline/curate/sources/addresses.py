@@ -47,7 +47,7 @@ def whole_address(value: str, root: str) -> str:
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list may not name an address; None where it may, as a list of this machine
+    """Return why a list may not name an address, or None where it may, as a list of this machine
     always does.
 
     One from elsewhere names files of its own host, unless the settings allow others or files of
@@ -74,7 +74,7 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
 def relative_address(url: str, source: str) -> str:
     """Return where a file is relative to its source.
 
-    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
+    One from elsewhere keeps its URL without user, password and query. A path of this machine keeps
     its name alone.
     """
     root = root_of(source).rstrip("/") + "/"

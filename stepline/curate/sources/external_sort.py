@@ -36,10 +36,10 @@ _item_cells = attrgetter(*(field.name for field in fields(VideoItem)))
 def sort_by_id(
     entries: Iterable[SourceEntry], block_rows: int = BLOCK_ROWS
 ) -> Iterator[SourceEntry]:
-    """Yield entries sorted by id; of those with one id the first of the source counts, the others
+    """Yield entries sorted by id. Of those with one id the first of the source counts, the others
     are refused.
 
-    At most `block_rows` entries are held; more go through a temporary folder.
+    At most `block_rows` entries are held. More go through a temporary folder.
     """
     rows = itertools.starmap(_row, enumerate(entries))
     block = sorted(islice(rows, block_rows))

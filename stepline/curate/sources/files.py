@@ -45,13 +45,13 @@ ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
 # Field of a VideoItem -> the field of its stamp.
 STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
-# The id that a file's name gives, with the rank of its ending (the least is used); None where it
-# is no such file.
+# The id that a file's name gives, with the rank of its ending (the least is used). None where it is
+# not such a file.
 FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
-    """Return the stem of a video's file name; None for any other file."""
+    """Return the stem of a video's file name, or None for any other file."""
     stem, suffix = _split(name)
     if not stem or suffix not in VIDEO_SUFFIXES:
         return None
@@ -147,14 +147,14 @@ class FileIndex:
         return len(self.keys)
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
-        """Yield every id and file, sorted by id; an id whose name several files give comes several
+        """Yield every id and file, sorted by id. An id whose name several files give comes several
         times."""
         for row, key in enumerate(self.keys):
             id = key.decode(errors="replace")
             yield id, self._at(row)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the file of an id; None where there is none."""
+        """Return the file of an id, or None where it has no file."""
         row = _row_of(self.keys, id)
         if row is None:
             return None
@@ -197,7 +197,7 @@ class AmbiguousCaptionsError(DatasetError):
 class CaptionsFiles:
     """The captions files of a folder, and whose they are.
 
-    is_video: whether a video has an id; the one with the longest name that fits owns captions.
+    is_video: whether a video has an id. The one with the longest name that fits owns captions.
     """
 
     def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
@@ -224,7 +224,7 @@ class CaptionsFiles:
     def ids_without_video(self) -> list[str]:
         """Return the ids of captions that belong to no video, in order.
 
-        Tables and JSON hold other things too, so they are none of them.
+        Tables and JSON hold other things too, so they are not among them.
         """
         ids: dict[str, None] = {}
         for stem, file in self._files:
@@ -246,7 +246,7 @@ class CaptionsFiles:
 
 
 def choose_language(id: str, stems: list[str]) -> str | None:
-    """Return the plainest of the stems of captions in one language; None for none.
+    """Return the plainest of the stems of captions in one language, or None for none.
 
     Raises AmbiguousCaptionsError for several languages.
     """
@@ -278,8 +278,8 @@ class FileStamps:
         self._listing = lru_cache(MAX_LISTINGS)(self._list)
 
     def stamp(self, url: str) -> str | None:
-        """Return the stamp of a file; None where there is no such file. Raises StoreError where its
-        server refuses to answer."""
+        """Return the stamp of a file, or None where there is no such file. Raises StoreError where
+        its server refuses to answer."""
         if not self._look:
             return ""
         file = RemotePath(url, self._settings)
@@ -338,7 +338,7 @@ class CaptionIndex:
     """HowTo100M's captions of all videos in one JSON object: where each video's are, and a digest
     of them.
 
-    The file is read once, with one video in memory; captions are then parts of the file.
+    The file is read once, with one video in memory. Captions are then parts of the file.
     Raises DatasetError for a file that is damaged, compressed or of another form.
     """
 
@@ -379,7 +379,8 @@ class CaptionIndex:
         return len(self._keys)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the part of the file that holds a video's captions; None where it has none."""
+        """Return the part of the file that holds a video's captions, or None where it has no
+        captions."""
         row = _row_of(self._keys, id)
         if row is None:
             return None
@@ -416,7 +417,7 @@ class SideFolders:
         return self._indexes["captions"] is not None
 
     def completed(self, item: VideoItem) -> VideoItem:
-        """Return an item with what the folders hold of it; what it names itself stays.
+        """Return an item with what the folders hold of it. What it names itself stays.
 
         Raises AmbiguousCaptionsError where its captions are of several languages.
         """
@@ -431,7 +432,7 @@ class SideFolders:
 
 
 def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
-    """Return whether an index has an id; without an index, no id is there."""
+    """Return whether an index has an id. Without an index, no id is there."""
     return lambda id: files is not None and files.find(id) is not None
 
 

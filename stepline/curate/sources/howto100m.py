@@ -1,4 +1,4 @@
-"""HowTo100M as it is published: a table of ids, categories and tasks; captions and features by id.
+"""HowTo100M as it is published: a table of ids, categories and tasks, captions and features by id.
 
 FOLDER/HowTo100M_v1.csv            video_id, category_1, category_2, rank, task_id
 FOLDER/task_ids.csv, htm_vlen.csv  titles of tasks, lengths of videos; where they are
@@ -73,7 +73,7 @@ def read_howto100m(
 
 
 def _published_captions(folder: RemotePath) -> str | None:
-    """Return the address of the captions that lie with the table."""
+    """Return the address of the captions that are next to the table."""
     for name in CAPTIONS_NAMES:
         path = folder / name
         if path.exists():

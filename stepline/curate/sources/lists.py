@@ -1,5 +1,5 @@
-"""A list of videos in Parquet, csv, tsv or JSON lines: a row a video, its columns as the settings
-name them."""
+"""A list of videos in Parquet, csv, tsv or JSON lines: one row per video, its columns as the
+settings name them."""
 
 import csv
 import difflib
@@ -46,7 +46,8 @@ def read_list(
     side_folders: SideFolders,
     stamps: FileStamps,
 ) -> Iterator[SourceEntry]:
-    """Yield the video of each row, of those that are wanted; a row whose file is not there is refused.
+    """Yield the video of each row, of those that are wanted. A row whose file is not there is
+    refused.
 
     Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with
     the nearest name.
@@ -139,7 +140,7 @@ def _columns_by_field(
 def _open_list(
     source: RemotePath, opened: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list and its rows; its file is closed with `opened`."""
+    """Return the columns of a list and its rows. Its file is closed with `opened`."""
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
@@ -164,8 +165,7 @@ def _stem(address: str) -> str:
 def _parquet(
     source: RemotePath, file: BinaryIO, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list, and its rows, of which only the columns of the settings are
-    read."""
+    """Return the columns of a list, and its rows. Only the columns of the settings are read."""
 
     def rows() -> Rows:
         names = [name for name in table.columns if name in columns]
@@ -199,7 +199,7 @@ def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Row
 
 
 def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    """Return the columns of the first line; later lines may have others."""
+    """Return the columns of the first line. Later lines may have others."""
     rows = _objects(source, text)
     first = next(rows, {})
     if not first:

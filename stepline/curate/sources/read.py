@@ -75,7 +75,7 @@ def read_source(
     or Rejected.
 
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100
-    bytes a video that a folder lists. Raises DatasetError or StoreError, in one line, where the
+    bytes per video that a folder lists. Raises DatasetError or StoreError, in one line, where the
     source cannot be read as a whole.
     """
     source = absolute_path(RemotePath(url, remote))

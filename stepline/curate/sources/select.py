@@ -10,7 +10,7 @@ from stepline.datasets.files import read_text
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 
-# HTM-370K is this category of HowTo100M; NaSVA section 4.1
+# HTM-370K is this category of HowTo100M (NaSVA section 4.1)
 PRESET_CATEGORIES = {"htm-370k": ("Food and Entertaining",)}
 ABSENT_ID = "is in the list of wanted ids, and not in the source"
 MAX_NAMED_CATEGORIES = 8  # in an error
@@ -33,7 +33,7 @@ class SourceFilter:
         self._accepted = False
 
     def accepts(self, id: str, category: str | None) -> bool:
-        """Return whether a video is wanted; asked before its files are looked at."""
+        """Return whether a video is wanted, which is asked before its files are looked at."""
         if self._ids is not None:
             if id not in self._ids:
                 return False
@@ -59,7 +59,7 @@ class SourceFilter:
         """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are
         refused.
 
-        What is of another category or not in the list of ids is not part of the run, and is not
+        Videos of another category or not in the list of ids are not part of the run, and are not
         named one by one.
         Raises DatasetError where the wanted categories never come, though others do.
         """
@@ -83,7 +83,7 @@ class SourceFilter:
 
 
 def _read_ids(path: Path) -> set[str]:
-    """Return the first words of a file's lines; # begins a comment line."""
+    """Return the first words of a file's lines. # begins a comment line."""
     ids = set()
     for line in read_text(path).splitlines():
         words = line.split()

@@ -1,11 +1,11 @@
-"""WebDataset tars: a video a key, with its captions and what is known of it, read in place.
+"""WebDataset tars: one video per key, with its captions and what is known of it, read in place.
 
     000123.mp4, 000123.vtt (or .srt, or .json with text and times), 000123.json ({"title": ...,
     "duration": ...}), 000123.npy
 
 The id of a video is its key: in a folder 00000 of the tar, 00000--000123.
 
-Only headers are read here; a member is a part of its tar, and fetched as one when its turn comes.
+Only headers are read here. A member is a part of its tar, and fetched as one when its turn comes.
 """
 
 import re
@@ -67,8 +67,8 @@ def _open_archive(file: BinaryIO) -> tarfile.TarFile:
 
 
 class _TarHeaders:
-    """A tar's file of which only headers are read; one that claims to be huge is damage, and takes
-    no memory."""
+    """A tar's file that is read for its headers only. One that claims to be huge is damage, and
+    takes no memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -83,8 +83,8 @@ class _TarHeaders:
 
 
 def find_tars(source: RemotePath) -> list[RemotePath]:
-    """Return the tars that an address means, sorted by name. Raises DatasetError where there is
-    none."""
+    """Return the tars that an address means, sorted by name. Raises DatasetError where it means no
+    tar."""
     numbered = NUMBER_RANGE.search(source.url)
     if numbered:
         first, last = numbered.groups()
@@ -106,8 +106,8 @@ def find_tars(source: RemotePath) -> list[RemotePath]:
 
 
 def _key(member: tarfile.TarInfo) -> str:
-    """Return what the members of a video share, as an id: their folder, and their name up to its
-    first point; "" for a hidden file."""
+    """Return what the members of a video share, as an id, or "" for a hidden file. It is their
+    folder, and their name up to its first point."""
     folder, _, _ = member.name.removeprefix("./").rpartition("/")
     stem = _stem(member)
     if not stem:

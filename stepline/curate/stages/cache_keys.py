@@ -68,7 +68,7 @@ def transcribe(recipe: "Recipe") -> JsonValue:
 
 
 def write(recipe: "Recipe") -> JsonValue:
-    """Return what decides `write`; of a language model what it is asked, by its name or file."""
+    """Return what decides `write`: of a language model what it is asked, by its name or file."""
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
@@ -186,7 +186,7 @@ def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `write` writes by grammar; a server's are its
+    """Return the packages whose versions change what `write` writes by grammar. A server's are its
     own."""
     if recipe.steps.writing.writer == "extractive":
         return ("spacy",)
@@ -239,7 +239,7 @@ def detects(recipe: "Recipe") -> bool:
 
 
 def export(recipe: "Recipe") -> JsonValue:
-    """Return what decides `export`; its card names the stages."""
+    """Return what decides `export`. Its card names the stages."""
     return {"export": _plain(recipe.export), "stages": list(recipe.stages)}
 
 
@@ -266,7 +266,7 @@ def _model_files(settings: "ChatSettings") -> Decisions:
 
 
 def _plugin(kind: "Kind", name: str) -> Decisions:
-    """Return what decides the results of a plugin; nothing for Stepline's own."""
+    """Return what decides the results of a plugin, or nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
     if not identities:
         return {}

@@ -35,7 +35,7 @@ FEW_STEPS = "too few clean steps are left of it"
 
 @dataclass(frozen=True)
 class StepScores:
-    """What is known of one step. wording: P(it describes a step); support: best cosine to its
+    """What is known of one step. wording: P(it describes a step). support: best cosine to its
     sentences, 0 without any.
 
     visibility: P(shown) of the model that placed it last. agreement: IoU of the grounding's span
@@ -49,7 +49,7 @@ class StepScores:
 
 
 def clean(dataset: DatasetContext) -> None:
-    """Write the records with their clean steps; the others are in `dropped`, each with its
+    """Write the records with their clean steps. The others are in `dropped`, each with its
     reason."""
     settings = dataset.recipe.clean
     left_out = read_left_out(last_folder(dataset))
@@ -76,7 +76,8 @@ def clean(dataset: DatasetContext) -> None:
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
     """Return the record without the steps that fail.
 
-    grounded: its steps where the grounding has them, which trains nothing; none to ask it nothing.
+    grounded: its steps where the grounding has them, which trains nothing. None: it is asked
+    nothing.
     """
     steps: list[Step] = []
     dropped: list[Rejected] = []
@@ -98,7 +99,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
 
 
 def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with the grounding's span, where that has one; its best second stays if it is
+    """Return a step with the grounding's span, where that has one. Its best second stays if it is
     in it."""
     for other in grounded:
         if other.id == step.id and other.spans:
@@ -143,7 +144,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 
 
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:
-    """Return why a step goes, the first reason of several; None where it stays."""
+    """Return why a step goes, the first reason of several, or None where it stays."""
     if scores.wording < settings.written:
         return NO_STEP_WORDING
     if scores.support < settings.supported:
@@ -163,7 +164,7 @@ FEW_SHOWN = "too few of its sentences are shown"
 
 
 def visible(dataset: DatasetContext) -> None:
-    """Write records whose steps are the sentences that are shown while they are said; the others
+    """Write records whose steps are the sentences that are shown while they are said. The others
     are dropped."""
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
@@ -211,7 +212,7 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
 
 
 def export(dataset: DatasetContext) -> None:
-    """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in
+    """Write the dataset into the stage's folder. `stepline.curate.driver` publishes it in
     OUT/dataset."""
     recipe = dataset.recipe
     features = None

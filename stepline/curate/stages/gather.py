@@ -8,7 +8,7 @@ What the dataset stages pass on, one folder each:
     features           a feature store of the videos (of `gather`, and of `features`, which makes nothing else)
 
 A video came before where it is the same file, the same speech, or the same pictures encoded once
-more. Each becomes a signature of fixed size; only those that share a bucket are compared, so that a
+more. Each becomes a signature of fixed size. Only those that share a bucket are compared, so that a
 million videos cost no million squares. The random numbers are fixed, so that the same videos give
 the same answer.
 
@@ -58,7 +58,7 @@ RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
 def write_dataset(
     folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]
 ) -> int:
-    """Write records, sorted by id already, and what was left out; return how many records.
+    """Write records, sorted by id already, and what was left out. Return how many records.
 
     Lines do not say how often a video was tried: a run that was retried makes the same dataset.
     """
@@ -147,7 +147,7 @@ def features(dataset: DatasetContext) -> None:
 
 
 def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
-    """Add what `encode` made of a video to a store; return why it cannot be added, None where it
+    """Add what `encode` made of a video to a store. Return why it cannot be added, or None where it
     was."""
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
@@ -160,7 +160,7 @@ def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
 
 
 def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
-    """Yield each item with its results, sorted by id; one item in memory at a time."""
+    """Yield each item with its results, sorted by id. One item is in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
     results_by_stage = [dataset.results(stage) for stage in stages]
@@ -193,7 +193,7 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
 def _records(
     rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str
 ) -> Iterator[Record]:
-    """Yield the records, adding the features of each to the store; what cannot be added is a
+    """Yield the records, adding the features of each to the store. What cannot be added is a
     warning of its record."""
     for item, row in rows:
         record = record_of(item, row, writer)
@@ -260,7 +260,7 @@ SAME_PICTURE = "it shows the same as {}"
 
 HASH_COUNT = 64  # of a video's words
 BAND_COUNT = 16  # that make the buckets
-PART_COUNT = 8  # of a video, of each of which there is a thumbnail
+PART_COUNT = 8  # of a video, each with its thumbnail
 THUMBNAIL_SIDE = 8  # pixels
 PLANES_PER_BAND = 12  # of pictures
 MIN_RUNS = 8  # of words, below which speech says nothing about likeness
@@ -312,8 +312,8 @@ class DuplicateFinder:
         transcript: Transcript,
         looks: Matrix | None,
     ) -> Signature:
-        """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where there is
-        none, or None."""
+        """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where one is
+        missing, or None."""
         words = self._minhash(transcript)
         look = mean_thumbnails(looks)
         return Signature(id, duration, digest, words, look)
@@ -374,7 +374,7 @@ class DuplicateFinder:
 
 
 def same_video(first: Signature, second: Signature, settings: GatherSettings) -> str | None:
-    """Return how two videos are the same, as a reason that names the first; None where they are
+    """Return how two videos are the same, as a reason that names the first, or None where they are
     not."""
     longest = max(first.duration, second.duration)
     tolerance = max(0.5, LENGTH_TOLERANCE * longest)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ProbeResult(FrozenModel):
-    """What a file holds. duration: seconds, 0 where it is not known; digest: sha256 of the file,
+    """What a file holds. duration: seconds, 0 where it is not known. digest: sha256 of the file,
     None without one."""
 
     duration: float
@@ -52,10 +52,10 @@ class CoarseSteps(FrozenModel):
 
 
 class GroundedSteps(FrozenModel):
-    """Steps where they are shown. kind: of the alignment's scores, which are the stored array; None
+    """Steps where they are shown. kind: of the alignment's scores, which are the stored array. None
     without any.
 
-    witness: what was asked of a vision-language model and what it said; None, and not stored, where
+    witness: what was asked of a vision-language model and what it said. None, and not stored, where
     no model was asked.
     """
 
@@ -76,7 +76,7 @@ class GroundedSteps(FrozenModel):
 
 
 class JudgedTranscript(FrozenModel):
-    """The transcript with P(shown) of every sentence, and who judged; None where nobody could."""
+    """The transcript with P(shown) of every sentence, and who judged. None where no one could."""
 
     transcript: Transcript
     judge: str | None = None
@@ -90,7 +90,7 @@ def read_result(kind: type[Result], video: "VideoContext", stage: str) -> Result
 def pack_grounding(
     grounding: "Grounding | AlignerGrounding", answers: "VisualAnswers | None" = None
 ) -> bytes:
-    """Return grounded steps and their alignment (K, T) as bytes; answers: of a vision-language
+    """Return grounded steps and their alignment (K, T) as bytes. answers: of a vision-language
     model on them."""
     report, alignment = grounding.report, grounding.alignment
     header = GroundedSteps(
@@ -107,7 +107,7 @@ def pack_grounding(
 
 
 def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
-    """Return grounded steps and their alignment; None where nothing was to be seen."""
+    """Return grounded steps and their alignment. This is None where nothing was to be seen."""
     grounded, arrays = unpack(GroundedSteps, data)
     if grounded.kind is None:
         return grounded, None

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
-    """Return what the video holds; of an item without a file, what its source knows."""
+    """Return what the video holds, or for an item without a file, what its source knows."""
     if video.media is None:
         duration = video.item.duration or 0.0
         return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
@@ -87,7 +87,7 @@ def transcribe(video: VideoContext) -> bytes:
 
 
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
-    """Return what `transcribe` returns of each video; a GPU takes all recognition in one batch."""
+    """Return what `transcribe` returns of each video. A GPU takes all recognition in one batch."""
     settings = videos[0].recipe.steps
     sounds = {}
     for video in videos:
@@ -164,10 +164,10 @@ def write(video: VideoContext) -> bytes:
 
 def unanswered(notes: Sequence[str]) -> str | None:
     """Return the first note of a part that a server or a deadline left open, as a later run would
-    not; else None.
+    not. Else None.
 
-    A reply that is of no use stays so, however often the model is asked, and the extractive
-    writer's steps remain.
+    A useless reply stays so, however often the model is asked, and the extractive writer's steps
+    remain.
     """
     for note in notes:
         has_reply = any(fault in note for fault in REPLY_FAULTS)
@@ -217,9 +217,9 @@ def _last_end(transcript: Transcript) -> float:
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
-    """Return why a video stays out, None where it does not; the first reason of several.
+    """Return why a video stays out, the first reason of several, or None where it does not.
 
-    duration: seconds, 0 where it is not known. An unknown language is no reason.
+    duration: seconds, 0 where it is not known. An unknown language does not count as a reason.
     """
     if duration and duration < settings.shortest:
         return TOO_SHORT
@@ -239,7 +239,7 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
 
 
 def encode(video: VideoContext) -> bytes:
-    """Return features (T, D), motion and shots of the video's pictures; ready features stand for a
+    """Return features (T, D), motion and shots of the video's pictures. Ready features stand for a
     backbone."""
     settings = video.recipe.steps
     if video.features is not None:
@@ -265,7 +265,7 @@ def encode(video: VideoContext) -> bytes:
 
 
 def coarse(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are said, without those that nobody says
+    """Return the steps with the seconds in which they are said, without those that no one says
     (NaSVA, section 3.1)."""
     probed = read_result(ProbeResult, video, "probe")
     speech = read_result(Speech, video, "transcribe")
@@ -382,7 +382,7 @@ def _cached(load: Callable[P, T]) -> Callable[P, T]:
     """Return a loader that keeps what it loads from one video to the next, apart for each of two
     devices.
 
-    Of two stages that use it, one may have a GPU; one that has it may fall back to the CPU.
+    Of two stages that use it, one may have a GPU. One that has it may fall back to the CPU.
     """
 
     @lru_cache(maxsize=2)

@@ -37,7 +37,7 @@ from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
 from stepline.training.sources import LabelledTexts, labelled_texts
 
-# in the stage's folder; `stepline sieve-swap`, `train nasva` and `refine` make the same
+# in the stage's folder. `stepline sieve-swap`, `train nasva` and `refine` make the same
 RUN_FOLDER = "run"
 NO_READERS = {"readers": 0}  # processes that read ahead fork badly next to an engine's threads
 NO_SWAPPED_STEP = "no sentence of it is swapped or kept"
@@ -117,7 +117,7 @@ def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
 
 
 def refine(dataset: DatasetContext) -> None:
-    """Refine the steps' places in rounds, then place them for good; videos that no round holds are
+    """Refine the steps' places in rounds, then place them for good. Videos that no round holds are
     left out."""
     from stepline.nasva.checkpoint import load_aligner
     from stepline.nasva.refine import REFINED_FILE, RefineSources, refine_dataset

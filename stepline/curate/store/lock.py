@@ -2,7 +2,7 @@
 
 On a disk of this machine or a shared one it is a lock of the system's on OUT/driver.json, whose
 text names the owner. An object store has no locks. There a driver that finds no such file creates
-it, which only one of several can (compare and swap: RemotePath.create), and writes it again and
+it, which only one of several can (compare and swap: RemotePath.create). It then writes it again and
 again. A file that is old has no owner.
 """
 
@@ -36,7 +36,7 @@ STALE_SECONDS = 90.0  # without one, after which a lock counts as left by a dead
 
 @dataclass
 class RunLock:
-    """A hold on OUT. killed: whether the driver before was; usurper: the note of one that has taken
+    """A hold on OUT. killed: whether the driver before was. usurper: the note of one that has taken
     it since.
 
     url: of OUT, as errors name it. name: of this driver in an object store, one of its own.
@@ -79,7 +79,7 @@ def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
 
     def beat() -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
-            # the next one may come through; else the run's own writes fail
+            # the next one may come through. Else the run's own writes fail
             with contextlib.suppress(StoreError):
                 if not file.create(owner_note(name)):
                     note = file.read()
@@ -95,14 +95,14 @@ def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
     finally:
         stop.set()
         thread.join()
-        # a sign that stays grows stale; the error that ended the run goes on
+        # a sign that stays grows stale. The error that ended the run goes on
         with contextlib.suppress(StoreError):
             if owner_fields(file.read()).get("name") == name:
                 file.remove()
 
 
 def sign(file: "RemotePath", note: bytes, url: str) -> bool:
-    """Put a note where no other driver holds OUT; return whether there was one of a dead driver.
+    """Put a note where no other driver holds OUT. Return whether there was one of a dead driver.
 
     A dead driver's note is replaced by the holder of a claim to it, which is signed in the same
     way: of two that find it, one does. Raises SettingsError where another one holds OUT, or was
@@ -128,7 +128,7 @@ def sign(file: "RemotePath", note: bytes, url: str) -> bool:
 
 
 def lock_owner(out: "RemotePath") -> str | None:
-    """Return which process works on OUT; None where none does."""
+    """Return which process works on OUT, or None where none does."""
     if out.local is None:
         note = _fresh_note(out)
         return owner_name(note) if note else None
@@ -140,13 +140,13 @@ def lock_owner(out: "RemotePath") -> str | None:
 
 
 def driver_name(out: "RemotePath") -> str:
-    """Return the name of the driver that works on an object store, as of `RunLock`; "" where none
-    does."""
+    """Return the name of the driver that works on an object store, as of `RunLock`, or "" where
+    none does."""
     return str(owner_fields(_fresh_note(out)).get("name", ""))
 
 
 def _fresh_note(out: "RemotePath") -> bytes:
-    """Return the note of the driver that works on an object store; b"" where none does."""
+    """Return the note of the driver that works on an object store, or b"" where none does."""
     file = out / LOCK_NAME
     note = file.read() if file.exists() else b""
     return note if _is_fresh(note) else b""

@@ -8,10 +8,10 @@ each file.
     OUT/manifests/items.json             the sha256 of the videos and of what was refused
     OUT/manifests/log-NAME.json          what the lines of a log come to (run_log.py)
 
-Each is a cache that is checked each time by what costs little: on a disk by the time of change of
-each folder of results, in an object store by who wrote it (lock.py) and by one 256th of the keys,
-which is listed. One that is old, damaged or lacking is made again, so a kill at any point costs only
-time.
+Each is a cache that is checked each time by what costs little. On a disk that is the time of change
+of each folder of results. In an object store it is who wrote it (lock.py) and one 256th of the
+keys, which is listed. One that is old, damaged or lacking is made again, so a kill at any point
+costs only time.
 """
 
 import contextlib
@@ -109,7 +109,7 @@ def are_among(keys: Keys, listing: Keys) -> "npt.NDArray[np.bool_]":
 
 
 def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
-    """Yield the files below a folder; none where a disk has no such folder."""
+    """Yield the files below a folder, or none where a disk has no such folder."""
     if folder.local is not None and not folder.exists():
         return ()
     return folder.list()
@@ -123,7 +123,7 @@ def listed_keys(folder: "RemotePath") -> Keys:
 
 
 def _numbers(names: Iterable[str]) -> Keys:
-    """Return the numbers of the files that are named by a key; a half-written file has another
+    """Return the numbers of the files that are named by a key. A half-written file has another
     name."""
     keys = filter(KEY_NAME.match, names)
     digits = "".join(key[:KEY_DIGITS] for key in keys)
@@ -133,7 +133,7 @@ def _numbers(names: Iterable[str]) -> Keys:
 
 
 def read_json(path: "RemotePath") -> dict[str, Any]:
-    """Return a manifest of JSON; nothing where there is none that can be read."""
+    """Return a manifest of JSON, or nothing where none can be read."""
     try:
         if not path.exists():
             return {}
@@ -147,7 +147,7 @@ def read_json(path: "RemotePath") -> dict[str, Any]:
 
 
 def read_arrays(path: "RemotePath") -> Arrays:
-    """Return the arrays of a manifest; none where there is none that can be read."""
+    """Return the arrays of a manifest, or no arrays where none can be read."""
     try:
         if not path.exists():
             return {}
@@ -182,7 +182,7 @@ def _cells_path(out: "RemotePath", stage: str) -> "RemotePath":
 
 
 def _settled(mark: int, now: int) -> int:
-    """Return the time of change of a folder; 0 where it is so new that it may change again
+    """Return the time of change of a folder, or 0 where it is so new that it may change again
     unnoticed."""
     if now - mark <= UNSETTLED_NS:
         return 0
@@ -190,7 +190,7 @@ def _settled(mark: int, now: int) -> int:
 
 
 def disk_keys(out: "RemotePath", stage: str) -> Keys:
-    """Return the numbers of a stage's results on a disk, sorted; only folders that changed are
+    """Return the numbers of a stage's results on a disk, sorted. Only folders that changed are
     listed."""
     path = _cells_path(out, stage)
     home = (out / f"cells/{stage}").local
@@ -232,7 +232,7 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
 
 
 def _keys_by_folder(arrays: "Arrays") -> dict[str, tuple[int, Keys]]:
-    """Return the time of change and the keys of each folder; none where a manifest has another
+    """Return the time of change and the keys of each folder, or none where a manifest has another
     form."""
     try:
         names = arrays["names"].tolist()
@@ -248,9 +248,9 @@ def _keys_by_folder(arrays: "Arrays") -> dict[str, tuple[int, Keys]]:
 def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     """Return the numbers of a stage's results in an object store, sorted.
 
-    Of the manifest, where the driver that works now wrote it, in the last `SAVE_INTERVAL`, or the
-    last driver at its end, and where a 256th of the keys, listed, does not contradict it; else all
-    are listed. owner: the driver's name, or "".
+    They are of the manifest where the driver that works now wrote it, in the last `SAVE_INTERVAL`,
+    or the last driver at its end. A 256th of the keys, listed, must also not contradict it. Else
+    all are listed. owner: the driver's name, or "".
     """
     folder = out / f"cells/{stage}"
     manifest = read_arrays(_cells_path(out, stage))
@@ -290,7 +290,7 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
 
 
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
-    """Return a stage's failures, by the number of the task's key; only those that are new are
+    """Return a stage's failures, by the number of the task's key. Only those that are new are
     read."""
     path = out / f"{MANIFESTS_FOLDER}/failures-{stage}.json"
     folder = out / f"failures/{stage}"
@@ -339,7 +339,7 @@ def phase_keys(
     """Return, by stage of a phase, the number of the key of each video's task, in the videos'
     order.
 
-    digest: of all that decides them. named_keys: stage and key of every task; asked only where no
+    digest: of all that decides them. named_keys: stage and key of every task, asked only where no
     manifest of that digest is there.
     """
     path = out / f"{MANIFESTS_FOLDER}/tasks-{first_stage}.npz"

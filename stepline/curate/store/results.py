@@ -41,17 +41,17 @@ DIGEST_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
-    """Return where a result lies below OUT."""
+    """Return where a result is below OUT."""
     return f"{CELLS_FOLDER}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
 
 
 def failure_path(stage: Stage, key: str) -> str:
-    """Return where a failure lies below OUT."""
+    """Return where a failure is below OUT."""
     return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
 
 
 def remove_partials(out: "RemotePath") -> None:
-    """Remove what killed processes left half-written on a disk; no other process reads it."""
+    """Remove what killed processes left half-written on a disk. No other process reads it."""
     if out.local is None:
         return
     # Patterns below OUT.
@@ -70,10 +70,10 @@ def remove_partials(out: "RemotePath") -> None:
 
 
 class ResultStore:
-    """Results and failures of a run's tasks. An object store is listed once a stage: to ask for
+    """Results and failures of a run's tasks. An object store is listed once per stage: to ask for
     each key takes days.
 
-    listed: False for one of many who see a few videos each; each key is asked for when it is
+    listed: False for one of many who see a few videos each. Each key is asked for when it is
     needed.
     """
 
@@ -128,7 +128,7 @@ class ResultStore:
         return self._failures[path]
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
-        """Keep a failure, with the attempts of earlier runs added; return it."""
+        """Keep a failure, with the attempts of earlier runs added, and return it."""
         before = self.failure(stage, key)
         if before is not None:
             attempts = failure.attempts + before.attempts
@@ -143,7 +143,7 @@ class ResultStore:
         return failure
 
     def save_manifests(self, stages: Iterable[str], owner: str | None = None) -> None:
-        """Write down which results there are. owner: the driver that goes on; None at its end.
+        """Write down which results there are. owner: the driver that goes on, None at its end.
 
         On a disk folders show by themselves when they changed, so once at the end is enough.
         """
@@ -247,7 +247,7 @@ class StageFolders:
         """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the
         stages to look at.
 
-        Another recipe or other videos made them, and a run with these finds them again; nothing
+        Another recipe or other videos made them, and a run with these finds them again. Nothing
         removes them.
         """
         sizes: Counter[str] = Counter()

@@ -5,8 +5,8 @@ task took.
     OUT/timings/*.jsonl                          the log, a file for each process that submits tasks
 
 The log is not part of the dataset. A "start" line is written before a task runs and an "end" line
-after it, so that nothing that was computed is uncounted, whatever was killed. The last line of a
-file may be cut off; it is left out when the log is read.
+after it. So nothing that was computed is uncounted, whatever was killed. The last line of a file
+may be cut off. It is left out when the log is read.
 """
 
 import contextlib
@@ -55,9 +55,12 @@ _file_number = itertools.count()
 class LogTotals:
     """What the lines of a log come to. read: bytes of each of its files that are counted.
 
-    first: when its first line was written; began: when the run was, 0 where another log has that;
-    last: the end of its last task; tasks, cpu: finished tasks, and seconds, by stage. gpu_looks,
-    gpu_busy: how often workers looked at their GPU, and the sum of the shares that they found busy.
+    first: when its first line was written.
+    began: when the run was, 0 where another log has that.
+    last: the end of its last task.
+    tasks, cpu: finished tasks, and seconds, by stage.
+    gpu_looks, gpu_busy: how often workers looked at their GPU, and the sum of the shares that they
+    found busy.
     gpu_fallbacks: tasks done on the CPU as a GPU gave out.
     """
 
@@ -90,7 +93,7 @@ class LogTotals:
 
 
 def log_number(line: LogLine, name: str) -> float:
-    """Return a number of a log's line; 0 where it has none of that name."""
+    """Return a number of a log's line, or 0 where it has none of that name."""
     value = line.get(name)
     if not isinstance(value, (int, float)):
         return 0.0
@@ -145,7 +148,7 @@ class RunLog:
         self._until_end.close()
 
     def copy(self) -> None:
-        """Have the lines so far where OUT is, and what they come to."""
+        """Write the lines so far to where OUT is, and what they come to."""
         self._copied_at = time.monotonic()
         if self._is_remote:
             copy = self._out / self._name
@@ -229,7 +232,7 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
 
 @dataclass(frozen=True)
 class InventoryCounts:
-    """How many items and refused items a run has, and the sha256 of their files. files: the
+    """How many items and refused items are in a run, and the sha256 of their files. files: the
     fingerprints of both."""
 
     files: list[str]
@@ -239,7 +242,7 @@ class InventoryCounts:
 
 
 def inventory(out: "RemotePath") -> InventoryCounts:
-    """Return what the inventory of the last run holds; written down until one of its files
+    """Return what the inventory of the last run holds. It is written down until one of its files
     changes."""
     path = out / f"{MANIFESTS_FOLDER}/items.json"
     files = [out / ITEMS_FILE, out / REFUSED_FILE]
@@ -274,7 +277,7 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
-    """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
+    """Return the recipe of the last run on OUT. Raises StoreError where OUT has had no run."""
     path = out / RUN_FILE
     if not path.exists():
         what = f"{out.display_url}: no run of `stepline curate` has begun here"

@@ -1,8 +1,8 @@
 """Which networks the data can carry: amounts of reviewed data against measured curves.
 
-A network is recommended from the smallest amount on at which it was measured above the baseline that
-needs no training, and at every larger amount too. What lies below was measured to lose, or was not
-measured: there nothing is promised. Each curve names where it is reported.
+A network is recommended from the smallest amount on at which it was measured above the baseline
+that needs no training. At every larger amount it was above that too. What is below was measured to
+lose, or was not measured: there nothing is promised. Each curve names where it is reported.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,12 @@ class LearningPoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """What a network reached by the amount it was trained on. labels: what is counted; metric: of
-    which the scores are per cent; baseline: what needs no training; source: where it is reported.
+    """What a network reached by the amount it was trained on.
 
+    labels: what is counted.
+    metric: what the scores are per cent of.
+    baseline: what needs no training.
+    source: where it is reported.
     points: the smallest amount first.
     """
 
@@ -54,7 +57,7 @@ class Curve:
 
 
 MEASURED_CURVES: dict[NetworkName, Curve] = {
-    # Half of 262 and of 899 drawn videos, with true places; the other half is scored. Below them 19
+    # Half of 262 and of 899 drawn videos, with true places. The other half is scored. Below them 19
     # real clips with 104 shown steps, self-trained on themselves: no such curve begins lower.
     "nasva": Curve(
         "confirmed steps",
@@ -67,7 +70,7 @@ MEASURED_CURVES: dict[NetworkName, Curve] = {
             LearningPoint(449, 1193, 76.0, 46.0),
         ),
     ),
-    # 400 captioned videos of a simulated world and a quarter of them; even parts, no network.
+    # 400 captioned videos of a simulated world and a quarter of them. Even parts, no network.
     "procx": Curve(
         "confirmed steps",
         "SODA-D",
@@ -75,7 +78,7 @@ MEASURED_CURVES: dict[NetworkName, Curve] = {
         "docs/procx.md, arms ProcX and a quarter of the captions",
         (LearningPoint(100, 560, 42.3, 35.9), LearningPoint(400, 2250, 65.1, 35.9)),
     ),
-    # Positive clips of a simulated world; the cosine of features and words as they come.
+    # Positive clips of a simulated world. The cosine of features and words as they come.
     "wys2": Curve(
         "confirmed steps",
         "ROC-AUC",

@@ -99,7 +99,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
 
 
 def _stored_forecast(path: Path, source: str) -> RunForecast | None:
-    """Return the forecast in a file; None where there is none, or it is of something else."""
+    """Return the forecast in a file, or None where none is there, or it is of something else."""
     if not path.exists():
         return None
     try:
@@ -134,7 +134,7 @@ class Curation:
 
     @cached_property
     def features(self) -> FeatureStore | None:
-        """The features of its videos; None where no video has a picture."""
+        """The features of its videos. None where no video has a picture."""
         folder = self.folder / FEATURES_FOLDER
         return FeatureStore(folder) if any(folder.glob("shard-*")) else None
 
@@ -167,7 +167,7 @@ class Curation:
 def curate_videos(request: RunRequest) -> Curation:
     """Take the videos through the recipe, or find that done, and return what was made.
 
-    Raises a SteplineError for what ends a run; the same request goes on.
+    Raises a SteplineError for what ends a run. The same request goes on.
     """
     outcome, out = curate(request)
     if out.local is None:

@@ -5,8 +5,8 @@
     wys2     ROC-AUC of P(shown) against people's answers where the grounding places a step; against the grounding's
     procx    SODA-D of the spans against those that people confirmed; against even parts of the video
 
-A step that is placed where nobody was asked yet is unanswered: its clip joins the queue. A gain counts
-where its 95 % interval, videos drawn again, lies above 0.
+A step that is placed where no one was asked yet is unanswered: its clip joins the queue. A gain
+counts where its 95 % interval, videos drawn again, is above 0.
 """
 
 import math
@@ -40,7 +40,7 @@ PER_CENT = 100.0
 class Measure:
     """The scores of a network and of its baseline on held-out videos, in per cent.
 
-    items: steps or clips that are scored, of so many videos. low, high: the 95 % interval of the
+    items: steps or clips that are scored, of `videos` videos. low, high: the 95 % interval of the
     gain. NaN where nothing can be scored.
     """
 
@@ -134,7 +134,7 @@ def place_by_aligner(
 def unanswered_places(
     records: Iterable[Record], placements: PlacedSteps, places: Sequence[ReviewPlace]
 ) -> list[ReviewPlace]:
-    """Return where a network places steps of reviewed videos in seconds that nobody is asked
+    """Return where a network places steps of reviewed videos in seconds that no one is asked
     about."""
     reviewed = set()
     places_by_step: dict[tuple[str, str], list[ReviewPlace]] = {}
@@ -195,8 +195,8 @@ def measure_aligner(
 
 
 def _verdict(spans: Sequence[Span], verdicts: Sequence[tuple[Span, bool]]) -> bool | None:
-    """Return whether people saw the step in its first span: not where it has none; None where
-    nobody was asked about these seconds, or as many said no."""
+    """Return whether people saw the step in its first span: not where it has none. None where no
+    one was asked about these seconds, or as many said no."""
     if not spans:
         return False
     near = []

@@ -1,6 +1,6 @@
 """The networks that a reviewed data set trains, each into a folder of its own.
 
-A folder is named by a sha256 of what it is trained on, so a run that was killed goes on in it, and
+A folder is named by a sha256 of what it is trained on. So a run that was killed goes on in it, and
 other records or settings begin another one.
 """
 
@@ -43,7 +43,7 @@ PROCX_RUN = ProcxRunSettings(
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What networks are trained on. records: a file of reviewed records; features: their store."""
+    """What networks are trained on. records: a file of reviewed records. features: their store."""
 
     records: Path
     features: Path

@@ -1,6 +1,6 @@
-"""The page of a workflow: its stages, how sure the machine was of what people confirmed and denied,
-the amounts, the measures, and pictures of what people saw. Nothing is fetched, all text is
-escaped."""
+"""The page of a workflow: its stages, the amounts, the measures, and pictures of what people saw.
+It also shows how sure the machine was of what people confirmed and denied. Nothing is fetched, all
+text is escaped."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def _pictured_kinds(review: Review, seed: int) -> Mapping[str, list[ReviewPlace]
 def _pictured_places(
     places: Sequence[ReviewPlace], curation: Curation, settings: ReportSettings, notes: list[str]
 ) -> list[PicturedPlace]:
-    """Return places with their pictures; a video that gives none is noted."""
+    """Return places with their pictures. A video that gives none is noted."""
     media = curation.media
     pictured = []
     for place in places:

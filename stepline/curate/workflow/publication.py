@@ -27,7 +27,7 @@ def publish_reviewed(
     settings: ExportSettings,
     home: Path,
 ) -> Path:
-    """Write the reviewed records below OUT as a data set to publish; return its folder.
+    """Write the reviewed records below OUT as a data set to publish. Return its folder.
 
     records: sorted by id. home: in which it is made first, so that what is published is whole.
     """
@@ -55,7 +55,7 @@ def publish_reviewed(
 
 
 def publish_aligner(run: Path | None, folder: Path) -> Path | None:
-    """Copy the network of a run next to the data set, and return where it is; without a run, remove
+    """Copy the network of a run next to the data set, and return where it is. Without a run, remove
     what an earlier one left there."""
     target = folder / ALIGNER_FOLDER
     if target.exists():

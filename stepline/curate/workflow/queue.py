@@ -2,7 +2,7 @@
 
 The least sure come first: those whose P(shown) is nearest to one half. Of a video to train on each
 step is asked about in the seconds that the grounding gives it. Of a held-out video it is asked also
-where it is said, and all of its clips are asked about, so that two ways of placing its steps can be
+where it is said. All of its clips are asked about, so that two ways of placing its steps can be
 compared. An id changes with its words and seconds, so that no answer outlives what it was about.
 """
 
@@ -49,7 +49,7 @@ class ReviewPlace:
 
 
 def split_for_test(ids: Collection[str], share: float, seed: int) -> frozenset[str]:
-    """Return a share of the videos, drawn by their ids; one at least where there are two."""
+    """Return a share of the videos, drawn by their ids. It is one at least where there are two."""
     if len(ids) < 2:
         return frozenset()
     count = max(1, round(share * len(ids)))
@@ -112,7 +112,7 @@ def _order(place: ReviewPlace) -> tuple[float, str]:
 def annotation_clips(
     places: Sequence[ReviewPlace], media: Mapping[str, Path], durations: Mapping[str, float]
 ) -> list[AnnotationClip]:
-    """Return the clips to watch, in the order of the places. media: videos' files by id; places of
+    """Return the clips to watch, in the order of the places. media: videos' files by id. Places of
     other videos have none."""
     clips = []
     for place in places:

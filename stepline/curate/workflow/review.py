@@ -1,7 +1,7 @@
 """What people answered: a verdict for each place, how well they agree, and records with what they
 said.
 
-A step counts as shown where most of those who answered say so. With as many against it, nobody
+A step counts as shown where most of those who answered say so. With as many against it, no one
 knows. Every clip with an answer counts. Agreement is Fleiss' kappa over the clips that have as many
 answers as were asked for.
 """
@@ -16,7 +16,7 @@ from stepline.annotate import Agreement, AgreementRule, Answer, agreement
 from stepline.curate.workflow.queue import ReviewPlace
 from stepline.records import Record, Span, Step
 
-# place id -> whether the step is shown there; None: as many say no as yes
+# place id -> whether the step is shown there. None: as many say no as yes
 Verdicts: TypeAlias = Mapping[str, bool | None]
 
 
@@ -107,7 +107,7 @@ def reviewed_record(record: Record, review: Review) -> Record:
     """Return a record with what people said of its steps.
 
     `reference`: the steps with a verdict, each with the seconds that show it, without any where all
-    were denied. `steps`: without spans that people denied; those that nobody saw stay as they are.
+    were denied. `steps`: without spans that people denied. Those that no one saw stay as they are.
     """
     steps: list[Step] = []
     reference: list[Step] = []

@@ -9,8 +9,8 @@
     measure     each network on held-out videos, against what needs no training
     publish     data set, card, licence, splits, and the aligner where it is better
 
-Everything is found again in OUT by what it was made of, so the same call goes on where an earlier one
-ended, however that ended:
+Everything is found again in OUT by what it was made of. So the same call goes on where an earlier
+one ended, however that ended:
 
     OUT/workflow/clips.json, answers.jsonl      what people are asked, and what they answered
     OUT/workflow/records/                       the reviewed records, to train on and held out
@@ -61,7 +61,7 @@ ANSWER_SECONDS = 10.0  # that a person needs for a clip: 3 to 8 s to watch it, a
 
 @dataclass(frozen=True)
 class StageLine:
-    """What a stage has come to, and what a person does next; "" where nothing is to be done."""
+    """What a stage has come to, and what a person does next. "" where nothing is to be done."""
 
     stage: str
     text: str
@@ -79,9 +79,11 @@ class StageLine:
 class WorkflowRequest:
     """What a workflow is asked for. run: the curation, whose recipe is that of `recipe`.
 
-    networks: to train; `None`: those that the data carry. partly: go on with the answers so far.
-    only_forecast: end before any other work. options: of the command line, besides source and OUT,
-    that what is to be done next repeats. report: is called with each line as it is known.
+    networks: to train (`None`: those that the data carry).
+    partly: go on with the answers so far.
+    only_forecast: end before any other work.
+    options: of the command line, besides source and OUT, that what is to be done next repeats.
+    report: is called with each line as it is known.
     """
 
     run: RunRequest
@@ -105,8 +107,8 @@ class WorkflowRequest:
 
 @dataclass(frozen=True)
 class WorkflowOutcome:
-    """What a workflow has come to. open_clips: that wait for an answer before it goes on; published:
-    the folder, None until then."""
+    """What a workflow has come to. open_clips: that wait for an answer before it goes on.
+    published: the folder, None until then."""
 
     lines: tuple[StageLine, ...]
     open_clips: int = 0
@@ -118,7 +120,7 @@ class WorkflowOutcome:
 def run_workflow(request: WorkflowRequest) -> WorkflowOutcome:
     """Take a workflow as far as it goes without people, and return what came of it.
 
-    Raises a SteplineError in one line for what ends it; what was finished is kept.
+    Raises a SteplineError in one line for what ends it. What was finished is kept.
     """
     return _Workflow(request).go_on()
 
@@ -209,7 +211,7 @@ class _Workflow:
     def _places(self, curation: Curation, held_out: frozenset[str]) -> list[ReviewPlace]:
         """Return the places that people are asked about, the least sure first.
 
-        Raises DatasetError where there is none.
+        Raises DatasetError where there is nothing to ask.
         """
         media = curation.media
         records = [record for record in curation.records if record.id in media]
@@ -292,8 +294,8 @@ class _Workflow:
     def _train(
         self, data: TrainingData, recommendations: Sequence[Recommendation]
     ) -> dict[NetworkName, Path]:
-        """Train what is asked for, and return the run of each network; one that cannot be trained is
-        told."""
+        """Train what is asked for, and return the run of each network. One that cannot be trained
+        is reported."""
         networks = self.request.networks
         if networks is None:
             enough = [advice for advice in recommendations if advice.is_enough]
@@ -316,14 +318,14 @@ class _Workflow:
     def _placed_by_aligner(
         self, runs: Mapping[NetworkName, Path], test: Sequence[Record], curation: Curation
     ) -> dict[str, tuple[Step, ...]]:
-        """Return the held-out steps where the aligner has them; none where none was trained."""
+        """Return the held-out steps where the aligner has them, or none where none was trained."""
         if "nasva" not in runs or curation.features is None:
             return {}
         encoder = text_source(self.request.recipe)
         return place_by_aligner(test, runs["nasva"], curation.features, encoder)
 
     def _publish(self, findings: WorkflowFindings, runs: Mapping[NetworkName, Path]) -> Path:
-        """Publish the reviewed data set, and the aligner where it is better; return the folder."""
+        """Publish the reviewed data set, and the aligner where it is better. Return the folder."""
         recipe = self.request.recipe
         review = findings.review
         lines = list(map(str, findings.recommendations))

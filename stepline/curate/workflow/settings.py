@@ -11,9 +11,9 @@ from stepline.settings import Count, Seed, Settings
 class WorkflowSettings(Settings):
     """What people are asked, and which videos no network is trained on."""
 
-    # that people are asked about at most; at 10 s each, 900 are two and a half hours
+    # that people are asked about at most. At 10 s each, 900 are two and a half hours
     clips: Count = 900
-    # people that each clip is for; from the second one on their agreement is known
+    # people that each clip is for. From the second one on their agreement is known
     people: Annotated[int, Field(ge=1, le=20)] = 2
     # share of the videos, by their ids, on which networks are measured
     held_out: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
