@@ -198,7 +198,7 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     else:
         rate = features.rate
         rows = len(features.values)
-    # a clip around each row, of which only the picture is used
+    # a clip around each row (only its picture is used)
     half = MIN_CLIP_SECONDS / 2
     middles = (np.arange(rows) + 0.5) / rate
     any_vector = vectors[:1]

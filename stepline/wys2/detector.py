@@ -8,8 +8,8 @@ The file is safetensors that carries its settings and says which features it was
 Attributes that are modules are keys of its weights, so their names stay.
 Source: WYS2, section 3.2, and Miech et al. 2020 (MIL-NCE).
 Letters: B clips, R feature rows, C width of a row, P candidate texts of a clip, M texts. D is the
-width of the space shared by clips and texts. scores (B, B, P): of clip i with candidate p of clip
-j, -inf on padding.
+width of the space shared by clips and texts.
+scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
 import json
@@ -315,8 +315,10 @@ def score_pairs(
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
-    """Write a detector; video, text: the backbones whose features and text vectors it takes, where
-    known."""
+    """Write a detector.
+
+    video, text: the backbones whose features and text vectors it takes, where known.
+    """
     settings = detector.settings.model_dump(mode="json")
     header = {"settings": settings, "video": video, "text": text}
     NETWORK_FILE.write(path, detector.state_dict(), header)

@@ -102,8 +102,8 @@ def judge_by_detector(
     """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least
     `seconds`.
 
-    video: its features, or its file for a detector of frames. vectors: the sentences (S, D) by the
-    text encoder that the detector was trained with.
+    video: its features, or its file for a detector of frames.
+    vectors: the sentences (S, D) by the text encoder that the detector was trained with.
     Raises ShapeError when widths do not fit, MediaError where the file shows nothing.
     """
     pairs = []

@@ -47,9 +47,12 @@ class ValidationClips:
 class TrainingRound:
     """What one training saw and gave.
 
-    pairs: how many it was trained on. pseudo_labelled: of these. of: unlabelled clips. threshold:
-    None in round 0. auc: on the validation clips' labels. precision: of the pseudo-labels, where
-    the truth is known.
+    pairs: how many it was trained on.
+    pseudo_labelled: of these.
+    of: unlabelled clips.
+    threshold: None in round 0.
+    auc: on the validation clips' labels.
+    precision: of the pseudo-labels, where the truth is known.
     """
 
     number: int

@@ -110,9 +110,12 @@ class DetectorClips:
 class DetectorSources:
     """What a run reads: key_steps, narrations, unlabelled as `read_records` takes them.
 
-    features: a store, or its URL. videos: files by id, for a detector of frames. One of the two is
-    given. narrations: what is said in videos whose own source lacks it. unlabelled: narrated videos
-    without key-steps. vectors: an encoder as `text_encoder` takes it. s3d: released weights.
+    features: a store, or its URL.
+    videos: files by id, for a detector of frames. One of the two is given.
+    narrations: what is said in videos whose own source lacks it.
+    unlabelled: narrated videos without key-steps.
+    vectors: an encoder as `text_encoder` takes it.
+    s3d: released weights.
     excluded: lists that `stepline excluded` wrote.
     """
 
