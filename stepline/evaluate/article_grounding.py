@@ -108,8 +108,8 @@ class RankedGroup:
     annotated: Floats
 
     def precision(self, weights: Floats) -> Floats:
-        """Return (B,) interpolated average precisions, mean over the thresholds. NaN where nothing
-        is annotated."""
+        """Return (B,) interpolated average precisions, mean over the thresholds, or NaN where
+        nothing is annotated."""
         total = weights @ self.annotated  # (B,)
         if not len(self.video):
             return np.where(total > 0, 0.0, np.nan)

@@ -33,7 +33,7 @@ class Statistic(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers held for one draw, at least V. Sets how many draws fit into memory."""
+        """Numbers held for one draw, at least V. It sets how many draws fit into memory."""
         ...
 
     @property
@@ -43,7 +43,8 @@ class Statistic(Protocol):
         ...
 
     def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores under weights (B, V). NaN where a draw leaves the score undefined."""
+        """Return (B,) scores under weights (B, V), or NaN where a draw leaves the score
+        undefined."""
         ...
 
 
@@ -126,7 +127,7 @@ class GroupedRatio(Ratio):
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
-    """Return the mean over an axis of what is not NaN. NaN where nothing is known."""
+    """Return the mean over an axis of what is not NaN, or NaN where nothing is known."""
     defined = ~np.isnan(values)
     known_values = np.where(defined, values, 0.0)
     sums = known_values.sum(axis=axis)
@@ -187,8 +188,8 @@ def resample(
 
 
 def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap scores, without the draws that have no score. NaN
-    where no draw has one."""
+    """Return the percentile interval of bootstrap scores, without the draws that have no score, or
+    NaN where no draw has one."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return math.nan, math.nan

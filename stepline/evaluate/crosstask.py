@@ -98,7 +98,7 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
     before, between and after.
 
     exactly_one: a step lasts one second. Otherwise it lasts one or more. Of equally cheap ways it
-    is the official program's.
+    takes the official program's.
     Raises DatasetError when there are fewer seconds than steps.
     """
     _check_costs(cost)

@@ -310,7 +310,7 @@ class HarmonicMean(SumOfTotals):
     totals: Floats
 
     def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores. 0 where both means are 0."""
+        """Return (B,) scores, or 0 where both means are 0."""
         counted = weights * self.totals
         drawn = counted.sum(axis=1, keepdims=True)
         shares = np.zeros_like(counted)

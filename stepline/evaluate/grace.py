@@ -7,8 +7,8 @@ dynamic programming. A pair of groups is worth its mean IoU times the likeness o
 side's joined to one.
 
 Source: Pu et al. 2025 (ARC-Chapter), section 4.3, read in a transcript: its equations are pictures
-there. Differs: likeness is METEOR, because the paper's BERTScore needs a network. A video's score
-is the mean over its pairs of groups, where the paper is read as a plain sum. So values compare with
+there. Differs: likeness is METEOR, and the paper's BERTScore needs a network. A video's score is
+the mean over its pairs of groups, where the paper is read as a plain sum. So values compare with
 each other, not with published ones.
 """
 

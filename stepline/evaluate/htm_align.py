@@ -23,10 +23,10 @@ spoken times of sentences that are not alignable only, so this needs the transcr
 (sentencified_htm). Without it, an alignable sentence is taken at its annotated span and is always
 positive.
 
-Predictions, by video id: a matrix of scores (sentences, seconds). Or one second per sentence, null
-where it is not placed. Or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null],
-"alignability": [...], "shown": [...]} with any of these. Spans give recall at overlap, and where
-there are no seconds, their middles are the seconds.
+Predictions are given by video id. Each is a matrix of scores (sentences, seconds), or one second
+per sentence, null where it is not placed. Or it is {"scores": matrix, "seconds": [...], "spans":
+[[start, end] or null], "alignability": [...], "shown": [...]} with any of these. Spans give recall
+at overlap, and where there are no seconds, their middles are the seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -143,10 +143,10 @@ def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
     """Return TAN's overlapping windows: WINDOW_ROWS rows, a quarter of that apart.
 
     A window holds the sentences between the first and the last NOT alignable one whose middle is
-    within WINDOW_ROWS before and twice WINDOW_ROWS after its start. The times of alignable ones
-    would give the answer away. The first four windows begin with sentence 0 and the last four end
-    with the last (the first four win where a window is both). A window without a sentence that is
-    not alignable is left out. Source: TAN, eval_zeroshot_align.
+    from WINDOW_ROWS before to twice that after its start. The times of alignable ones would give
+    the answer away. The first four windows begin with sentence 0 and the last four end with the
+    last (the first four win where a window is both). A window without a sentence that is not
+    alignable is left out. Source: TAN, eval_zeroshot_align.
     """
     middle = annotation.spans.mean(axis=1)
     not_alignable = ~annotation.alignable
@@ -436,7 +436,7 @@ def _ranking(
 
 
 def read_transcript(reference: Path) -> dict[str, Node]:
-    """Return the videos of the sentencified transcript next to the annotations in a folder. {}
+    """Return the videos of the sentencified transcript next to the annotations in a folder, or {}
     where there is no such file."""
     if not reference.is_dir():
         return {}
@@ -447,8 +447,8 @@ def read_transcript(reference: Path) -> dict[str, Node]:
 
 
 def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
-    """Return (K, 2) seconds in which a video's sentences are spoken. None without a transcript at
-    all.
+    """Return (K, 2) seconds in which a video's sentences are spoken, or None without a transcript
+    at all.
 
     Raises DatasetError where the transcript lacks the video.
     """

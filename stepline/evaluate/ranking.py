@@ -74,8 +74,8 @@ class RankingStatistic:
 
 @dataclass(frozen=True)
 class RocAuc(RankingStatistic):
-    """ROC-AUC: how often a positive scores above a negative, a tie counting half. NaN with one
-    class only."""
+    """ROC-AUC: how often a positive scores above a negative, a tie counting half. It is NaN with
+    one class only."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) areas."""
@@ -96,7 +96,7 @@ class RocAuc(RankingStatistic):
 @dataclass(frozen=True)
 class AveragePrecision(RankingStatistic):
     """Sum over distinct scores of the gain in recall times the precision there, not interpolated.
-    NaN with one class only."""
+    It is NaN with one class only."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) average precisions."""

@@ -58,8 +58,8 @@ class ScoringTask:
         """Return the scores. Videos without predictions are in them unless `handling` skips them.
 
         Raises DatasetError when the reference holds nothing to score, or the two share no id at
-        all. The same where the convention leaves out videos without predictions and no video has
-        any.
+        all. It is also raised where the convention leaves out videos without predictions and no
+        video has any.
         """
         # which videos both sides hold
         wanted_ids = tuple(reference_ids)

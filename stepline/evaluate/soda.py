@@ -98,7 +98,7 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
-    """Return F1. 0 when both are 0."""
+    """Return F1, or 0 when both are 0."""
     if not precision + recall:
         return 0.0
     return 2.0 * precision * recall / (precision + recall)
@@ -153,7 +153,7 @@ class SodaScorer:
             self._tokenizer = EventTokenizer()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
-        """Return (precision, recall, F1) of one video. 0 without predictions.
+        """Return (precision, recall, F1) of one video, or 0 without predictions.
 
         Raises DatasetError for a video without reference events, or an event without finite times.
         """

@@ -43,7 +43,8 @@ def span_array(spans: Pairs, what: str = "spans") -> Floats:
 
 
 def temporal_iou(first: Floats, second: Floats) -> Floats:
-    """Return (N, M) intersection over union of (N, 2) and (M, 2). 0 where neither covers a moment.
+    """Return (N, M) intersection over union of (N, 2) and (M, 2), or 0 where neither covers a
+    moment.
 
     Two spans of no length at the same second do not overlap: they cover nothing.
     """

@@ -45,7 +45,7 @@ class FrameOverlap:
 def frames_overlap(
     summary: Numbers, reference: Numbers, *, official: bool = False
 ) -> FrameOverlap | None:
-    """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1. None
+    """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1, or None
     where undefined.
 
     official: a reference without frames gives F = 1, and scores up to MIN_FRAME_SCORE stay as they
@@ -81,7 +81,7 @@ def cut_or_pad(frames: Floats, length: int) -> Floats:
 
 
 def kendall_tau(first: Numbers, second: Numbers) -> float | None:
-    """Return Kendall's tau-b in [-1, 1]. None where one side is constant, which leaves it
+    """Return Kendall's tau-b in [-1, 1], or None where one side is constant, which leaves it
     undefined."""
     from scipy.stats import kendalltau
 
@@ -89,8 +89,8 @@ def kendall_tau(first: Numbers, second: Numbers) -> float | None:
 
 
 def spearman_rho(first: Numbers, second: Numbers) -> float | None:
-    """Return Spearman's rank correlation in [-1, 1], ties at their mean rank. None where one side
-    is constant."""
+    """Return Spearman's rank correlation in [-1, 1], ties at their mean rank, or None where one
+    side is constant."""
     from scipy.stats import spearmanr
 
     return _correlation(first, second, spearmanr)

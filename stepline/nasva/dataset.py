@@ -69,7 +69,7 @@ def label_matrix(
 
 
 def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
-    """Return the rows that a span labels. It is past the last row, or empty, where it labels
+    """Return the rows that a span labels. The slice is past the last row, or empty, where it labels
     none."""
     if rule == "inclusive":
         first = math.ceil(span.start * features.rate)
@@ -248,7 +248,7 @@ def _labelled_part(
     if rows is None:
         return other_texts(labelled, vectors)
     length = min(stored.rows, settings.longest)
-    # which rows the span labels follows from the rate and their count alone
+    # which rows each span labels follows from the rate and their count alone
     blank = np.zeros((length, 1), dtype=np.float32)
     visible = FeatureSequence(blank, stored.rate, stored.backbone)
     inside = []
@@ -269,7 +269,7 @@ def _labelled_part(
 
 
 def _small(indices: RowIndices) -> SmallIndices:
-    """Return indices in half the bytes, where they are not greater than fits. A dataset has a
+    """Return indices in half the bytes, where none is greater than what fits. A dataset has a
     hundred million."""
     if indices.max() > np.iinfo(np.int16).max:
         return indices
@@ -283,7 +283,7 @@ def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
 
 
 def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
-    """Return which stored vector is that of each text, (K,). None where they are of other texts.
+    """Return which stored vector is that of each text, (K,), or None where they are of other texts.
 
     A reader may have left out texts that the store still holds, so the texts need only come in the
     same order.

@@ -10,9 +10,8 @@ a mixture of these and of shown ones. `rate` is the fraction of shown ones:
 The ratio of the two densities comes from a logistic regression that separates own from foreign
 texts. It follows Elkan and Noto 2008, learning from positive and unlabelled examples, with the
 roles turned. The rate comes from Storey's estimate of the fraction of true null hypotheses (2002).
-It leans low
-where foreign texts are easier to refuse than own ones that are not shown. Own and foreign texts are
-scored together. Otherwise what a text's rivals are would tell the two sets apart.
+It leans low where foreign texts are easier to refuse than own ones that are not shown. Own and
+foreign texts are scored together. Otherwise what a text's rivals are would tell the two sets apart.
 """
 
 from collections.abc import Iterable, Sequence

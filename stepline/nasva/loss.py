@@ -130,7 +130,7 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
 
 
 def _median_score(best: Tensor, real: Tensor) -> Tensor:
-    """Return the median of the real texts' scores per layer, (2, 1, 1). 0 where there is no
+    """Return the median of the real texts' scores per layer, (2, 1, 1), or 0 where there is no
     text."""
     if not bool(real.any()):
         return best.new_zeros(len(best), 1, 1)

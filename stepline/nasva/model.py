@@ -72,8 +72,8 @@ class PackedRows:
 
     lengths: of each video's rows in the matrix.
     index: (R,) which of the B x N rows these are, None where all.
-    key_keep: (B, 1, 1, N), True where attention may see a row. None where it may see all that are
-    in the matrix.
+    key_keep: (B, 1, 1, N), True where attention may see a row, or None where it may see all that
+    are in the matrix.
     """
 
     batch: int
@@ -129,8 +129,8 @@ class PackedRows:
 
 
 def visible_keys(pad: Tensor) -> Tensor:
-    """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, it is all, so
-    that nothing is NaN."""
+    """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, all are visible,
+    so that nothing is NaN."""
     has_none = pad.all(dim=1, keepdim=True)
     visible = ~pad | has_none
     return visible[:, None, None, :]

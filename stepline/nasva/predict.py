@@ -39,9 +39,8 @@ class StepPlacement:
     note: what to know.
 
     A step that is not shown has no spans. The field `spans` holds the best guess for every one, as
-    benchmarks
-    ask for, and at the best second in it. The best of all seconds, which benchmarks ask for too, is
-    `chances.best`.
+    benchmarks ask for, and at the best second in it. The best of all seconds, which benchmarks ask
+    for too, is `chances.best`.
     """
 
     steps: tuple[Step, ...]
@@ -178,7 +177,7 @@ def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
 
 
 def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
-    """Return (K, T) P(shown in a row | when the step is said). None where no step is said."""
+    """Return (K, T) P(shown in a row | when the step is said), or None where no step is said."""
     if all(step.said is None for step in steps):
         return None
     rows = np.arange(fit.scores.shape[1])

@@ -159,7 +159,7 @@ def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
 
 
 def best_scores(matrix: Matrix) -> Matrix:
-    """Return max_t A[k, t], (K,). 0 where there is no row."""
+    """Return max_t A[k, t], (K,), or 0 where there is no row."""
     if not matrix.size:
         return np.zeros(len(matrix), dtype=np.float32)
     return np.asarray(matrix.max(axis=1))
@@ -174,7 +174,7 @@ def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
 
 def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
     """Return for each text (K,) whether its time is within its span, or at most `seconds` off. It
-    is never so without one."""
+    is False without a span."""
     near = np.zeros(len(times), np.bool_)
     for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
         if span is not None:
@@ -189,7 +189,7 @@ class StepVideo:
     """A video and the steps written for it.
 
     said_spans: where each of the K is said, None where no one says it.
-    shown_spans: where the record has each shown, None where it does not. () where that is not
+    shown_spans: where the record has each shown, None where it does not, or () where that is not
     asked.
     rows: of its features.
     rate: per second.
@@ -360,7 +360,7 @@ INSIDE_FRACTION = 0.5
 
 @dataclass(frozen=True)
 class RoundReport:
-    """One round: shares in [0, 1], seconds. None where it cannot be known.
+    """One round: shares in [0, 1], seconds, or None where it cannot be known.
 
     kept: of the texts, those with a label.
     alignable: of the texts, an estimate (`alignable_fraction`), by the networks that this round's
@@ -384,7 +384,7 @@ class RoundReport:
 
 
 def labelled_fraction(labels: Sequence[StepSpans]) -> float:
-    """Return the share of texts that have a label. 0 of none."""
+    """Return the share of texts that have a label, or 0 without texts."""
     flags = [span is not None for places in labels for span in places]
     return sum(flags) / max(1, len(flags))
 
@@ -427,7 +427,7 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     own: best scores (K,) of each video's texts.
     foreign: of texts of other videos, which show nothing of them.
 
-    None without texts.
+    It is None without texts.
     """
     scores = np.concatenate([np.zeros(0), *own])
     null = np.concatenate([np.zeros(0), *foreign])

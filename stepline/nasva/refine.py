@@ -166,7 +166,7 @@ def _gather_narrations(
     features: FeatureStore,
     excluded: ExcludedIds,
 ) -> AlignerSamples | None:
-    """Return the samples of what is said, which the final network learns too. None without a
+    """Return the samples of what is said, which the final network learns too, or None without a
     source."""
     if sources.narrations is None:
         return None

@@ -125,7 +125,7 @@ class AlignerSettings(Settings):
     path: Path | None = None
     # "narration": the texts are in spoken order, and the network gets their places
     mode: Mode = "step"
-    # rows up to which a video is aligned in one pass. NaSVA trained on as many
+    # rows up to which a video is aligned as a whole. NaSVA trained on as many
     whole: Count = 1200
     window: Count = 600  # rows of a window of a longer video; TAN: 64
     stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
@@ -135,7 +135,7 @@ class AlignerSettings(Settings):
     # tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)
     temperature: Positive = 0.07
     compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
-    # "given": texts shown in another order than they are given in cost `order_cost`
+    # "given": texts that are shown in another order than the given one cost `order_cost`
     order: TextOrder = "none"
     # nats that a text shown before the shown one in front of it costs
     order_cost: NonNegative = 1.5

@@ -116,7 +116,7 @@ def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
 
 
 def _mean(vectors: Matrix) -> Matrix:
-    """Return the direction (D,) of the mean of unit vectors. 0 of none."""
+    """Return the direction (D,) of the mean of unit vectors, or 0 without vectors."""
     if not len(vectors):
         return np.zeros(vectors.shape[1], np.float32)
     means = unit_rows(vectors).mean(axis=0, keepdims=True)  # (1, D)

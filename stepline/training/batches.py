@@ -222,9 +222,9 @@ def length_buckets(
     Every index comes once.
 
     shards: in which shard each one's features are. Of more than `window` shards, drawn in another
-    order each epoch, an epoch goes through `window` of them after the other. So each is read once
-    and together. What no batch of a window has room for begins the next. The order depends on the
-    seed, the epoch and the shards alone.
+    order each epoch, an epoch goes through `window` of them at a time. So each is read once and
+    together. What no batch of a window has room for begins the next. The order depends on the seed,
+    the epoch and the shards alone.
     """
     rng = np.random.default_rng([seed, epoch])
     waiting: npt.NDArray[np.int64] = np.empty(0, np.int64)  # what no batch had room for

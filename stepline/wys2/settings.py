@@ -39,7 +39,7 @@ SETTINGS_FILE = "settings.json"  # in the folder of a training run
 # For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
 # chance.
 DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
-# its own, because IV-Sum's are not in its paper
+# its own. IV-Sum's are not in its paper
 SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
 
 

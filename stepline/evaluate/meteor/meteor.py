@@ -42,7 +42,7 @@ class MatchStatistics(NamedTuple):
     chunks: int
 
     def score(self) -> float:
-        """Return METEOR in [0, 1]. 0 without any match."""
+        """Return METEOR in [0, 1], or 0 without any match."""
         precision = _matched_share(self.hypothesis)
         recall = _matched_share(self.reference)
         if not precision or not recall:

@@ -108,7 +108,7 @@ class Phrases:
 
 
 def _find(numbers: npt.NDArray[np.uint64], number: int) -> int | None:
-    """Return where a number is in sorted ones. None where it is not."""
+    """Return where a number is in sorted ones, or None where it is not."""
     index = int(np.searchsorted(numbers, np.uint64(number)))
     return index if index < len(numbers) and int(numbers[index]) == number else None
 
@@ -235,7 +235,7 @@ class Lexicon:
         return frozenset(self.synsets.get(word, "").split())
 
     def _base(self, word: str) -> str:
-        """Return the base form by the regular endings, as WordNet's morphology does. "" when no
+        """Return the base form by the regular endings, as WordNet's morphology does, or "" when no
         base form is known."""
         if word.endswith("ss") or len(word) <= 2:
             return word

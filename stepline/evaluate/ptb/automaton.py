@@ -3,7 +3,7 @@ nothing is run.
 
 Source: the class file format, chapter 4 of the Java Virtual Machine Specification. JFlex packs an
 automaton into constant strings. Runs of (count, value) are for the character classes, actions and
-attributes, pairs of 16-bit halves for the rows, runs of (count, value + 1) for the transitions.
+attributes. Pairs of 16-bit halves are for the rows, runs of (count, value + 1) for the transitions.
 
 Where the official scorers' tables lie: inside the installed `pycocoevalcap` package, read as data
 and never run.
