@@ -96,16 +96,20 @@ def match_predictions(
 
 @dataclass(frozen=True)
 class RankedGroup:
-    """One activity, or one of its steps: right: (tious, N) in ranked order; video: (N,); annotated:
-    (V,) counts."""
+    """One activity, or one of its steps.
+
+    right: (tious, N) in ranked order.
+    video: (N,).
+    annotated: (V,) counts.
+    """
 
     right: Flags
     video: Integers
     annotated: Floats
 
     def precision(self, weights: Floats) -> Floats:
-        """Return (B,) interpolated average precisions, mean over the thresholds; NaN where nothing
-        is annotated."""
+        """Return (B,) interpolated average precisions, mean over the thresholds, or NaN where
+        nothing is annotated."""
         total = weights @ self.annotated  # (B,)
         if not len(self.video):
             return np.where(total > 0, 0.0, np.nan)
@@ -132,7 +136,7 @@ class GroundingMeanPrecision:
     """Mean over activities of the mean over their groups of interpolated average precision (see
     Statistic).
 
-    activities: one tuple of groups per activity; the official score has one group in each.
+    activities: one tuple of groups per activity. The official score has one group in each.
     """
 
     activities: tuple[tuple[RankedGroup, ...], ...]
@@ -154,7 +158,7 @@ class GroundingMeanPrecision:
         return int(sum(counts))
 
     def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) means; activities without annotations in a draw are left out of it."""
+        """Return (B,) means. Activities without annotations in a draw are left out of it."""
         if not self.activities:
             return np.full(len(weights), np.nan)
         means = []

@@ -135,7 +135,7 @@ class Convention:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it is, where its rules come from, its inputs, and its conventions; the first is the
+    """What it is, where its rules come from, its inputs, and its conventions. The first is the
     default, and why.
 
     splits: whether its annotations state subsets, so that one can be chosen. cuts: whether
@@ -314,7 +314,7 @@ def evaluate(
 ) -> Scores:
     """Return the scores of predictions under a benchmark's convention, its default when None.
 
-    cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does; other predictions stay as they are.
+    cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does. Other predictions stay as they are.
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
     to score.
     """

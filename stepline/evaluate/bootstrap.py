@@ -1,7 +1,7 @@
 """Scores as functions of how often each video is drawn: the bootstrap resamples per-video sums and
 never scores twice.
 
-V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn; all
+V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn. All
 ones is the score.
 """
 
@@ -33,7 +33,7 @@ class Statistic(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers held for one draw, at least V; sets how many draws fit into memory."""
+        """Numbers held for one draw, at least V. It sets how many draws fit into memory."""
         ...
 
     @property
@@ -43,7 +43,8 @@ class Statistic(Protocol):
         ...
 
     def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores under weights (B, V); NaN where a draw leaves the score undefined."""
+        """Return (B,) scores under weights (B, V), or NaN where a draw leaves the score
+        undefined."""
         ...
 
 
@@ -78,8 +79,8 @@ class SumOfTotals:
 
 @dataclass(frozen=True)
 class Ratio(SumOfTotals):
-    """Sum over videos of `hits` (V,) divided by the sum of `totals` (V,); with totals of 1 the mean
-    over videos."""
+    """Sum over videos of `hits` (V,) divided by the sum of `totals` (V,). With totals of 1 it is
+    the mean over videos."""
 
     hits: Floats
     totals: Floats
@@ -126,7 +127,7 @@ class GroupedRatio(Ratio):
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
-    """Return the mean over an axis of what is not NaN; NaN where nothing is known."""
+    """Return the mean over an axis of what is not NaN, or NaN where nothing is known."""
     defined = ~np.isnan(values)
     known_values = np.where(defined, values, 0.0)
     sums = known_values.sum(axis=axis)
@@ -157,7 +158,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
 def resample(
     statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> dict[str, Floats]:
-    """Return (draws,) scores of each statistic; all see the same draws of videos, so they can be
+    """Return (draws,) scores of each statistic. All see the same draws of videos, so they can be
     compared draw by draw.
 
     Raises DatasetError when the statistics are not over the same videos.
@@ -187,8 +188,8 @@ def resample(
 
 
 def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap scores, without the draws that have none; NaN
-    where none has one."""
+    """Return the percentile interval of bootstrap scores, without the draws that have no score, or
+    NaN where no draw has one."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return math.nan, math.nan
@@ -228,7 +229,7 @@ class RedrawnStatistic:
 def over_videos(
     statistic: Statistic, own: Sequence[str], videos: Sequence[str]
 ) -> RedrawnStatistic:
-    """Return the statistic over these videos in that order; `own` are the ids of its V videos."""
+    """Return the statistic over these videos in that order. `own` are the ids of its V videos."""
     index_of = {video: index for index, video in enumerate(own)}
     indexes = [index_of[video] for video in videos]
     columns = np.array(indexes, dtype=np.int64)
@@ -243,8 +244,10 @@ def over_videos(
 
 
 def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatistic:
-    """Return the statistic over sources, whose videos are drawn together; sources: of each of its V
-    videos."""
+    """Return the statistic over sources, whose videos are drawn together.
+
+    sources: of each of its V videos.
+    """
     source_array = np.array(sources, dtype=object)
     names, index = np.unique(source_array, return_inverse=True)
     columns = index.reshape(-1)

@@ -15,8 +15,8 @@ from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats
 from stepline.numeric import fit_logistic_weights, sigmoid
 
-# of the weights, whose unit is a standard deviation of their evidence; keeps them finite where one
-# piece of evidence separates all items
+# of the weights, whose unit is a standard deviation of their evidence. It keeps them finite where
+# one piece of evidence separates all items
 PRIOR_PRECISION = 1.0
 CURVATURE_DAMPING = 1e-9  # keeps the fit solvable where a piece of evidence never varies
 MIN_WEIGHT_CHANGE = 1e-8  # the fit ends below it

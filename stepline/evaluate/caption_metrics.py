@@ -1,7 +1,7 @@
 """BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D of tokenised captions, as pycocoevalcap reports them.
 
 BLEU (Papineni et al., ACL 2002): of a corpus, with the closest reference length. Differs as the
-caption scorer does: counts that may be zero carry a tiny number instead, so that a caption shorter
+caption scorer does. Counts that may be zero carry a tiny number instead, so that a caption shorter
 than four words still has a BLEU-4.
 
 ROUGE-L (Lin, ACL 2004): the longest common subsequence of words, recall weighted above precision.

@@ -6,9 +6,10 @@ et al., CVPR 2019), section 6 and its released evaluator. NaSVA (section 4.1) ta
 random test sets.
 
 The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video:
-value}}. A value is one second per step, null where it is not placed; or a matrix of scores, one row
-per second and one column per step; or {"spans": [[start, end] or null per step]}, whose middles are
-the seconds and which also give recall at overlap.
+value}}. A value has one of three forms. It may be one second per step, null where it is not placed.
+It may be a matrix of scores, one row per second and one column per step. Or it is {"spans":
+[[start, end] or null per step]}, whose middles are the seconds and which also give recall at
+overlap.
 """
 
 from collections import defaultdict
@@ -55,14 +56,14 @@ from stepline.evaluate.span_overlaps import (
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 TEST_SETS = 20  # drawn at random, NaSVA section 4.1
-TRAIN_VIDEOS = 30  # videos a task that a test set leaves to training, CrossTask section 6
+TRAIN_VIDEOS = 30  # videos per task that a test set leaves to training, CrossTask section 6
 
 
 def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) -> Flags:
     """Return (T, K): which step is shown in which second, rows floor(start):ceil(end) without the
     last.
 
-    steps: of each segment, 0..K-1. What lies outside the T seconds is cut off, as officially.
+    steps: of each segment, 0..K-1. What is outside the T seconds is cut off, as officially.
     Raises DatasetError for an unknown step.
     """
     rows = np.zeros((seconds, count), dtype=bool)
@@ -78,15 +79,15 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
 
 
 def best_rows(cost: Floats) -> Integers:
-    """Return (K,) the cheapest second of each step by itself; of equal ones the first."""
+    """Return (K,) the cheapest second of each step by itself. Of equal ones it is the first."""
     _check_costs(cost)
     rows = cost.argmin(axis=0)
     return np.asarray(rows, dtype=np.int64)
 
 
 def ordered_rows(cost: Floats) -> Integers:
-    """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least;
-    background costs 0."""
+    """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least.
+    Background costs 0."""
     assigned = ordered_assignment(cost)
     rows = assigned.argmax(axis=0)
     return np.asarray(rows, dtype=np.int64)
@@ -96,8 +97,8 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
     """Return (T, K): the cheapest way through all steps in order with background, at cost 0,
     before, between and after.
 
-    exactly_one: a step lasts one second; otherwise one or more. Of equally cheap ways the official
-    program's.
+    exactly_one: a step lasts one second. Otherwise it lasts one or more. Of equally cheap ways it
+    takes the official program's.
     Raises DatasetError when there are fewer seconds than steps.
     """
     _check_costs(cost)
@@ -120,9 +121,9 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
 def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     """Return (T+1, 2K+1) the state before each state on the cheapest way, and the last state.
 
-    Even states are background, 2k+1 is step k. A background follows itself or the step before it; a
+    Even states are background, 2k+1 is step k. A background follows itself or the step before it. A
     step follows (when it may last) itself, the background before it or the step before that. The
-    first named wins where they cost the same; the way ends in background only where that is
+    first named wins where they cost the same. The way ends in background only where that is
     strictly cheaper.
     """
     seconds, count = cost.shape
@@ -133,7 +134,7 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     total[0] = 0.0
     back = np.zeros((seconds + 1, state_count), dtype=np.int64)
     for second in range(seconds):
-        # the cheapest way to each state one second earlier; the state s is at s + 2
+        # the cheapest way to each state one second earlier (the state s is at s + 2)
         earlier = np.concatenate(([np.inf, np.inf], total))
         same_step = earlier[steps + 2]
         rest_before = earlier[steps + 1]
@@ -210,7 +211,7 @@ def random_test_sets(
     """Return test sets of (task, video): each leaves `train` random videos of every task out.
 
     A task with no more videos than that is in no test set, as officially. The original seeds were
-    not published; set i is drawn with seed + i.
+    not published. Set i is drawn with seed + i.
     """
     sets = []
     for index in range(count):
@@ -321,7 +322,7 @@ def _set_note(members: Flags) -> str:
 
 
 def _test_sets(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
-    """Return (S, V): which of `keys` each test set holds; the sets are drawn from all annotated
+    """Return (S, V): which of `keys` each test set holds. The sets are drawn from all annotated
     videos."""
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, video in all_keys:
@@ -340,7 +341,7 @@ def _hits_and_steps(
 ) -> tuple[float, float]:
     """Return the hits and the shown steps of one video.
 
-    cut: steps shown only after the last row of the scores are left out, as officially; otherwise
+    cut: steps shown only after the last row of the scores are left out, as officially. Otherwise
     they are missed.
     """
     count = truth.count
@@ -374,7 +375,7 @@ def _hits_and_steps(
 
 
 def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
-    """Return how the spans of the steps that are shown fit; all are missing where the video is."""
+    """Return how the spans of the steps that are shown fit. All are missing where the video is."""
     instances = instances_by_step(truth.segments, truth.steps)
     reference = list(instances.values())
     if node is None:

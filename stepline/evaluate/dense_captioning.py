@@ -1,10 +1,10 @@
 """Dense captioning (YouCook2, Tasty): SODA a to d, and ActivityNet's densevid_eval in its versions.
 
-densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so
-that one prediction may count several times; a prediction without any is compared with a garbage
-caption. The metrics run video by video (CIDEr's idf and METEOR's aggregate are that video's), their
-means over videos are reported per tIoU, and the mean over tIoUs after that. Precision and recall of
-the segments ask for IoU > tIoU, strictly.
+densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item. So
+one prediction may count several times. A prediction without any is compared with a garbage caption.
+The metrics run video by video (CIDEr's idf and METEOR's aggregate are that video's). Their means
+over videos are reported per tIoU, and the mean over tIoUs after that. Precision and recall of the
+segments ask for IoU > tIoU, strictly.
 
     version      garbage caption                     missing videos      programs
     stepline     one fixed word                      0, and listed       ours, the default
@@ -13,11 +13,11 @@ the segments ask for IoU > tIoU, strictly.
     vidchapters  a random word                       left out            VidChapters, Vid2Seq in PyTorch
 
 The random word changes nothing (any unknown word scores the same), so it is the fixed one
-everywhere; the 2018 garbage does change METEOR. An empty list scores 0, where PDVC stops with an
-error if that video comes first. vidchapters also reports precision, recall and F1 by distance of
-starts.
+everywhere. The 2018 garbage does change METEOR. An empty list scores 0, where PDVC stops with an
+error if that video comes first. The version vidchapters also reports precision, recall and F1 by
+distance of starts.
 
-The reference is the authors' JSON or the flat form; its segments are taken as they are, also empty
+The reference is the authors' JSON or the flat form. Its segments are taken as they are, also empty
 or reversed ones. Predictions are segments with texts, in any form that
 `stepline.datasets.read_predictions` reads.
 """
@@ -144,11 +144,13 @@ RULES_BY_VERSION: dict[str, DensevidRules] = {
 class DensevidScore:
     """Scores in [0, 1], CIDEr in [0, 10].
 
-    per_tiou: metric -> one value per tIoU, means over videos; keys are CAPTION_METRICS and
-    DETECTION_METRICS. mean: metric -> mean over tIoUs. per_video: video -> metric -> one value per
-    tIoU. by_distance:
-    DETECTION_METRICS by distance of starts, vidchapters alone. missing: reference videos without
-    predictions; extra: predicted videos outside the reference, ignored.
+    per_tiou: metric -> one value per tIoU, means over videos. Keys are CAPTION_METRICS and
+    DETECTION_METRICS.
+    mean: metric -> mean over tIoUs.
+    per_video: video -> metric -> one value per tIoU.
+    by_distance: DETECTION_METRICS by distance of starts, vidchapters alone.
+    missing: reference videos without predictions.
+    extra: predicted videos outside the reference, ignored.
     """
 
     tious: tuple[float, ...]
@@ -275,7 +277,7 @@ class DensevidScorer:
 
 
 def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> Rows:
-    """Return metric -> mean over videos at each threshold; F1 is that of the mean precision and
+    """Return metric -> mean over videos at each threshold. F1 is that of the mean precision and
     recall."""
     videos = list(rows)
     means = {}
@@ -297,8 +299,8 @@ MIXED_MISSING = (
 
 @dataclass(frozen=True)
 class HarmonicMean(SumOfTotals):
-    """2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs; both
-    (V, tIoUs).
+    """2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs. Both
+    are (V, tIoUs).
 
     totals: (V,) 1 for videos that count, 0 for those left out.
     """
@@ -308,7 +310,7 @@ class HarmonicMean(SumOfTotals):
     totals: Floats
 
     def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores; 0 where both means are 0."""
+        """Return (B,) scores, or 0 where both means are 0."""
         counted = weights * self.totals
         drawn = counted.sum(axis=1, keepdims=True)
         shares = np.zeros_like(counted)

@@ -1,8 +1,8 @@
 """Dense captioning's events, (start, end, caption) in seconds, checked and compared as the field's
 scorers do.
 
-Plain numbers on purpose: reversed, negative, zero-length and repeated segments occur in real
-annotations, and the official scorers give them a value; only what has no value is refused.
+Plain numbers on purpose. Reversed, negative, zero-length and repeated segments occur in real
+annotations, and the official scorers give them a value. Only what has no value is refused.
 """
 
 import logging
@@ -23,15 +23,19 @@ Event: TypeAlias = tuple[float, float, str]
 EventsByVideo: TypeAlias = Mapping[str, Sequence[Event]]
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
-# pairs of segments compared in one video; 5,000 events on either side, 1 GB
+# pairs of segments compared in one video. 5,000 events on either side, 1 GB
 MAX_SEGMENT_PAIRS = 25_000_000
 _UNION_EPSILON = 1e-8  # the official scorers' guard against 0 / 0
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Video ids of a scoring. scored: in the reference's order; missing: in the reference alone;
-    extra: not in it."""
+    """Video ids of a scoring.
+
+    scored: in the reference's order.
+    missing: in the reference alone.
+    extra: not in it.
+    """
 
     scored: tuple[str, ...]
     missing: tuple[str, ...]
@@ -77,7 +81,7 @@ def require_events(
 ) -> list[Event]:
     """Return the events as a list.
 
-    Raises DatasetError for one without finite times or whose caption is no text, and for a
+    Raises DatasetError for one without finite times or whose caption is not a text, and for a
     reference without any.
     """
     checked = list(events)
@@ -106,7 +110,7 @@ def times(events: Sequence[Event]) -> Matrix:
 def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     """Return (N, M): intersection over union of every two segments.
 
-    The union is the hull where they overlap and the sum of the lengths where they do not; a
+    The union is the hull where they overlap and the sum of the lengths where they do not. A
     reversed segment overlaps nothing. Raises DatasetError beyond MAX_SEGMENT_PAIRS.
     """
     if len(first) * len(second) > MAX_SEGMENT_PAIRS:
@@ -129,7 +133,7 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
 
 
 class EventTokenizer:
-    """Turns events into the tokens of their captions; warns once of a caption that an English
+    """Turns events into the tokens of their captions. It warns once of a caption that an English
     scorer cannot read."""
 
     def __init__(self) -> None:

@@ -1,15 +1,15 @@
 """GRACE: steps or chapters scored many to one, so that a coarser or finer cut of the same video is
 not a fault.
 
-Both sides are split, in their order, into pairs of groups; of each pair one side is a single event.
+Both sides are split, in their order, into pairs of groups. Of each pair one side is a single event.
 The split is that with the greatest sum of IoU over the pairs of events in its groups, found by
 dynamic programming. A pair of groups is worth its mean IoU times the likeness of its texts, each
 side's joined to one.
 
 Source: Pu et al. 2025 (ARC-Chapter), section 4.3, read in a transcript: its equations are pictures
-there. Differs: likeness is METEOR, the paper's BERTScore needs a network; a video's score is the
-mean over its pairs of groups, where the paper is read as a plain sum. So values compare with each
-other, not with published ones.
+there. Differs: likeness is METEOR, and the paper's BERTScore needs a network. A video's score is
+the mean over its pairs of groups, where the paper is read as a plain sum. So values compare with
+each other, not with published ones.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def best_groups(overlaps: Matrix) -> list[GroupPair]:
     """Return the split with the greatest sum of overlaps, in order.
 
     overlaps: (N, M) IoU of reference and prediction, N and M at least 1. Every event is in one
-    group; ties take the smaller group at the end.
+    group. Ties take the smaller group at the end.
     """
     sizes = _last_group_sizes(overlaps)
     pairs = []
@@ -118,7 +118,7 @@ class GraceScorer:
         self, reference: Sequence[Event], predictions: Sequence[Event]
     ) -> tuple[float, float, float]:
         """Return GRACE of a video, the mean IoU of its groups, and the mean likeness of their
-        texts; 0 without predictions."""
+        texts. They are 0 without predictions."""
         if not predictions:
             return 0.0, 0.0, 0.0
         # the groups that go together

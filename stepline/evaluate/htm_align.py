@@ -10,23 +10,23 @@ Of equal scores the first row is taken. Both pool the sentences of all videos.
 
 Two labels of a sentence, which are not the same:
 
-Alignability (TAN, HTM-Align): the item is a sentence and its whole video; it is positive when ANY
+Alignability (TAN, HTM-Align): the item is a sentence and its whole video. It is positive when ANY
 part of the video shows what it says, early, late or while it is said. The score is the model's best
 over the video.
 
 Narration detection (WYS2, section 3 and VND-Test): the item is a sentence and the clip in which it
-is SAID; it is positive when that clip shows the action. Something shown only ten seconds later is
+is SAID. It is positive when that clip shows the action. Something shown only ten seconds later is
 alignable and still negative here. VND-Test gives these labels itself. For HTM-Align WYS2 does not
-say how its labels follow from the alignable ones; here a sentence is positive when it is alignable
+say how its labels follow from the alignable ones. Here a sentence is positive when it is alignable
 and the span where it is shown overlaps the span where it is said. The official file holds the
 spoken times of sentences that are not alignable only, so this needs the transcript
-(sentencified_htm); without it, an alignable sentence is taken at its annotated span and is always
+(sentencified_htm). Without it, an alignable sentence is taken at its annotated span and is always
 positive.
 
-Predictions, by video id: a matrix of scores (sentences, seconds); or one second per sentence, null
-where it is not placed; or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null],
-"alignability": [...], "shown": [...]} with any of these. Spans give recall at overlap, and where
-there are no seconds, their middles are the seconds.
+Predictions are given by video id. Each is a matrix of scores (sentences, seconds), or one second
+per sentence, null where it is not placed. Or it is {"scores": matrix, "seconds": [...], "spans":
+[[start, end] or null], "alignability": [...], "shown": [...]} with any of these. Spans give recall
+at overlap, and where there are no seconds, their middles are the seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,9 +78,9 @@ TRANSCRIPT_FILES = (
 
 @dataclass(frozen=True)
 class Annotation:
-    """One video of HTM-Align: alignable: (K,); spans: (K, 2) seconds.
+    """One video of HTM-Align: alignable (K,) and spans (K, 2) in seconds.
 
-    The spans of alignable sentences were set by hand; the others keep the times at which they are
+    The spans of alignable sentences were set by hand. The others keep the times at which they are
     spoken.
     """
 
@@ -104,7 +104,7 @@ class Annotation:
 
 
 def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> Flags:
-    """Return (K,): whether each second, (K,), hits its span; a NaN second (not placed) never
+    """Return (K,): whether each second, (K,), hits its span. A NaN second (not placed) never
     does."""
     starts = spans[:, 0]
     ends = spans[:, 1]
@@ -143,10 +143,10 @@ def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
     """Return TAN's overlapping windows: WINDOW_ROWS rows, a quarter of that apart.
 
     A window holds the sentences between the first and the last NOT alignable one whose middle is
-    within WINDOW_ROWS before and twice WINDOW_ROWS after its start: the times of alignable ones
-    would give the answer away. The first four windows begin with sentence 0 and the last four end
-    with the last (the first four win where a window is both). A window without a sentence that is
-    not alignable is left out. Source: TAN, eval_zeroshot_align.
+    from WINDOW_ROWS before to twice that after its start. The times of alignable ones would give
+    the answer away. The first four windows begin with sentence 0 and the last four end with the
+    last (the first four win where a window is both). A window without a sentence that is not
+    alignable is left out. Source: TAN, eval_zeroshot_align.
     """
     middle = annotation.spans.mean(axis=1)
     not_alignable = ~annotation.alignable
@@ -241,7 +241,7 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
 
 @dataclass(frozen=True)
 class _Prediction:
-    """What a system predicts for one video: seconds (K,), K spans, one score per sentence (K,);
+    """What a system predicts for one video: seconds (K,), K spans, one score per sentence (K,).
     None for what it does not predict."""
 
     seconds: Floats | None = None
@@ -371,8 +371,8 @@ def _read_prediction(
 ) -> _Prediction:
     """Return the parts of a prediction.
 
-    ranking_key: of its scores of sentences. prepare: changes a matrix of scores first; without it a
-    matrix ranks nothing.
+    ranking_key: of its scores of sentences.
+    prepare: changes a matrix of scores first. Without it a matrix ranks nothing.
     """
     if isinstance(node.value, dict):
         parts = {key: part for key, part in node.entries() if part.value is not None}
@@ -405,8 +405,8 @@ def _read_prediction(
 def _ranking(
     predictions: Mapping[str, _Prediction], labels: Mapping[str, Flags], what: str
 ) -> tuple[tuple[Floats, Floats, Integers, int] | None, list[str]]:
-    """Return labels, scores and video index of all sentences and the number of videos, None unless
-    every predicted video gives scores; and what to note."""
+    """Return labels, scores and video index of all sentences and the number of videos, and what to
+    note. The first is None unless every predicted video gives scores."""
     no_ranking = f"no ROC-AUC: the predictions give no score of {what} for every video"
     # scores, labels and video index of the predicted videos
     rankings = []
@@ -436,7 +436,7 @@ def _ranking(
 
 
 def read_transcript(reference: Path) -> dict[str, Node]:
-    """Return the videos of the sentencified transcript next to the annotations in a folder; {}
+    """Return the videos of the sentencified transcript next to the annotations in a folder, or {}
     where there is no such file."""
     if not reference.is_dir():
         return {}
@@ -447,8 +447,8 @@ def read_transcript(reference: Path) -> dict[str, Node]:
 
 
 def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
-    """Return (K, 2) seconds in which a video's sentences are spoken; None without a transcript at
-    all.
+    """Return (K, 2) seconds in which a video's sentences are spoken, or None without a transcript
+    at all.
 
     Raises DatasetError where the transcript lacks the video.
     """

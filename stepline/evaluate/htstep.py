@@ -1,16 +1,16 @@
 """HT-Step: recall at 1 of steps, the official article-grounding mAP, and a label-aware one.
 
-The official mAP groups steps by activity and asks only whether a predicted segment overlaps ANY
-annotated step of the activity in that video: exchanging the labels of two steps changes nothing.
+The official mAP groups steps by activity. It asks only whether a predicted segment overlaps ANY
+annotated step of the activity in that video. Exchanging the labels of two steps changes nothing.
 The label-aware one groups by step instead, and then takes the mean over the steps of an activity
 and over activities.
 
 The mAPs are in `article_grounding`. N predictions, M annotated segments, V videos.
 
 The reference is the release's folder (annotations.json, taxonomy.csv). Predictions are its CSV
-video-id,t-start,t-end,label,score (all metrics; the second of a step is the middle of its
-best-scored segment), or JSON by video id (R@1 only): one second per step, in the order of the
-taxonomy's steps of the video's variation, or {step id or headline: second}.
+video-id,t-start,t-end,label,score or JSON by video id. The CSV gives all metrics. There the second
+of a step is the middle of its best-scored segment. JSON gives R@1 only. It has one second per step,
+in the order of the taxonomy's steps of the video's variation, or {step id or headline: second}.
 """
 
 from collections import defaultdict
@@ -183,7 +183,7 @@ def _best_spans(segments: PredictedSegments) -> dict[int, Floats]:
 def _recall(
     truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[int, float]]
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
-    """Return R@1, and the hits and annotated steps of each video; a step counts once, hit when its
+    """Return R@1, and the hits and annotated steps of each video. A step counts once, hit when its
     second is in any instance."""
     hits = np.zeros(len(truths))
     steps = np.zeros(len(truths))
@@ -248,7 +248,7 @@ def _parse_step(id: str, location: str) -> int:
 def _predicted_seconds(
     node: Node, id: str, reference: _HtStepReference, unknown: list[str]
 ) -> dict[int, float]:
-    """Return the second of each step that has one; names of no step, or of several, go to
+    """Return the second of each step that has one. Names of no step, or of several, go to
     `unknown`."""
     truth = reference.truths[id]
     steps = sorted(reference.taxonomy.candidates(truth))

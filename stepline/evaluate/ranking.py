@@ -1,7 +1,7 @@
 """How well scores rank the positives first: area under the ROC curve and average precision, ties as
 scikit-learn does.
 
-N items; labels: (N,) 1 positive, 0 negative; scores: (N,) higher means more likely positive; video:
+N items. labels: (N,) 1 positive, 0 negative. scores: (N,) higher means more likely positive. video:
 (N,) 0..V-1.
 """
 
@@ -74,8 +74,8 @@ class RankingStatistic:
 
 @dataclass(frozen=True)
 class RocAuc(RankingStatistic):
-    """ROC-AUC: how often a positive scores above a negative, a tie counting half; NaN with one
-    class only."""
+    """ROC-AUC: how often a positive scores above a negative, a tie counting half. It is NaN with
+    one class only."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) areas."""
@@ -95,8 +95,8 @@ class RocAuc(RankingStatistic):
 
 @dataclass(frozen=True)
 class AveragePrecision(RankingStatistic):
-    """Sum over distinct scores of the gain in recall times the precision there, not interpolated;
-    NaN with one class only."""
+    """Sum over distinct scores of the gain in recall times the precision there, not interpolated.
+    It is NaN with one class only."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) average precisions."""
@@ -124,7 +124,7 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
 
 
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
-    """Return labels, scores and a video index of zeros; raise DatasetError where no ranking is
+    """Return labels, scores and a video index of zeros. Raise DatasetError where no ranking is
     defined."""
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)

@@ -110,7 +110,7 @@ class EvaluationReport:
 
     @property
     def per_video(self) -> list[dict[str, float | str]]:
-        """A row a video: its id and numbers."""
+        """A row per video: its id and numbers."""
         rows: list[dict[str, float | str]] = []
         for index, video in enumerate(self.scores.videos):
             row: dict[str, float | str] = {"video": video}
@@ -197,7 +197,7 @@ def _differences(first: Floats, second: Floats) -> Floats:
 
 
 def as_table(system: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as text: one line a metric with its protocol, then the rule and what was
+    """Return the report as text: one line per metric with its protocol, then the rule and what was
     missing."""
     scores = system.scores
     width = max([6, *map(len, system.metrics)])
@@ -258,7 +258,7 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as JSON; NaN becomes null."""
+    """Return the report as JSON. NaN becomes null."""
     scores = system.scores
     metrics = {}
     for name, metric in system.metrics.items():
@@ -310,7 +310,7 @@ def _null_if_nan(value: float) -> float | None:
 
 
 def write_per_video(system: EvaluationReport, path: Path) -> None:
-    """Write one row a video: its id, protocol and numbers. Raises StoreError when the file cannot
+    """Write one row per video: its id, protocol and numbers. Raises StoreError when the file cannot
     be written."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet

@@ -29,7 +29,8 @@ OptionalSpan: TypeAlias = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class ScoringTask:
-    """One thing to score: benchmark, protocol and its rule; the paths of reference and predictions.
+    """One thing to score: benchmark, protocol and its rule, and the paths of reference and
+    predictions.
 
     subset: only this split of the reference, None for all of it. cut: "pdvc" ranks and cuts PDVC's
     proposals before they are scored.
@@ -56,8 +57,9 @@ class ScoringTask:
     ) -> Scores:
         """Return the scores. Videos without predictions are in them unless `handling` skips them.
 
-        Raises DatasetError when the reference holds nothing to score, the two share no id at all,
-        or the convention leaves out videos without predictions and no video has any.
+        Raises DatasetError when the reference holds nothing to score, or the two share no id at
+        all. It is also raised where the convention leaves out videos without predictions and no
+        video has any.
         """
         # which videos both sides hold
         wanted_ids = tuple(reference_ids)
@@ -110,8 +112,8 @@ class ScoringTask:
 
 
 def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
-    """Return the values of a JSON object by key; in a folder the file of the first name that is
-    there."""
+    """Return the values of a JSON object by key. In a folder it is the file of the first name that
+    is there."""
     return dict(read_node(path, *names).entries())
 
 

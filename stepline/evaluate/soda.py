@@ -2,8 +2,8 @@
 the order.
 
 Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV
-2020, and the values of the authors' program (version 1.1); written again from both. The pairing is
-by dynamic programming (section 3.2).
+2020, and the values of the authors' program (version 1.1). It was written again from both. The
+pairing is by dynamic programming (section 3.2).
 
     kind   the pairing maximises               its pairs are worth
     a      IoU, zero under .9 .7 .5 .3         METEOR, mean over the four
@@ -12,10 +12,10 @@ by dynamic programming (section 3.2).
     d      IoU                                 IoU
 
 Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these
-two; a data set's are the means over its videos. The official program calls METEOR with the roles
-swapped (prediction as the reference), drops videos without predictions from the mean and stops at
-an empty list; here the roles are an option, missing videos score 0 by default and are
-listed, and an empty list scores 0.
+two. A data set's are the means over its videos. The official program calls METEOR with the roles
+swapped (prediction as the reference). It drops videos without predictions from the mean and stops
+at an empty list. Here the roles are an option, missing videos score 0 by default and are listed,
+and an empty list scores 0.
 """
 
 from collections.abc import Sequence
@@ -60,10 +60,10 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
     """Return the pairs that SODA's program reads out of the table of best totals, from first to
     last.
 
-    From the last row up it takes, in each row, the last column (left of the previous one) whose
-    best choice was to pair, even where the best total is on another way. With ties it does not
-    pair. At least one pair always comes out, with or without overlap. scores: (N, M), N and M at
-    least 1.
+    From the last row up, it takes the last column in each row (left of the previous one) whose best
+    choice was to pair. That holds even where the best total is on another way. With ties it does
+    not pair. At least one pair always comes out, with or without overlap.
+    scores: (N, M), N and M at least 1.
     """
     paired = _paired(scores)
     pairs: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
     """Return for each cell whether pairing its row and column is better than leaving either out."""
     paired = np.zeros(scores.shape, dtype=bool)
     _, width = scores.shape
-    # best totals of the row before, and those one column to the left; -1: no such row
+    # best totals of the row before, and those one column to the left (-1: no such row)
     above = np.full(width, -1.0)
     diagonal = np.zeros(width)
     for index, row in enumerate(scores):
@@ -98,7 +98,7 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
-    """Return F1; 0 when both are 0."""
+    """Return F1, or 0 when both are 0."""
     if not precision + recall:
         return 0.0
     return 2.0 * precision * recall / (precision + recall)
@@ -136,7 +136,7 @@ class SodaScore:
 
 
 class SodaScorer:
-    """Scores single videos; tokenises each caption and scores each pair once."""
+    """Scores single videos, tokenising each caption and scoring each pair once."""
 
     def __init__(
         self, kind: SodaKind, *, meteor: PairScorer | None = None, swapped_roles: bool = True
@@ -153,7 +153,7 @@ class SodaScorer:
             self._tokenizer = EventTokenizer()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
-        """Return (precision, recall, F1) of one video; 0 without predictions.
+        """Return (precision, recall, F1) of one video, or 0 without predictions.
 
         Raises DatasetError for a video without reference events, or an event without finite times.
         """
@@ -246,9 +246,9 @@ def soda(
 ) -> SodaScore:
     """Return SODA of predicted events, both as video id -> (start, end, caption) in seconds.
 
-    swapped_roles: METEOR as the official program calls it. missing: reference videos without
-    predictions count 0, or are left out as officially. workers: processes, for METEOR in Python
-    only.
+    swapped_roles: METEOR as the official program calls it.
+    missing: reference videos without predictions count 0, or are left out as officially.
+    workers: processes, for METEOR in Python only.
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
     covered = cover_videos([reference], predictions, missing)

@@ -1,7 +1,7 @@
 """How well predicted spans overlap those of a reference: intersection over union, and recall at it.
 
 Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
-length; a reversed span covers nothing. A text may have several reference instances; any of them
+length. A reversed span covers nothing. A text may have several reference instances. Any of them
 counts.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
 
-# of intersection over union; usual in moment retrieval, HiREST and HT-Step
+# of intersection over union, usual in moment retrieval, HiREST and HT-Step
 IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
 FloatArray: TypeAlias = npt.NDArray[np.floating]
 Pair: TypeAlias = Sequence[float] | FloatArray
@@ -43,7 +43,8 @@ def span_array(spans: Pairs, what: str = "spans") -> Floats:
 
 
 def temporal_iou(first: Floats, second: Floats) -> Floats:
-    """Return (N, M) intersection over union of (N, 2) and (M, 2); 0 where neither covers a moment.
+    """Return (N, M) intersection over union of (N, 2) and (M, 2), or 0 where neither covers a
+    moment.
 
     Two spans of no length at the same second do not overlap: they cover nothing.
     """
@@ -122,7 +123,7 @@ def grounding_overlaps(
 
 
 def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
-    """Return recall at each threshold and mean overlap over videos; totals: (V,) references per
+    """Return recall at each threshold and mean overlap over videos. totals: (V,) references per
     video."""
     statistics: dict[str, Statistic] = {}
     for threshold in IOU_THRESHOLDS:
@@ -149,7 +150,7 @@ def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
 
 
 def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
-    """Return step -> its segments (M, 2), in the order of the steps' numbers; steps: of each
+    """Return step -> its segments (M, 2), in the order of the steps' numbers. steps: of each
     segment."""
     numbers = np.array(steps, dtype=np.int64)
     instances = {}

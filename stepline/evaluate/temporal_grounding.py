@@ -2,9 +2,9 @@
 Tasty).
 
 grounding: each reference text is to be placed. Predictions are JSON by record id, one second per
-reference row or {row id: second} (R@1 only); or segments in any form that
-`stepline.datasets.read_predictions` reads, matched to the reference by their text, repeated texts
-in the order of the file. The second of a segment is its middle.
+reference row or {row id: second} (R@1 only). Or they are segments in any form that
+`stepline.datasets.read_predictions` reads. These are matched to the reference by their text,
+repeated texts in the order of the file. The second of a segment is its middle.
 
 segmentation: texts are not compared, only whether spans were found where the reference has some.
 
@@ -83,9 +83,9 @@ class _Reference:
         predicted_ids: Iterable[str],
         notes: Iterable[str],
     ) -> Scores:
-        """Return the scores of the videos that show something, their media as sources (HiREST asks
-        several things of a video, WhenAct cuts one into clips); predicted ids whose reference shows
-        nothing are neither extra nor scored.
+        """Return the scores of the videos that show something, their media as sources. HiREST asks
+        several things of a video, and WhenAct cuts one into clips. Predicted ids whose reference
+        shows nothing are neither extra nor scored.
         """
         scored_ids = []
         for id in predicted_ids:
@@ -318,7 +318,7 @@ def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> lis
 
 
 def _seconds_by_row(node: Node, record: Record) -> list[float]:
-    """Return one second per row of the annotation; of rows that the reader rejected only the count
+    """Return one second per row of the annotation. Of rows that the reader rejected only the count
     is known."""
     rows = []
     for step in record.reference:
@@ -365,8 +365,8 @@ def _spans_by_text(
 
 
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
-    """Return the `count` best-scored segments in the order of the file; without scores the first
-    ones."""
+    """Return the `count` best-scored segments in the order of the file. Without scores, return the
+    first ones."""
     losses = [-(segment.score or 0.0) for segment in segments]
     ranked = sorted(range(len(segments)), key=losses.__getitem__)
     best = sorted(ranked[:count])

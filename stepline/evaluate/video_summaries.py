@@ -1,9 +1,9 @@
 """Video summaries (IV-Sum's WikiHow Summaries): F of frames, Kendall's tau, Spearman's rho.
 
-The official F (utils/evaluate_and_log) has three quirks: a reference without any frame gives F = 1;
-scores of 0.5 and less stay as they are, so the summary is soft (test.py); frames beyond the
+The official F (utils/evaluate_and_log) has three quirks. A reference without any frame gives F = 1.
+Scores of 0.5 and less stay as they are, so the summary is soft (test.py). Frames beyond the
 reference are cut off and lacking ones are 0. The first two only apply with `official`, the third
-always. tau and rho are not in the official code; WYS2 (section 4.4) reports them.
+always. tau and rho are not in the official code. WYS2 (section 4.4) reports them.
 
 The reference is IV-Sum's annotation file, {video: [0 or 1 per frame]}. The predictions are its
 results file {video: {"machine_summary": [...]}}, or {video: [score per frame]}. "scores" next to
@@ -45,7 +45,7 @@ class FrameOverlap:
 def frames_overlap(
     summary: Numbers, reference: Numbers, *, official: bool = False
 ) -> FrameOverlap | None:
-    """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1; None
+    """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1, or None
     where undefined.
 
     official: a reference without frames gives F = 1, and scores up to MIN_FRAME_SCORE stay as they
@@ -81,7 +81,7 @@ def cut_or_pad(frames: Floats, length: int) -> Floats:
 
 
 def kendall_tau(first: Numbers, second: Numbers) -> float | None:
-    """Return Kendall's tau-b in [-1, 1]; None where one side is constant, which leaves it
+    """Return Kendall's tau-b in [-1, 1], or None where one side is constant, which leaves it
     undefined."""
     from scipy.stats import kendalltau
 
@@ -89,8 +89,8 @@ def kendall_tau(first: Numbers, second: Numbers) -> float | None:
 
 
 def spearman_rho(first: Numbers, second: Numbers) -> float | None:
-    """Return Spearman's rank correlation in [-1, 1], ties at their mean rank; None where one side
-    is constant."""
+    """Return Spearman's rank correlation in [-1, 1], ties at their mean rank, or None where one
+    side is constant."""
     from scipy.stats import spearmanr
 
     return _correlation(first, second, spearmanr)
@@ -139,7 +139,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     for id, node in entries_by_id(scoring.predictions).items():
         if id in truths or _is_summary(node):
             nodes[id] = node
-    # the numbers of each video; the official ones are of predicted videos only
+    # the numbers of each video (the official ones are of predicted videos only)
     rows = []
     frame_count = 0
     for id, truth in truths.items():
@@ -186,7 +186,7 @@ def _is_summary(node: Node) -> bool:
 
 
 def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[float]:
-    """Return the five numbers of one video, NaN where undefined; a missing video scores 0 where it
+    """Return the five numbers of one video, NaN where undefined. A missing video scores 0 where it
     could score."""
     # F, precision and recall
     summary = _frames(node, "machine_summary", truth)
@@ -197,7 +197,7 @@ def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[floa
         row = [0.0, 0.0, 0.0]
     else:
         row = [overlap.f, overlap.precision, overlap.recall]
-    # tau and rho; frames that all score the same rank nothing: undefined, officially
+    # tau and rho. Frames that all score the same rank nothing: undefined, officially
     undefined = np.nan
     if _varies(truth) and (node is None or not official):
         undefined = 0.0

@@ -1,7 +1,7 @@
 """Narration detection: VND-Test and any other set of clips that are labelled shown or not.
 
 Reference and predictions are JSON objects by video or clip id: a number, or one number per clip of
-the video. A label is 0 or 1. A clip without a score cannot be ranked, so videos without predictions
+the video. A label is 0 or 1. Clips without a score cannot be ranked, so videos without predictions
 are left out and listed.
 """
 

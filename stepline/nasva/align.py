@@ -1,9 +1,9 @@
 """Alignment of texts with a video of any length by a trained network, and the posterior of where
 each text is shown.
 
-Scores. The network sees a whole video, or windows whose scores are averaged; nothing is decided by
+Scores. The network sees a whole video, or windows whose scores are averaged. Nothing is decided by
 padding.
-Source: TAN, eval_zeroshot_align; differs: no text is left out of a window unless it is known when
+Source: TAN, eval_zeroshot_align. Differs: no text is left out of a window unless it is known when
 the texts are said.
 
 Posterior. Texts compete for seconds and may keep their order, softly:
@@ -13,15 +13,15 @@ Posterior. Texts compete for seconds and may keep their order, softly:
     P(x) ~ prod_k pi_k(x_k) exp(-cost [x_k is before the last shown x_j, j < k])
 
 x_k is the second of text k, or none. The last line is a chain whose state is the second of the last
-shown text, so that forward-backward gives every P(x_k = t) and P(x_k = none) exactly, in time K T:
-the price of going back is the same from everywhere, so a step of the chain is a cumulative sum. A
-dependency matrix, which is no chain, acts through the means of the others (mean field).
+shown text. So forward-backward gives every P(x_k = t) and P(x_k = none) exactly, in time K T. The
+price of going back is the same from everywhere, so a step of the chain is a cumulative sum. A
+dependency matrix, which is not a chain, acts through the means of the others (mean field).
 
-Spans. The paper takes 8 s from the best second (its round 1; `start`) or grows a window around it
+Spans. The paper takes 8 s from the best second (its round 1, `start`) or grows a window around it
 (rounds 2 and 3). Here the posterior is first summed over `smooth` rows, so that a span is not cut
-by one dim second. One bright second among dim ones may then lie outside of its span: the second of
-a text that has a span is the best one in it, which in two drawn sets that no result uses (seeds 10,
-11) is right more often, R@1 +1.7 to +3.9.
+by one dim second. One bright second among dim ones may then be outside of its span. So the second
+of a text that has a span is the best one in it. In two drawn sets that no result uses (seeds 10,
+11) this is right more often, R@1 +1.7 to +3.9.
 
 Letters: K texts, T feature rows, C width of the features.
 """
@@ -97,9 +97,10 @@ def score_texts(
 ) -> TextScores:
     """Return how well K texts fit a video.
 
-    vectors: (K, C) float32, of the space that the network was trained on. said_spans: when each
-    text is said, in narration mode; a long video then seeks a text only near there. Raises
-    ShapeError for arrays that do not fit or hold NaN, and for a video without rows.
+    vectors: (K, C) float32, of the space that the network was trained on.
+    said_spans: when each text is said, in narration mode. A long video then seeks a text only near
+    there.
+    Raises ShapeError for arrays that do not fit or hold NaN, and for a video without rows.
     """
     settings = settings or AlignerSettings()
     if vectors.ndim != 2:
@@ -136,11 +137,11 @@ def score_texts(
 def alignment_windows(
     rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings
 ) -> list[AlignmentWindow]:
-    """Return the windows of a video; every row is in one, and every text in one at least.
+    """Return the windows of a video. Every row is in one, and every text in one at least.
 
-    middles: (K,) rows at which the texts are said, in order; a window then seeks those said between
-    its length before its start and twice its length after it, as TAN does, and whatever is between
-    them.
+    middles: (K,) rows at which the texts are said, in order. A window then seeks those said between
+    its length before its start and twice its length after it, as TAN does. It also seeks whatever
+    is between them.
     """
     if rows <= settings.whole:
         return [AlignmentWindow(0, rows, 0, texts)]
@@ -218,7 +219,7 @@ def _passes(
         aligner.train(was_training)
 
 
-# of competition and of dependencies, each half the way; they settle in fewer
+# of competition and of dependencies, each half the way. They settle in fewer
 MEAN_FIELD_ROUNDS = 10
 PROBABILITY_MARGIN = 1e-4  # no text is surely shown, or surely not
 MIN_PROBABILITY = 1e-30  # so that its logarithm is finite
@@ -227,7 +228,7 @@ MAX_OCCUPANCY = 0.999  # a second is never wholly taken
 
 @dataclass(frozen=True)
 class Posterior:
-    """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1; p_shown: (K,) P(it is
+    """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1. p_shown: (K,) P(it is
     shown at all)."""
 
     at: Array
@@ -235,7 +236,7 @@ class Posterior:
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
-        """(K,) the likeliest row of each text, of equal ones the first."""
+        """(K,) the most likely row of each text, of equal ones the first."""
         return np.asarray(self.at.argmax(axis=1), dtype=np.int64)
 
 
@@ -252,8 +253,8 @@ def posterior(
     scores: (K, T) cosines. p_shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at
     t | when it is said).
     before: (K, K) P(text i comes before text j), 0.5 where that is not known. What settings switch
-    off costs nothing. Order costs nothing between two texts of which it is known when they are
-    said: that says more, and the same.
+    off costs nothing. Order costs nothing between two texts whose times of speech are known. That
+    says more, and the same.
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
     settings = settings or AlignerSettings()
@@ -265,7 +266,7 @@ def posterior(
     at = softmax(logits)
     is_said = np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
-        is_said = np.ptp(prior, axis=1) > 0  # a text that nobody says is as likely everywhere
+        is_said = np.ptp(prior, axis=1) > 0  # a text that no one says is as likely everywhere
         weight = np.maximum(prior, MIN_PROBABILITY) ** settings.speech
         at = sum_to_one(at * weight)
 
@@ -287,7 +288,7 @@ def posterior(
 
 
 def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
-    """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves; P(shown at
+    """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves. P(shown at
     all) stays."""
 
     def leave_free(log_at: Array, occupancy: Array) -> Array:
@@ -318,7 +319,10 @@ def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array
 
 def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
     """Return P(shown in a row), (K, T), of texts that go half the way, each round, to where the
-    others leave them; adjust: log P, and where all are now, to log P with regard to the others."""
+    others leave them.
+
+    adjust: log P, and where all are now, to log P with regard to the others.
+    """
     column = p_shown[:, None]
     occupancy = at * column
     log_at = np.log(at + MIN_PROBABILITY)
@@ -347,7 +351,7 @@ def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posteri
 
 
 def window_sums(rows: Array, width: int) -> Array:
-    """Return, for each cell of (K, T), the sum over `width` rows around it; an even width reaches
+    """Return, for each cell of (K, T), the sum over `width` rows around it. An even width reaches
     further back."""
     count = rows.shape[1]
     sums = rows.cumsum(axis=1)
@@ -362,7 +366,7 @@ def window_sums(rows: Array, width: int) -> Array:
 def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array, Array]:
     """Return P(x_k = t) (K, T) and P(x_k = none) (K,) of the chain, by forward-backward.
 
-    State t: the last shown text is shown in row t; state T: none was shown yet.
+    State t: the last shown text is shown in row t. State T: none was shown yet.
     """
     texts, rows = shown_at.shape
     price = np.exp(-np.broadcast_to(cost, texts))
@@ -442,10 +446,11 @@ def _log_odds(p: Array) -> Array:
 def posterior_spans(
     at: Array, rate: float, settings: AlignerSettings | None = None, *, end: float | None = None
 ) -> list[Span]:
-    """Return one span a text, inside the video, by the rule that the settings name.
+    """Return one span per text, inside the video, by the rule that the settings name.
 
-    at: (K, T) probabilities of each row, T at least 1. rate: rows per second. end: seconds, of the
-    video where the last row covers less than a whole one.
+    at: (K, T) probabilities of each row, T at least 1.
+    rate: rows per second.
+    end: seconds, of the video where the last row covers less than a whole one.
     """
     settings = settings or AlignerSettings()
     if end is None:
@@ -468,7 +473,7 @@ def posterior_spans(
 
 
 def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -> list[float]:
-    """Return the second of each text: the middle of its likeliest row in its span. end: of the
+    """Return the second of each text: the middle of its most likely row in its span. end: of the
     video, seconds."""
     seconds = []
     for row, span in zip(at, spans, strict=True):
@@ -484,7 +489,7 @@ def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -
 
 
 def _inside(start: float, stop: float, end: float) -> Span:
-    """Return the span cut to the video; one that starts in its very end keeps what there is."""
+    """Return the span cut to the video. One that starts in its very end keeps what there is."""
     start = max(0.0, start)
     stop = min(stop, end)
     if stop > start:

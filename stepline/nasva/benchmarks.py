@@ -6,9 +6,9 @@ official files.
                 whose annotations are hidden, the headlines that the evaluation server asks for
     crosstask   every step of a task, in no order (step mode)
 
-A network is never told the truth: when a sentence is said is not read either, since HTM-Align's
-file gives it only for sentences that are not alignable. Features come from a feature store or a
-folder of files, text vectors from these or from the network's own encoder. K texts a video.
+A network never sees the truth. When a sentence is said is not read either, since HTM-Align's file
+gives it only for sentences that are not alignable. Features come from a feature store or a folder
+of files, text vectors from these or from the network's own encoder. K texts per video.
 """
 
 import json
@@ -57,8 +57,8 @@ class TextVectors:
             self._encoder = loaded.text_encoder("--texts")
 
     def encoder(self, video: str) -> str | None:
-        """Return whose the vectors of a video's texts are; None where files do not say it, or the
-        network made them."""
+        """Return whose the vectors of a video's texts are, or None where files do not say it, or
+        the network made them."""
         if self._store is None or video not in self._store:
             return None
         return self._store[video].backbone
@@ -113,7 +113,7 @@ UNSTORABLE_TEXT = "a text of it is empty or cannot be stored"
 class AlignmentQuestion:
     """One video of a benchmark and its texts: id keys the answer, video the features.
 
-    truth: (K,) whether each text is shown; None where that is hidden.
+    truth: (K,) whether each text is shown, or None where that is hidden.
     """
 
     id: str
@@ -212,7 +212,7 @@ def _server_questions(
 
 
 def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
-    """Return a step a text, its id the row; () where a text is empty or cannot be stored."""
+    """Return a step per text, its id the row, or () where a text is empty or cannot be stored."""
     stripped = [text.strip() for text in texts]
     if not all(text and is_storable(text) for text in stripped):
         return ()
@@ -247,8 +247,8 @@ def write_answers(
     """Write the answer of a network in the benchmark's official form, and return what is in it and
     what is not.
 
-    out: JSON; for ht-step also .csv, which its mAP needs. Raises DatasetError when no video at all
-    can be answered.
+    out: JSON, and for ht-step also .csv, which its mAP needs.
+    Raises DatasetError when no video at all can be answered.
     """
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     if out.suffix == ".csv" and any(question.truth is None for question in questions):

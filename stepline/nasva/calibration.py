@@ -30,7 +30,7 @@ NEAR_ROWS = 8  # around the best one among which no second-best is sought; NaSVA
 
 @dataclass(frozen=True)
 class Calibration:
-    """One logistic regression a mode; aligner: sha256 of the network's file that they were fitted
+    """One logistic regression per mode. aligner: sha256 of the network's file that they were fitted
     on."""
 
     aligner: str
@@ -40,9 +40,12 @@ class Calibration:
 def calibration_features(fit: TextScores) -> Array:
     """Return what the regression reads of each text's row of scores, (K, 6).
 
-    best: its highest cosine; rise: of that above the median; spread: entropy of the softmax, 0 to
-    1; lead: of the best over the best more than `NEAR_ROWS` rows off; uncontested: of the best over
-    other texts' scores in the same row; alignable: the head's logit, 0 without one.
+    best: its highest cosine.
+    rise: of that above the median.
+    spread: entropy of the softmax, 0 to 1.
+    lead: of the best over the best more than `NEAR_ROWS` rows off.
+    uncontested: of the best over other texts' scores in the same row.
+    alignable: the head's logit, 0 without one.
     """
     scores = fit.scores.astype(np.float64)
     texts, rows = scores.shape

@@ -1,9 +1,9 @@
-"""NaSVA's network on disk: its file, its feature space and its calibration; and the weights that
+"""NaSVA's network on disk: its file, its feature space and its calibration. Also the weights that
 its authors released.
 
 Every function that reads a network takes both forms, ours and the authors' .pth. The released
-weights are read as tensors alone and take our names (`WEIGHT_NAMES`); nothing that the file may carry is
-run.
+weights are read as tensors alone and take our names (`WEIGHT_NAMES`). Nothing that the file may
+carry is run.
 """
 
 import importlib.util
@@ -56,12 +56,11 @@ MINILM_WIDTH = 384  # of its vectors
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Whose features a network was trained on: video, the label of a FeatureSequence; text, the
-    encoder of the texts.
+    """Whose features a network was trained on.
 
-    text is a name that `text.embed` takes ("minilm"), or the backbone's own where it encodes texts
-    itself ("clip").
-    rate: feature rows per second.
+    video: the label of a FeatureSequence.
+    text: the encoder of the texts, a name that `text.embed` takes ("minilm"), or the backbone's own
+    where it encodes texts itself ("clip").
     """
 
     video: str
@@ -71,9 +70,10 @@ class FeatureSpace:
 
 @dataclass(frozen=True)
 class LoadedAligner:
-    """A network ready to infer; path: its file, sha256: of that file. What the file does not say is
-    None.
+    """A network ready to infer. What the file does not say is None.
 
+    path: its file.
+    sha256: of that file.
     aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
     """
 
@@ -105,7 +105,7 @@ class LoadedAligner:
         )
 
     def text_encoder(self, option: str) -> str:
-        """Return the encoder of its texts as `text.embed` takes it; option: the one that takes
+        """Return the encoder of its texts as `text.embed` takes it. option: the one that takes
         vectors in its place.
 
         Raises ModelError where only files hold such vectors.
@@ -235,7 +235,7 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Align
     return Aligner(header[0])
 
 
-# a .pth names no features; its places are seconds
+# a .pth names no features, and its places are seconds
 RELEASED_SPACE = FeatureSpace(UNKNOWN_SOURCES[1], UNKNOWN_SOURCES[1], rate=1.0)
 OFFICIAL_SUFFIXES = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
 # what they begin with, whatever their name: a zip, a pickle of old
@@ -243,12 +243,12 @@ OFFICIAL_MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
 RELEASED_HEADS = 8  # attention heads; no shape says how many, the released configuration does
 # prefixes of the weights of heads that the released code declares and never uses
 UNUSED_PREFIXES = ("alignable_head.", "timestamp_head.")
-# the sines and cosines of its positions, (1, 5000, D); we make our own
+# the sines and cosines of its positions, (1, 5000, D). We make our own
 POSITIONS_KEY = "visual_pos_enc.pe"
-# how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
+# how far those may be from ours. float32 sines of angles up to 5000 differ by 1e-3
 MAX_POSITION_ERROR = 1e-2
 
-# Their name -> ours, tried in turn; N is a layer.
+# Their name -> ours, tried in turn. N is a layer.
 WEIGHT_NAMES = (
     (r"visual_proj\.", "video_in."),
     (r"text_proj\.", "text_in."),
@@ -289,10 +289,10 @@ def is_official(path: Path) -> bool:
 
 
 def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
-    """Return the settings and float32 weights of a .pth that the released code wrote;
+    """Return the settings and float32 weights of a .pth that the released code wrote.
     `write_weights` keeps them.
 
-    Every key and shape is checked; its two unused heads are left out and named in the log.
+    Every key and shape is checked. Its two unused heads are left out and named in the log.
     Raises ModelError when the file cannot be read, or holds anything else.
     """
     import torch
@@ -349,7 +349,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
 
 
 def our_name(key: str) -> str:
-    """Return our name of an official weight; a key that it has not stays as it is."""
+    """Return our name of an official weight. A key that it has not stays as it is."""
     for pattern, ours in WEIGHT_NAMES:
         renamed, count = re.subn(f"^{pattern}", ours, key)
         if count:

@@ -2,8 +2,8 @@
 when asked for.
 
 A label is where a text is placed, in seconds, turned into the feature rows that count as showing
-it: Y of NaSVA section 3.2 (`label_matrix`). What does not fit is left out with its reason; nothing
-ever stands in for it. Letters: K texts, T feature rows, C width.
+it: Y of NaSVA section 3.2 (`label_matrix`). What does not fit is left out with its reason. Nothing
+ever replaces it. Letters: K texts, T feature rows, C width.
 """
 
 import math
@@ -54,10 +54,12 @@ def label_matrix(
 ) -> Mask:
     """Return Y (K, T): in which feature rows each text is shown.
 
-    covering: every row that a span touches, at one row a second [floor(start), max(floor(start) +
-    1, ceil(end))); never empty inside the video. inclusive: start <= t <= end where row t starts,
-    both ends in, as the released loss has it; empty for a span between two rows, and 9 rows for one
-    of 8 whole seconds. Past the video: no row.
+    covering: every row that a span touches, at one row per second [floor(start), max(floor(start) +
+    1, ceil(end))). It is never empty inside the video.
+    inclusive: start <= t <= end where row t starts, both ends in, as the released loss has it. It
+    is empty for a span between two rows, and 9 rows for one of 8 whole seconds.
+
+    Past the video: no row.
     """
     labels = np.zeros((len(spans), len(features.values)), dtype=np.bool_)
     for row, places in zip(labels, spans, strict=True):
@@ -67,7 +69,8 @@ def label_matrix(
 
 
 def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
-    """Return the rows that a span labels; past the last row, or empty, where it labels none."""
+    """Return the rows that a span labels. The slice is past the last row, or empty, where it labels
+    none."""
     if rule == "inclusive":
         first = math.ceil(span.start * features.rate)
         last = math.floor(span.end * features.rate)
@@ -88,8 +91,11 @@ LABELS_OUTSIDE = "all its labels lie outside of what is seen"
 
 @dataclass(frozen=True, slots=True)
 class _PendingSample:
-    """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows:
-    of its vectors."""
+    """A sample that is not read yet.
+
+    labels: (N, 3) of text, first row, row after the last.
+    rows: of its vectors.
+    """
 
     video: str
     kind: TextKind
@@ -101,9 +107,11 @@ class _PendingSample:
 class AlignerSamples(LazySamples[Sample]):
     """Samples that are read from disk when they are asked for.
 
-    omitted: what is no sample, and why; labelled: texts with a label; kinds: of the texts.
-    as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none;
-    else all are in order.
+    omitted: what is not a sample, and why.
+    labelled: texts with a label.
+    kinds: of the texts.
+    as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none.
+    Otherwise all are in order.
     """
 
     def __init__(
@@ -131,7 +139,7 @@ class AlignerSamples(LazySamples[Sample]):
         self.kinds = frozenset(part.kind for part in parts)
 
     def _read(self, index: int) -> Sample:
-        """Return a sample as it lies on disk now."""
+        """Return a sample as it is on disk now."""
         part = self._parts[index]
         video = self._features.matrix(part.video, slice(part.length))  # (T, C)
         stored_vectors = self._vectors[part.kind].matrix(part.video)
@@ -195,11 +203,12 @@ def gather_samples(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> AlignerSamples:
-    """Return what can be trained on: a sample a video and kind of text, so that a video may come
-    twice an epoch.
+    """Return what can be trained on: a sample per video and kind of text, so that a video may come
+    twice per epoch.
 
-    vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold
-    these, one that does not as many. excluded: ids of videos that are left out (a benchmark's own).
+    vectors: of each kind, a store keyed by the videos' ids. One that keeps its texts must hold
+    these, one that does not as many.
+    excluded: ids of videos that are left out (a benchmark's own).
     """
     settings = settings or AlignerDataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
@@ -223,7 +232,7 @@ def gather_samples(
 
 
 def omitted_row(row: Rejected) -> dict[str, str]:
-    """Return the texts of a video that are no sample as a line of `omitted.jsonl`."""
+    """Return the texts of a video that are not a sample as a line of `omitted.jsonl`."""
     return {"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value}
 
 
@@ -239,7 +248,7 @@ def _labelled_part(
     if rows is None:
         return other_texts(labelled, vectors)
     length = min(stored.rows, settings.longest)
-    # which rows a span labels follows from the rate and their count alone
+    # which rows each span labels follows from the rate and their count alone
     blank = np.zeros((length, 1), dtype=np.float32)
     visible = FeatureSequence(blank, stored.rate, stored.backbone)
     inside = []
@@ -260,7 +269,7 @@ def _labelled_part(
 
 
 def _small(indices: RowIndices) -> SmallIndices:
-    """Return indices in half the bytes, where they are no greater than fits: a dataset has a
+    """Return indices in half the bytes, where none is greater than what fits. A dataset has a
     hundred million."""
     if indices.max() > np.iinfo(np.int16).max:
         return indices
@@ -274,7 +283,7 @@ def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
 
 
 def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
-    """Return which stored vector is that of each text, (K,); None where they are of other texts.
+    """Return which stored vector is that of each text, (K,), or None where they are of other texts.
 
     A reader may have left out texts that the store still holds, so the texts need only come in the
     same order.

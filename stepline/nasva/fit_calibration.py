@@ -3,15 +3,15 @@ Letters: N texts.
 
 Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts
 (`unshown_texts.py`), so their scores are those of texts that are not shown. A video's own texts are
-a mixture of these and of shown ones, of which `rate` is the fraction:
+a mixture of these and of shown ones. `rate` is the fraction of shown ones:
 
     P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
 
-The ratio of the two densities comes from a logistic regression that tells own from foreign texts
-(Elkan and Noto 2008, learning from positive and unlabelled examples, with the roles turned), the
-rate from Storey's estimate of the fraction of true null hypotheses (2002). It leans low where
-foreign texts are easier to refuse than own ones that are not shown. Own and foreign texts are
-scored together: what a text's rivals are would else tell the two sets apart.
+The ratio of the two densities comes from a logistic regression that separates own from foreign
+texts. It follows Elkan and Noto 2008, learning from positive and unlabelled examples, with the
+roles turned. The rate comes from Storey's estimate of the fraction of true null hypotheses (2002).
+It leans low where foreign texts are easier to refuse than own ones that are not shown. Own and
+foreign texts are scored together. Otherwise what a text's rivals are would tell the two sets apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -164,7 +164,8 @@ def calibrate_by_foreign_texts(
     """Return a calibration of the network and the share of own texts that it takes for shown.
 
     fits: how the texts of each video fit it alone, and together with foreign ones, which come after
-    them; one video's are held at a time. rate: that share, where it is known.
+    them. One video's are held at a time.
+    rate: that share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
     alone = []
@@ -187,7 +188,7 @@ def fit_by_foreign_evidence(
 ) -> tuple[Logistic, float]:
     """Return P(shown) of evidence (N, E) like `alone`, and the share of it that is taken for shown.
 
-    own: (N, E) of the same texts, as it is told from that of foreign ones (M, E).
+    own: (N, E) of the same texts, as it is distinguished from that of foreign ones (M, E).
     """
     # own texts or foreign ones
     both = np.concatenate([own, foreign])
@@ -210,8 +211,10 @@ def fit_by_foreign_evidence(
 
 
 def shown_probability(own: Array, odds: float, rate: float) -> Array:
-    """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit.
-    Mean near `rate`."""
+    """Return P(shown) (N,) of own texts from P(own). Mean near `rate`.
+
+    odds: own texts to foreign ones in the fit.
+    """
     own = np.clip(own, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
     p = 1 - (1 - rate) * ratio

@@ -3,7 +3,7 @@ cross-entropy.
 
     l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
 
-A text with no positive row, a padded one, or a label past the end of a cut video has l = 0 and
+A text with no positive row, a padded one, or a label past the end of a cut video has l = 0. It
 passes no gradient.
 Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature rows, d
 projection, L decoder layers.
@@ -20,9 +20,9 @@ from stepline.training.batches import Batch
 from stepline.training.layers import log_sum_exp_of_products, use_cpu_kernels
 from stepline.training.loop import Loss
 
-# logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
+# logit of what is left out, finite, so that no gradient is NaN (a real logit is at most 1 / tau)
 FAR_LOGIT = -1e4
-# the same where something is always left in; exp is ten times as fast there as at FAR
+# the same where something is always left in. exp is ten times as fast there as at FAR
 NEGATIVE_INFINITY = -torch.inf
 
 
@@ -33,7 +33,7 @@ def grounding_loss(
 
     paper: negatives of a text are the seconds of its own video, the mean is over labelled texts,
     the last layer counts.
-    release: negatives are the seconds of all videos of the batch, the mean is over all B x K rows
+    release: negatives are the seconds of all videos of the batch. The mean is over all B x K rows
     whether or not they are texts, and over the decoder layers.
     """
     settings = settings or AlignerLossSettings()
@@ -56,7 +56,7 @@ def grounding_loss(
         seconds = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT)
         denominators = seconds.logsumexp(dim=3)  # (L, B, K)
 
-    # (B, K, T); a text without a label keeps all seconds and counts 0 below
+    # (B, K, T). A text without a label keeps all seconds and counts 0 below
     others = labelled[:, :, None] & ~positive
     own = logits.masked_fill(others, NEGATIVE_INFINITY)
     numerators = own.logsumexp(dim=3)  # (L, B, K)
@@ -114,8 +114,8 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
     agree.
 
     A text whose best second is in the upper half of the batch's texts, by the first and by the last
-    decoder layer, is alignable; in the lower half by both, not; else it has no target. Source:
-    TAN's co-training (Han et al. 2022).
+    decoder layer, is alignable. In the lower half by both, it is not. Otherwise it has no target.
+    Source: TAN's co-training (Han et al. 2022).
     Differs: two layers of one branch, where TAN has two branches.
     """
     real = ~batch.text_pad
@@ -130,7 +130,8 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
 
 
 def _median_score(best: Tensor, real: Tensor) -> Tensor:
-    """Return the median of the real texts' scores per layer, (2, 1, 1); 0 where there is no text."""
+    """Return the median of the real texts' scores per layer, (2, 1, 1), or 0 where there is no
+    text."""
     if not bool(real.any()):
         return best.new_zeros(len(best), 1, 1)
     medians = best[:, real].quantile(0.5, dim=1)

@@ -5,11 +5,12 @@
     A[k, t] = cos(z_j[k], z_v[t])                 z: projections of o to d
 
 Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections,
-positions added to queries and keys at every attention and never to values; `form="paper"` does as
+positions added to queries and keys at every attention and never to values. `form="paper"` does as
 printed. Inside the network a batch is one matrix of rows, the seconds or the texts of all its
-videos (`PackedRows`). Letters: B batch, K texts, T feature rows, N rows of one video with padding
-(K or T), R rows of a batch in the matrix, M keys of a video, C input width, D width, H heads, d
-projection, L decoder layers.
+videos (`PackedRows`).
+Letters: B batch, K texts, T feature rows. N rows of one video with padding (K or T), R rows of a
+batch in the matrix, M keys of a video. C input width, D width, H heads, d projection, L decoder
+layers.
 """
 
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ class AlignerOutput:
 
     @property
     def scores(self) -> Tensor:
-        """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
+        """A of the last decoder layer, cosines (B, K, T). Padded rows and columns mean nothing."""
         last_layer = self.text[-1:]
         by_layer = dot_products(last_layer, self.video)  # (1, B, K, T)
         return by_layer[0]
@@ -63,17 +64,16 @@ def dot_products(text: Tensor, video: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """How the rows of a batch lie in one matrix: without padding where that pays.
+    """How the rows of a batch are arranged in one matrix: without padding where that pays.
 
-    On a CPU rows of padding are left out, and attention goes video by video, with no mask; where
+    On a CPU rows of padding are left out, and attention goes video by video, with no mask. Where
     little is padded, or on another device, all rows stay and a mask says which keys are real.
     Scores are the same.
 
-    lengths: of each video's rows in the matrix. index: (R,) which of the B x N rows these are, None
-    where all.
-
-    key_keep: (B, 1, 1, N), True where attention may see a row; None where it may see all that are
-    in the matrix.
+    lengths: of each video's rows in the matrix.
+    index: (R,) which of the B x N rows these are, None where all.
+    key_keep: (B, 1, 1, N), True where attention may see a row, or None where it may see all that
+    are in the matrix.
     """
 
     batch: int
@@ -129,8 +129,8 @@ class PackedRows:
 
 
 def visible_keys(pad: Tensor) -> Tensor:
-    """Return the keys that attention may see, (B, 1, 1, N); where all are padding, all, so that
-    nothing is NaN."""
+    """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, all are visible,
+    so that nothing is NaN."""
     has_none = pad.all(dim=1, keepdim=True)
     visible = ~pad | has_none
     return visible[:, None, None, :]
@@ -251,7 +251,8 @@ def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
 
 
 class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of seconds, then a feed-forward; each added to its input, then normalised."""
+    """Self-attention of seconds, then a feed-forward. Each is added to its input, then
+    normalised."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
@@ -271,8 +272,8 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of texts, attention to seconds, then a feed-forward; each added to its input,
-    then normalised."""
+    """Self-attention of texts, attention to seconds, then a feed-forward. Each is added to its
+    input, then normalised."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
@@ -366,7 +367,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             return AlignerOutput(texts, rows, alignable)
 
     def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
-        """Return the rows (R, D) with positions (B, N, D) that every attention is to add; the paper
+        """Return the rows (R, D) with positions (B, N, D) that every attention is to add. The paper
         adds them here, once."""
         packed = layout.pack(positions)
         if self.settings.form == "paper":
@@ -389,7 +390,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale(self, rows: Tensor) -> Tensor:
-        """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
+        """Return the rows with mean square 1 each, or as they are. A row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
         squares = rows.square()
@@ -440,7 +441,7 @@ def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
 
 
 def _init_weights(module: nn.Module) -> None:
-    """Draw fresh weights as the released code does; packed attention projections keep Xavier's."""
+    """Draw fresh weights as the released code does. Packed attention projections keep Xavier's."""
     if isinstance(module, AlignerAttention):
         # children come first, so this undoes what follows for them
         nn.init.xavier_uniform_(module.project.weight)
@@ -451,7 +452,7 @@ def _init_weights(module: nn.Module) -> None:
 
 
 def _unit_vectors(rows: Tensor) -> Tensor:
-    """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a
+    """Return the rows at length 1. A row of no length stays 0 and passes no gradient, instead of a
     huge one."""
     squares = rows.square()
     square = squares.sum(dim=-1, keepdim=True)

@@ -81,9 +81,9 @@ def _check_rows(name: str, values: Matrix, width: int) -> None:
 def onnx_model(settings: AlignerNetworkSettings, weights: Mapping[str, Array]) -> bytes:
     """Return the network as the bytes of an ONNX file.
 
-    Inputs: video (T, C), text (K, C), ordered () 0 or 1; outputs: scores (K, T) and, of a network
-    that tells whether a text is shown at all, alignable (K,). Raises ModelError where the weights
-    are not those of such a network.
+    Inputs: video (T, C), text (K, C), ordered () 0 or 1. Outputs: scores (K, T) and alignable (K,),
+    of a network that says whether a text is shown at all. Raises ModelError where the weights are
+    not those of such a network.
     """
     return _GraphBuilder(settings, weights).model()
 
@@ -93,7 +93,7 @@ RowsWithPositions: TypeAlias = tuple[str, str | None]
 
 
 class _GraphBuilder:
-    """Puts the graph together; each weight is taken once, and none may be left."""
+    """Puts the graph together. Each weight is taken once, and none may be left."""
 
     def __init__(self, settings: AlignerNetworkSettings, weights: Mapping[str, Array]) -> None:
         self._settings = settings
@@ -208,7 +208,7 @@ class _GraphBuilder:
         return self._add("Div", rows, root)
 
     def _placed(self, rows: str, positions: str) -> RowsWithPositions:
-        """Return the rows, and the positions that every attention is to add; the paper adds them
+        """Return the rows, and the positions that every attention is to add. The paper adds them
         here, once."""
         if self._settings.form == "released":
             return rows, positions
@@ -310,7 +310,7 @@ class _GraphBuilder:
         return self._norm(f"{layer}.feed_norm", total)
 
     def _unit(self, rows: str) -> str:
-        """Return the rows at length 1; a row of no length is 0."""
+        """Return the rows at length 1. A row of no length is 0."""
         add = self._add
         squares = add("Mul", rows, rows)
         last_axis = np.array([1])

@@ -33,12 +33,14 @@ UNCALIBRATED_NOTE = (
 
 @dataclass(frozen=True)
 class StepPlacement:
-    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T);
+    """Steps with spans, at, score and status.
+
+    alignment: P(step k is being shown at t), (K, T).
     note: what to know.
 
-    A step that is not shown has no spans. spans holds the best guess for every one, as benchmarks
-    ask for, and at the best second in it; the best of all seconds, which benchmarks ask for too, is
-    `chances.best`.
+    A step that is not shown has no spans. The field `spans` holds the best guess for every one, as
+    benchmarks ask for, and at the best second in it. The best of all seconds, which benchmarks ask
+    for too, is `chances.best`.
     """
 
     steps: tuple[Step, ...]
@@ -51,7 +53,7 @@ class StepPlacement:
 
 @dataclass(frozen=True)
 class AlignerReport:
-    """Which trained network placed the steps, by the sha256 of its file; calibrated: whether its
+    """Which trained network placed the steps, by the sha256 of its file. calibrated: whether its
     P(shown) is."""
 
     aligner: str
@@ -142,9 +144,9 @@ def ground_by_aligner(
 ) -> AlignerGrounding:
     """Return steps placed in a video by a trained network, as `ground` does without one.
 
-    Spans that grow end where the next step's begin; those of a fixed length, the paper's, stay.
-    vectors: (K, C) of the steps, of the network's own space. Raises ModelError, ShapeError where
-    something does not fit it.
+    Spans that grow end where the next step's begin. Those of a fixed length, the paper's, stay.
+    vectors: (K, C) of the steps, of the network's own space.
+    Raises ModelError, ShapeError where something does not fit it.
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
@@ -164,7 +166,7 @@ def ground_by_aligner(
 
 
 def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
-    """Return the step with its verdict; one that is not shown, with P(shown) below the floor, has
+    """Return the step with its verdict. One that is not shown, with P(shown) below the floor, has
     no spans."""
     if p >= floor:
         return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
@@ -175,7 +177,7 @@ def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
 
 
 def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
-    """Return (K, T) P(shown in a row | when the step is said); None where no step is said."""
+    """Return (K, T) P(shown in a row | when the step is said), or None where no step is said."""
     if all(step.said is None for step in steps):
         return None
     rows = np.arange(fit.scores.shape[1])
@@ -185,7 +187,7 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     for step in steps:
         spans = []
         if step.said is not None:
-            # where it is in the video; said after the last row, its end is nearest
+            # where it is in the video. If it is said after the last row, its end is nearest
             start = min(step.said.start, seconds - 1.0)
             end = max(step.said.end, step.said.start + 1e-3)
             spans = [Span(start, min(end, float(seconds)))]

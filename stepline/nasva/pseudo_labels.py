@@ -5,7 +5,7 @@ tables 3, 8 and 9).
     label_k = [best_k, best_k + seconds)       or around it, or grown while A >= zeta A[best_k]
 
 In order: labels from matrices, videos with the steps written for them, labels on disk (JSON),
-matrices of many videos, and what one round of labelling has changed (`RoundReport`). Letters: K
+matrices of many videos. Then what one round of labelling has changed (`RoundReport`). Letters: K
 texts or steps, T feature rows, C input width, V videos.
 """
 
@@ -45,7 +45,7 @@ from stepline.training.batches import (
 log = logging.getLogger(__name__)
 
 RowIndices: TypeAlias = npt.NDArray[np.int64]
-# where each text of one video is placed; None: it has no label
+# where each text of one video is placed (None: it has no label)
 StepSpans: TypeAlias = tuple[Span | None, ...]
 
 MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
@@ -53,11 +53,12 @@ MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class LabelCandidates:
-    """All that is kept of a video's matrices (K, T), of which a dataset's do not fit into memory,
-    to choose its labels.
+    """All that is kept of a video's matrices (K, T) to choose its labels. A dataset's matrices do
+    not fit into memory.
 
-    spans: (K, 2) seconds of each text's label, were it kept; best: (K,) its best cosine; agreed:
-    (K,) whether the teachers, and the record where it is asked, have it in the same place.
+    spans: (K, 2) seconds of each text's label, were it kept.
+    best: (K,) its best cosine.
+    agreed: (K,) whether the teachers, and the record where it is asked, have it in the same place.
     """
 
     spans: npt.NDArray[np.float64]
@@ -73,8 +74,8 @@ def label_candidates(
 ) -> LabelCandidates:
     """Return where each text of a video would be placed.
 
-    matrices: cosines (K, T), one a teacher; they are averaged. places: each K long, that the best
-    second must lie near.
+    matrices: cosines (K, T), one per teacher. They are averaged.
+    places: each K long, that the best second must be near to.
     """
     mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
     agreed = np.ones(len(mean), np.bool_)
@@ -130,7 +131,7 @@ def choose_labels(
 
 
 def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
-    """Return the label of a text with these scores (T,), in seconds; never past the video."""
+    """Return the label of a text with these scores (T,), in seconds. It is never past the video."""
     best = int(row.argmax())
     if settings.seconds is None:
         start = best
@@ -158,22 +159,22 @@ def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
 
 
 def best_scores(matrix: Matrix) -> Matrix:
-    """Return max_t A[k, t], (K,); 0 where there is no row."""
+    """Return max_t A[k, t], (K,), or 0 where there is no row."""
     if not matrix.size:
         return np.zeros(len(matrix), dtype=np.float32)
     return np.asarray(matrix.max(axis=1))
 
 
 def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
-    """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
+    """Return for each text (K,) whether all networks' best rows are at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
     distances = np.ptp(best, axis=0)
     return np.asarray(distances <= rows)
 
 
 def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
-    """Return for each text (K,) whether its time lies within its span, or at most `seconds` off;
-    never without one."""
+    """Return for each text (K,) whether its time is within its span, or at most `seconds` off. It
+    is False without a span."""
     near = np.zeros(len(times), np.bool_)
     for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
         if span is not None:
@@ -185,13 +186,17 @@ def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -
 
 @dataclass(frozen=True, slots=True)
 class StepVideo:
-    """A video and the steps written for it; said_spans: where each of the K is said, None where
-    nobody says it.
+    """A video and the steps written for it.
 
-    shown_spans: where the record has each shown, None where it does not; or (), where that is not
-    asked. rows: of its features, rate per second. read_inputs: returns the features and the step
-    vectors (K, C), from disk where they are there, and then in that shard. truth: (K, T) where each
-    step is really shown, of simulated videos; reports use it, nothing else does.
+    said_spans: where each of the K is said, None where no one says it.
+    shown_spans: where the record has each shown, None where it does not, or () where that is not
+    asked.
+    rows: of its features.
+    rate: per second.
+    read_inputs: returns the features and the step vectors (K, C), from disk where they are there,
+    and then in that shard.
+    truth: (K, T) where each step is really shown, of simulated videos. Reports use it, nothing else
+    does.
     """
 
     id: str
@@ -212,7 +217,7 @@ class StepVideo:
 def step_samples(
     videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
 ) -> LazySamples[Sample]:
-    """Return the steps as training samples: those with a label, or all; a video without any is left
+    """Return the steps as training samples: those with a label, or all. A video without any is left
     out."""
     labelled = []
     for video, spans in zip(videos, labels, strict=True):
@@ -314,7 +319,7 @@ def iterate_matrices(
     """Yield each video's place among the samples, and every network's cosines (K, T) of its texts.
 
     One batch is in memory at a time, and read once for all networks. The places come in the order
-    of the batches; of `of` processes, each takes its share of the batches, which are the same for
+    of the batches. Of `of` processes, each takes its share of the batches, which are the same for
     any number of them.
     """
     for indices, videos, outputs in aligned_batches(networks, samples, rank=rank, of=of):
@@ -331,7 +336,7 @@ def aligned_batches(
     """Yield of each batch which samples it holds, the samples, and what each network says of them.
 
     The networks end at rest. A video of more than `MAX_ROWS` rows is seen whole, as no training saw
-    it; labels are of no effect.
+    it. Labels have no effect.
     """
     for network in networks:
         network.eval()
@@ -349,19 +354,21 @@ def aligned_batches(
         yield indices, videos, outputs
 
 
-# share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
+# share of a label that must be in the planted window. NaSVA's table 5 judges by eye
 INSIDE_FRACTION = 0.5
 
 
 @dataclass(frozen=True)
 class RoundReport:
-    """One round: shares in [0, 1], seconds; None where it cannot be known.
+    """One round: shares in [0, 1], seconds, or None where it cannot be known.
 
-    kept: of the texts, those with a label. alignable: of the texts, an estimate
-    (`alignable_fraction`), by the networks that this round's labels trained. moved: median of how
-    far a label's middle is from the last round's. iou: mean overlap with the last round's.
+    kept: of the texts, those with a label.
+    alignable: of the texts, an estimate (`alignable_fraction`), by the networks that this round's
+    labels trained.
+    moved: median of how far a label's middle is from the last round's.
+    iou: mean overlap with the last round's.
     agreement: of held-out texts whose best second is the same as the last round's networks have it.
-    inside, shown: of the kept labels, those that lie in the planted window, and whose text has one.
+    inside, shown: of the kept labels, those that are in the planted window, and whose text has one.
     """
 
     number: int
@@ -377,7 +384,7 @@ class RoundReport:
 
 
 def labelled_fraction(labels: Sequence[StepSpans]) -> float:
-    """Return the share of texts that have a label; 0 of none."""
+    """Return the share of texts that have a label, or 0 without texts."""
     flags = [span is not None for places in labels for span in places]
     return sum(flags) / max(1, len(flags))
 
@@ -402,8 +409,8 @@ def label_shift(
 def teacher_agreement(
     before: Sequence[RowIndices], after: Sequence[RowIndices], rows: Sequence[float]
 ) -> float | None:
-    """Return the share of texts whose best rows (K,) by two sets of networks lie at most `rows` (a
-    video) apart."""
+    """Return the share of texts whose best rows (K,) by two sets of networks are at most `rows`
+    (per video) apart."""
     near: list[Mask] = []
     for old, new, limit in zip(before, after, rows, strict=True):
         near.append(abs(old - new) <= limit)
@@ -417,8 +424,10 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median
     of foreign texts').
 
-    own: best scores (K,) of each video's texts; foreign: of texts of other videos, which show
-    nothing of them. None without texts.
+    own: best scores (K,) of each video's texts.
+    foreign: of texts of other videos, which show nothing of them.
+
+    It is None without texts.
     """
     scores = np.concatenate([np.zeros(0), *own])
     null = np.concatenate([np.zeros(0), *foreign])

@@ -46,7 +46,7 @@ from stepline.training.sources import (
 )
 
 REFINED_FILE = "refined.parquet"
-LINKING_ENCODER = "minilm"  # the text encoder that tells which sentence speaks of a step
+LINKING_ENCODER = "minilm"  # the text encoder that says which sentence speaks of a step
 NO_LABEL_REASON = (
     "no label after self-training: its best score is too low, or the teachers disagree"
 )
@@ -54,12 +54,14 @@ NO_LABEL_REASON = (
 
 @dataclass(frozen=True)
 class RefineSources:
-    """What a run reads. dataset: as `read_records` takes it; features: a store of the videos'
-    features, or its URL.
+    """What a run reads.
 
-    step_vectors: a store, or an encoder as `text_encoder` takes it. narrations: a source of what is
-    said, which the final network learns beside the steps, or None; narration_vectors: None for the
-    source's own, else as the steps'.
+    dataset: as `read_records` takes it.
+    features: a store of the videos' features, or its URL.
+    step_vectors: a store, or an encoder as `text_encoder` takes it.
+    narrations: a source of what is said, which the final network also learns, next to the steps, or
+    None.
+    narration_vectors: None for the source's own, else as the steps'.
     excluded: lists that `stepline excluded` wrote.
     """
 
@@ -71,7 +73,7 @@ class RefineSources:
     excluded: tuple[Path, ...] = ()
 
     def vectors_of_narrations(self) -> str:
-        """Return where the narrations' vectors come from; one network must know them and the steps'
+        """Return where the narrations' vectors come from. One network must know them and the steps'
         alike."""
         if self.narration_vectors:
             return self.narration_vectors
@@ -97,12 +99,12 @@ def refine_dataset(
     settings: RefineRunSettings | None = None,
     progress: Callable[[str, Progress], None] | None = None,
 ) -> RefineResult:
-    """Place the steps of a dataset by self-training, or go on with it, and write them; see the top
+    """Place the steps of a dataset by self-training, or go on with it, and write them. See the top
     of this file.
 
-    Under torchrun the processes share the work; the first one writes. Raises ShapeError when no
-    video is left or hardly a text keeps a label, SettingsError when the folder holds another run,
-    and what the sources raise.
+    Under torchrun the processes share the work and the first one writes. Raises ShapeError when no
+    video is left or hardly a text keeps a label. Raises SettingsError when the folder holds another
+    run, and what the sources raise.
     """
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
@@ -164,7 +166,7 @@ def _gather_narrations(
     features: FeatureStore,
     excluded: ExcludedIds,
 ) -> AlignerSamples | None:
-    """Return the samples of what is said, which the final network learns too; None without a
+    """Return the samples of what is said, which the final network learns too, or None without a
     source."""
     if sources.narrations is None:
         return None
@@ -188,7 +190,7 @@ def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> N
 
 
 def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:
-    """Yield the records of the videos that have labels, with their steps placed; what lost its
+    """Yield the records of the videos that have labels, with their steps placed. What lost its
     label is dropped."""
     remaining = dict(labels)
     for record in records:
@@ -207,7 +209,7 @@ def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) 
 
 
 class _VideoReader:
-    """Turns records into videos whose steps are to be placed; omitted: which cannot be, and why."""
+    """Turns records into videos whose steps are to be placed. omitted: which cannot be, and why."""
 
     def __init__(
         self,

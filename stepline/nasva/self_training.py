@@ -10,9 +10,9 @@ Everything a round makes is on disk, so that a killed run goes on where it was:
     out/aligner.safetensors          the final network, trained on the last round's labels
 
 Differs from the paper: several teachers of other seeds label together, and a text on which they
-disagree may lose its label (`refine.agree`); one teacher, `position="start"` and a threshold are
+disagree may lose its label (`refine.agree`). One teacher, `position="start"` and a threshold are
 the paper's. Several processes (torchrun) share each batch of training, and the batches of
-labelling; the first one writes. Letters: K texts, T feature rows.
+labelling. The first one writes. Letters: K texts, T feature rows.
 """
 
 import hashlib
@@ -303,7 +303,7 @@ class SelfTraining:
     # ------------------------------------------------------------ what the run is
 
     def _identity(self) -> dict[str, Any]:
-        """Return what tells this run from another, plain."""
+        """Return what distinguishes this run from another, plain."""
         digest = hashlib.sha256(b"[")
         separator = ""  # as in the repr of the whole list
         for video in self.videos:
@@ -342,7 +342,8 @@ class SelfTraining:
             ) from error
 
     def _held_out(self) -> list[int]:
-        """Return the videos that no teacher sees; none where no further round asks for them."""
+        """Return the videos that no teacher sees. It is empty where no further round asks for
+        them."""
         if not self.settings.rounds:
             return []
         count = len(self.videos)

@@ -1,4 +1,4 @@
-"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training; nothing
+"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training. Nothing
 heavy is imported."""
 
 from pathlib import Path
@@ -44,15 +44,15 @@ class AlignerNetworkSettings(Settings):
     feed_forward: Width = 2048  # released code; the paper gives none
     projection: Width = 64  # d of the vectors whose cosine is the score; supplement
     text_positions: Width = 1024  # most texts that can be in order; released code
-    # of what each block adds, and inside the feed-forward; released code
+    # of what each block adds, and inside the feed-forward (released code)
     dropout: DropoutRate = 0.1
-    # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
+    # of attention weights. Released code: 0.1, which costs 2-4 times the time and memory
     attention_dropout: DropoutRate = 0.0
-    # positions at every attention and LayerNorm on projections; "paper": neither
+    # positions at every attention and LayerNorm on projections. "paper": neither
     form: NetworkForm = "released"
-    # of each row, else unit rows drown in positions; released: "none"
+    # of each row, else unit rows drown in positions. Released: "none"
     feature_scale: FeatureScale = "unit_variance"
-    # whether it has the head y of equation 1; the release never uses its own
+    # whether it has the head y of equation 1. The release never uses its own
     alignability: bool = False
 
     @model_validator(mode="after")
@@ -67,15 +67,15 @@ class AlignerNetworkSettings(Settings):
 class AlignerLossSettings(Settings):
     """How the alignment matrix is trained: NaSVA section 3.3."""
 
-    # rivals: seconds of the same video; "release": of the batch; `loss.py` says more
+    # rivals: seconds of the same video. "release": of the batch. `loss.py` says more
     form: LossForm = "paper"
     temperature: Positive = 0.07  # tau; NaSVA section 4.2, smaller is sharper
-    # deep supervision; None: as the form has it (release yes, paper no)
+    # deep supervision. None: as the form has it (release yes, paper no)
     every_layer: bool | None = None
     alignability: AlignabilityTargets = "kept"  # what the head learns, where the network has one
-    alignability_weight: NonNegative = 1.0  # of its loss beside that of the alignment
+    alignability_weight: NonNegative = 1.0  # of its loss next to that of the alignment
     shuffled: Fraction = 0.5  # chance that texts lose their order; supplement 6.3
-    # whether each sample draws that chance or all of a batch at once (released code)
+    # whether each sample draws that chance or all of a batch together (released code)
     drawn: OrderDraw = "sample"
 
 
@@ -86,13 +86,13 @@ UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
 class AlignerDataSettings(Settings):
     """Which videos and texts become samples, and what counts as their labels."""
 
-    # rows that a span labels; "inclusive" is the released code's; `dataset.labelled_rows`
+    # rows that a span labels. "inclusive" is the released code's. See `dataset.labelled_rows`
     label_rule: LabelRule = "covering"
-    # which of a step's places is its label; said alone: stage 1 of the paper
+    # which of a step's places is its label. Said alone: stage 1 of the paper
     step_place: StepLabelSource = "shown_or_said"
     # texts without a label: context, and what the alignability head learns from
     unlabelled: UnlabelledTexts = "keep"
-    # rows of a video that are seen; supplement: 1200 s
+    # rows of a video that are seen. Supplement: 1200 s
     longest: Annotated[int, Field(ge=1, le=1200)] = 1200
     slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
     # share of the videos, by their ids, that are not trained on but choose the best
@@ -103,7 +103,7 @@ class AlignerDataSettings(Settings):
 
 
 class AlignerRunSettings(Settings):
-    """All settings of `stepline train nasva`; `model.video_width` and `model.text_width` are the
+    """All settings of `stepline train nasva`. `model.video_width` and `model.text_width` are the
     features' own."""
 
     model: AlignerNetworkSettings = AlignerNetworkSettings()
@@ -121,26 +121,27 @@ class AlignerSettings(Settings):
     """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that
     no result uses."""
 
-    # the trained network, a .safetensors file or a folder of one; None: none is used
+    # the trained network, a .safetensors file or a folder of one. None: no network is used
     path: Path | None = None
-    # "narration": the texts are in spoken order, and the network is told their places
+    # "narration": the texts are in spoken order, and the network gets their places
     mode: Mode = "step"
-    whole: Count = 1200  # rows up to which a video is aligned at once; NaSVA trained on as many
+    # rows up to which a video is aligned as a whole. NaSVA trained on as many
+    whole: Count = 1200
     window: Count = 600  # rows of a window of a longer video; TAN: 64
     stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
-    batch: Batch = 4  # windows aligned at once
-    # compute in bfloat16, faster where the processor has it; moves a score by up to 0.006
+    batch: Batch = 4  # windows aligned together
+    # compute in bfloat16, faster where the processor has it. Moves a score by up to 0.006
     bf16: bool = False
-    # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
+    # tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)
     temperature: Positive = 0.07
     compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
-    # "given": texts shown in another order than they stand in cost `order_cost`
+    # "given": texts that are shown in another order than the given one cost `order_cost`
     order: TextOrder = "none"
     # nats that a text shown before the shown one in front of it costs
     order_cost: NonNegative = 1.5
     speech: NonNegative = 0.25  # weight of when a text is said, where that is known; 0 not at all
     typical: Count = 8  # rows that a text keeps from others; NaSVA's 8 s
-    # "start", "center": `duration` from, around the best row; "grown": around the peak
+    # "start", "center": `duration` from, around the best row. "grown": around the peak
     spans: SpanRule = "grown"
     duration: Positive = 8.0  # seconds of a span that is not grown; NaSVA section 4.2
     smooth: Count = 7  # rows, odd, over which chances are summed before a span is grown
@@ -165,16 +166,16 @@ BestAt: TypeAlias = Literal["start", "center"]
 class RefineSettings(Settings):
     """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
 
-    # eps2; the paper's 0.8 is a cosine and does not carry over to other features
+    # eps2. The paper's 0.8 is a cosine and does not carry over to other features
     threshold: Fraction = 0.0
-    # "cosine": of the best second; "quantile": share of the texts to drop
+    # "cosine": of the best second. "quantile": share of the texts to drop
     threshold_kind: ThresholdKind = "quantile"
-    # where in its label the best second lies; NaSVA: start, which its table 8 prefers
+    # where in its label the best second is. NaSVA: start, which its table 8 prefers
     position: BestAt = "center"
-    # length of a label; None: grown around the best second; NaSVA section 4.2
+    # length of a label. None: grown around the best second. NaSVA section 4.2
     seconds: Positive | None = 8.0
     grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
-    # seconds that the teachers' best seconds may lie apart; None: they need not agree
+    # seconds that the teachers' best seconds may be apart. None: they need not agree
     agree: Positive | None = 4.0
     # the record's own places that the best second must be as near to
     agree_with: tuple[RecordPlace, ...] = ()
@@ -197,11 +198,11 @@ RoundTable: TypeAlias = Annotated[
 
 
 class SelfTrainSettings(Settings):
-    """Rounds of training on labels and labelling anew: NaSVA section 3.3."""
+    """Rounds of training on labels and labelling again: NaSVA section 3.3."""
 
-    # "video": likeness to the picture (Step-Video); "agreed": said, where also grounded
+    # "video": likeness to the picture (Step-Video). "agreed": said, where also grounded
     first: FirstLabels = "asr"
-    # times that labels are made anew; NaSVA section 4.2
+    # times that labels are made again (NaSVA section 4.2)
     rounds: Annotated[int, Field(ge=0, le=20)] = 1
     teachers: Teachers = 2  # networks of other seeds whose matrices are averaged; the paper has one
     # a teacher stops early: one that trains long learns its labels' noise by heart
@@ -252,16 +253,16 @@ SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
-    """All settings of `stepline refine`; `model.video_width` and `model.text_width` are the
+    """All settings of `stepline refine`. `model.video_width` and `model.text_width` are the
     features' own."""
 
-    # where a step is said: as its record has it, or by likeness to the narration anew
+    # where a step is said: as its record has it, or by likeness to the narration again
     said: SaidSource = "given"
     coarse: CoarseSettings = CoarseSettings()
     data: AlignerDataSettings = AlignerDataSettings()
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
-    # of the final network; teachers stop after rounds.teacher_epochs
+    # of the final network. Teachers stop after rounds.teacher_epochs
     train: TrainSettings = TrainSettings()
     rounds: SelfTrainSettings = SelfTrainSettings()
 

@@ -95,7 +95,7 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
 def shuffle_texts(
     samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator
 ) -> list[Sample]:
-    """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half,
+    """Return the samples, some with their texts shuffled and so marked. Supplement 6.3: half,
     whatever the source."""
     count = 1
     if settings.drawn == "sample":
@@ -120,7 +120,7 @@ def aligner_scorer(
     loss: AlignerLossSettings,
     keep: Callable[[nn.Module], None],
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples; "recall": R@1 of their labels, "loss": what a text
+    """Return the scorer of held-out samples. "recall": R@1 of their labels, "loss": what a text
     loses, negative."""
 
     def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
@@ -154,11 +154,13 @@ CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
 
 @dataclass(frozen=True)
 class AlignerSources:
-    """What a run reads. features: a store, or its URL; narrations, steps: as `read_labelled_texts`
-    takes them.
+    """What a run reads.
 
+    features: a store, or its URL.
+    narrations, steps: as `read_labelled_texts` takes them.
     narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes
-    it. excluded: lists that `stepline excluded` wrote.
+    it.
+    excluded: lists that `stepline excluded` wrote.
     """
 
     features: Path | str
@@ -217,13 +219,14 @@ def train_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
-    """Train, or go on training, and return the network; start: one to train on, ours or the
-    authors' .pth.
+    """Train, or go on training, and return the network.
 
-    on_prepared: is called before the first step. Under torchrun the processes share the work; the
-    first one writes.
-    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
-    on, and what the sources raise.
+    start: one to train on, ours or the authors' .pth.
+    on_prepared: is called before the first step.
+
+    Under torchrun the processes share the work and the first one writes. Raises SettingsError when
+    `folder` holds another run, ShapeError when nothing is left to train on, and what the sources
+    raise.
     """
     start_processes(settings.train.device)
     prepared = prepare(sources, folder, settings, start)

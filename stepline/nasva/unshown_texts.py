@@ -17,7 +17,8 @@ from stepline.nasva.settings import UnshownTexts
 from stepline.numeric import unit_rows
 from stepline.records import Matrix
 
-# videos among which the nearest is searched for where no task is known; all pairs would cost V squared
+# videos among which the nearest is searched for where no task is known. All pairs would cost V
+# squared
 MAX_CANDIDATES = 1000
 
 RowIndices = npt.NDArray[np.int64]
@@ -47,7 +48,8 @@ def unshown_texts(
 def other_videos(
     tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix], kind: UnshownTexts
 ) -> list[int]:
-    """Return for each of V videos the one whose texts are taken; itself where there is no other."""
+    """Return for each of V videos the one whose texts are taken. It is itself where there is no
+    other."""
     count = len(tasks)
     if kind == "other task":
         return [_half_way_round(index, tasks) for index in range(count)]
@@ -96,8 +98,8 @@ def _half_way_round(index: int, tasks: Sequence[str | None]) -> int:
 
 
 def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
-    """Return the video (of at most `MAX_CANDIDATES`) whose mean (V, D) is nearest to each one's;
-    itself where there is no other."""
+    """Return the video (of at most `MAX_CANDIDATES`) whose mean (V, D) is nearest to each one's. It
+    is itself where there is no other."""
     rng = np.random.default_rng(0)
     nearest = {}
     numbers = np.arange(len(means))
@@ -114,7 +116,7 @@ def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
 
 
 def _mean(vectors: Matrix) -> Matrix:
-    """Return the direction (D,) of the mean of unit vectors; 0 of none."""
+    """Return the direction (D,) of the mean of unit vectors, or 0 without vectors."""
     if not len(vectors):
         return np.zeros(vectors.shape[1], np.float32)
     means = unit_rows(vectors).mean(axis=0, keepdims=True)  # (1, D)

@@ -21,11 +21,11 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 S = TypeVar("S")
 B = TypeVar("B", bound="TensorRecord")
 
-# rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
+# rows of a video that training sees. NaSVA's supplement gives seconds, at one row per second
 MAX_ROWS = 1200
-# batches among which videos of like length are sought; more pad less, but shuffle less
+# batches among which videos of similar length are sought. More pad less, but shuffle less
 BATCHES_PER_POOL = 50
-# shards of features, of 256 MiB each, among whose videos an epoch shuffles at a time
+# shards of features, of 256 MiB each, among whose videos each epoch shuffles at a time
 SHARDS_PER_WINDOW = 16
 
 
@@ -34,7 +34,7 @@ class Sample:
     """One video with its texts: video (T, C) and text (K, C) float32, positive (K, T): text k is
     shown in row t.
 
-    ordered: the texts stand in the order in which they are spoken. K may be 0, T not.
+    ordered: the texts are in the order in which they are spoken. K may be 0, T not.
     Raises ShapeError when the arrays do not fit together, or hold NaN or infinity.
     """
 
@@ -71,10 +71,11 @@ class Sample:
 
 
 class LazySamples(Sequence[S]):
-    """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known
-    without that.
+    """Samples that are made, or read, when they are asked for.
 
-    shards: in which shard of their store each one's features lie; none where they lie elsewhere.
+    lengths: feature rows of each, known without that.
+    shards: in which shard of their store each one's features are. It is empty where they are
+    elsewhere.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class LazySamples(Sequence[S]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[S]: ...
     def __getitem__(self, index: int | slice) -> S | Sequence[S]:
-        """Return a sample as it is now. Raises ShapeError where its source holds NaN meanwhile."""
+        """Return a sample as it is now. Raises ShapeError where its source holds NaN by now."""
         if isinstance(index, slice):
             return [self._make(number) for number in range(*index.indices(len(self)))]
         return self._make(range(len(self))[index])
@@ -101,8 +102,8 @@ class LazySamples(Sequence[S]):
 def lengths_and_shards(
     samples: Sequence[S], length: Callable[[S], int]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the length of each sample and the shard that it lies in (none where they lie in no
-    store); lazy samples are not read."""
+    """Return the length of each sample and the shard that it is in (empty where they are in no
+    store). Lazy samples are not read."""
     if isinstance(samples, LazySamples):
         return samples.lengths, samples.shards
     lengths = [length(sample) for sample in samples]
@@ -114,7 +115,7 @@ def joined_samples(
 ) -> LazySamples[S]:
     """Return the samples of both, each read when it is asked for.
 
-    Samples that lie in no store come evenly with those of each shard.
+    Samples that are in no store come evenly with those of each shard.
     """
     first_lengths, first_shards = lengths_and_shards(first, length)
     second_lengths, second_shards = lengths_and_shards(second, length)
@@ -217,12 +218,12 @@ def length_buckets(
     shards: Sequence[int] = (),
     window: int = SHARDS_PER_WINDOW,
 ) -> Iterator[tuple[int, ...]]:
-    """Yield batches of at most `size` indices, shuffled, with videos of like length together; every
-    index comes once.
+    """Yield batches of at most `size` indices, shuffled, with videos of similar length together.
+    Every index comes once.
 
-    shards: in which shard each one's features lie. Of more than `window` shards, drawn in another
-    order each epoch, an epoch goes through so many after the other, so that each is read once and
-    together; what no batch of a window has room for begins the next. The order depends on the seed,
+    shards: in which shard each one's features are. Of more than `window` shards, drawn in another
+    order each epoch, an epoch goes through `window` of them at a time. So each is read once and
+    together. What no batch of a window has room for begins the next. The order depends on the seed,
     the epoch and the shards alone.
     """
     rng = np.random.default_rng([seed, epoch])

@@ -47,7 +47,7 @@ class BenchmarkAnswers(Generic[A]):
         return len(self.by_id)
 
     def require_any(self, noun: str = "") -> None:
-        """Raise DatasetError where nothing is answered; noun: what is asked, such as " videos"."""
+        """Raise DatasetError where nothing is answered. noun: what is asked, such as " videos"."""
         if not self.by_id:
             id, reason = next(iter(self.missing.items()))
             count = f"none of {len(self.missing)}{noun}"
@@ -55,7 +55,8 @@ class BenchmarkAnswers(Generic[A]):
 
 
 def answer_each(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> BenchmarkAnswers[A]:
-    """Return the answers of questions by id; where `answer` raises a SteplineError, its message."""
+    """Return the answers of questions by id, or its message where `answer` raises a
+    SteplineError."""
     answers = BenchmarkAnswers[A]({}, {})
     for id, question in questions.items():
         try:
@@ -89,7 +90,7 @@ class StoredFeatures:
 
 def store_or_files(folder: Path) -> FeatureStore | None:
     """Return the store in a folder, None where it holds files of one video each. Raises StoreError
-    where it is no folder."""
+    where it is not a folder."""
     if not folder.is_dir():
         cure = "give a feature store, or files of one video each"
         raise StoreError(f"{folder}: no such folder of features; {cure}")

@@ -26,8 +26,10 @@ def start_processes(device: str = "auto") -> torch.device:
     """Return the device of this process, and have it meet the others where a launcher (torchrun)
     started several.
 
-    device: of the run's settings; what `--device` said wins. accelerate reads what the launcher
-    says and starts the group, each process on its own GPU; alone, a process does not need it.
+    device: of the run's settings. What `--device` said wins.
+
+    accelerate reads what the launcher says and starts the group, each process on its own GPU.
+    Alone, a process does not need it.
     Raises ModelError when there are several processes and accelerate is missing, or no GPU where
     one is asked for.
     """
@@ -64,7 +66,7 @@ def one_process(what: str) -> None:
 
 
 def end_processes() -> None:
-    """Leave the other processes, where there are some, once all are done; without it torch
+    """Leave the other processes, where there are some, once all are done. Without it torch
     complains at the end.
 
     They go together: one that leaves while the first still writes can abort in the threads of its
@@ -92,7 +94,7 @@ def is_first() -> bool:
 
 
 def first_then_all(make: Callable[[], R]) -> R:
-    """Return what `make` gives; the first process calls it before the others, which find what it
+    """Return what `make` gives. The first process calls it before the others, which find what it
     left on disk."""
     if not is_first():
         wait_for_all()
@@ -118,7 +120,7 @@ def wait_for_all() -> None:
 
 
 def gather_from_all(own: dict[K, R]) -> dict[K, R]:
-    """Return the results of all processes; no key is of two."""
+    """Return the results of all processes. No key is of two."""
     size = rank_and_world_size()[1]
     if size == 1:
         return own

@@ -1,10 +1,10 @@
 """Texts or records joined with the stored features of their videos: what can be trained on, what is
 left out and why.
 
-Every trainer asks the same of a video: it did not come before, is not excluded (a benchmark's own),
-has features with rows in them, of the first video's kind, and a stated length that is theirs. What
-it asks besides, it adds with `omit`. Only the index of a feature store is read here; features are
-read when a sample is looked at.
+Every trainer asks the same of a video. It did not come before and is not excluded (a benchmark's
+own). It has features with rows in them, of the first video's kind, and a stated length that is
+theirs. What it also asks, it adds with `omit`. Only the index of a feature store is read here.
+Features are read when a sample is looked at.
 """
 
 import math
@@ -35,7 +35,7 @@ OTHER_RATE = "its features have another rate"
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What features are of: their width, their backbone, and rows a second."""
+    """What features are of: their width, their backbone, and rows per second."""
 
     width: int
     backbone: str
@@ -43,10 +43,12 @@ class FeatureSpec:
 
 
 class FeatureJoin:
-    """Looks up the features of one video after another. omitted: what is left out, and why.
+    """Looks up the features of one video after another.
 
-    slack: seconds that a video's stated length may differ from its features'. excluded: ids of
-    videos that are left out. one_rate: whether all videos must have the first one's rows a second.
+    omitted: what is left out, and why.
+    slack: seconds that a video's stated length may differ from its features'.
+    excluded: ids of videos that are left out.
+    one_rate: whether all videos must have the first one's rows per second.
     specs: of the first video's features ("video"), and of the first texts' ("text").
     """
 
@@ -77,9 +79,10 @@ class FeatureJoin:
     ) -> Flaw | None:
         """Return why a video cannot be trained on, None where its features fit.
 
-        duration: seconds, as its source states them. key: comes once; None: as often as it likes.
-        lack: what its source lacks, None for nothing. vectors: a store that must hold the features
-        of its texts.
+        duration: seconds, as its source states them.
+        key: comes once. None: as often as it likes.
+        lack: what its source lacks, None for nothing.
+        vectors: a store that must hold the features of its texts.
         """
         if key is not None:
             if key in self._seen:
@@ -104,13 +107,13 @@ class FeatureJoin:
         return flaw
 
     def omit(self, what: RejectedKind, video: str, flaw: Flaw, text: str = "") -> None:
-        """Note what is left out, and why; text: of the step, where it is one."""
+        """Note what is left out, and why. text: of the step, where it is one."""
         reason, value = flaw
         self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
 
     def _unlike(self, name: str, spec: FeatureSpec) -> Flaw | None:
-        """Return how features differ from the first ones, which a network for both could not tell
-        apart."""
+        """Return how features differ from the first ones. A network for both could not distinguish
+        the two."""
         first = self.specs.setdefault(name, spec)
         if spec.width != first.width:
             return OTHER_WIDTH, f"{name} {spec.width}, not {first.width}"

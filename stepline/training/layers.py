@@ -13,7 +13,8 @@ log_sum_exp_of_products
 
 On another device, under autocast or a compiler, and in other types, all are PyTorch's own
 (`use_cpu_kernels`). Without them training on a CPU takes 1.4 to 1.56 times as long and 2.4 times
-the memory. tests/training/test_layers.py shows that each equals its plain form, with its gradients.
+the memory. The tests in tests/training/test_layers.py show that each equals its plain form, with
+its gradients.
 Letters: N rows, C width in, F width out or inner width, D width.
 """
 
@@ -76,7 +77,7 @@ def linear_no_grad(
     return out
 
 
-# oneDNN's linear layer as PyTorch's compiler calls it; None in a build without it
+# oneDNN's linear layer as PyTorch's compiler calls it (None in a build without it)
 ONEDNN_LINEAR: Any = None
 if torch.backends.mkldnn.is_available():
     ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
@@ -106,8 +107,8 @@ ELEMENTS_PER_CHUNK = 2**18  # that stay in the cache while they are drawn for
 
 
 def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
-    """Return rows with a fraction `rate` of elements set to 0, the others scaled to the same mean;
-    rows at rest."""
+    """Return rows with a fraction `rate` of elements set to 0, the others scaled to the same mean.
+    At rest, return the rows."""
     if not training or not rate or not rows.numel():
         return rows
     if rows.device.type != "cpu" or torch.compiler.is_compiling():
@@ -129,7 +130,7 @@ class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
     """Yield which of `count` elements stay when a fraction `rate` is dropped, bool, a chunk at a
-    time; CPU.
+    time, on the CPU.
 
     The seed is drawn from torch's generator.
     """
@@ -145,7 +146,7 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
 
 def dropout_(rows: Tensor, rate: float) -> None:
     """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest
-    as they are; CPU."""
+    as they are, on the CPU."""
     chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
     masks = keep_masks(rows.numel(), rate)
     for chunk, stays in zip(chunks, masks, strict=True):
@@ -154,7 +155,7 @@ def dropout_(rows: Tensor, rate: float) -> None:
 
 
 def as_factors(stays: Tensor, like: Tensor) -> Tensor:
-    """Return 1 and 0 for True and False; PyTorch multiplies by them faster than by bool."""
+    """Return 1 and 0 for True and False. PyTorch multiplies by them faster than by bool."""
     return stays.view(torch.int8).to(like.dtype)
 
 

@@ -4,10 +4,10 @@ bit for bit.
 A system gives a `TrainingTask` (samples, augmentation, losses) and may give a `HeldOutScorer`,
 which chooses the best network.
 
-Nothing random is carried from step to step: the order of the videos follows from (seed, epoch), and
+Nothing random is carried from step to step. The order of the videos follows from (seed, epoch), and
 the numbers that a step draws from (seed, step). A run that was killed goes on from its last
 checkpoint as if it had not been. Several processes (torchrun, with a process group that the caller
-began) share each batch and do as one would: sums and counts are added over all before they are
+began) share each batch and do as one would. Sums and counts are added over all before they are
 divided, since each holds another number of texts.
 """
 
@@ -56,7 +56,7 @@ BATCHES_AHEAD = 2  # batches that a thread may be ahead of the step
 
 @dataclass(frozen=True)
 class Loss:
-    """One term of a batch's loss: a sum, and how many it is over; processes add both up before they
+    """One term of a batch's loss: a sum, and how many it is over. Processes add both up before they
     divide."""
 
     total: Tensor
@@ -64,7 +64,7 @@ class Loss:
 
     @property
     def mean(self) -> Tensor:
-        """The sum, divided; exactly 0 when it is over nothing."""
+        """The sum, divided. It is exactly 0 when it is over nothing."""
         return self.total / self.count.clamp(min=1)
 
     def weighted(self, weight: float) -> "Loss":
@@ -76,11 +76,14 @@ class Loss:
 class TrainingTask(Generic[S]):
     """What is learnt.
 
-    length: of a sample; samples of like length share a batch. `LazySamples` know theirs without
-    being read. augment: random changes to the samples of one step.
-    losses: the terms of a batch's loss, which is the sum of their means. rates: factors of the
-    learning rate, by the name of the layer that they are of. Samples are read and augmented in
-    threads, ahead of the step, so `augment` draws from the generator it is given alone.
+    length: of a sample. Samples of similar length share a batch. `LazySamples` know theirs without
+    being read.
+    augment: random changes to the samples of one step.
+    losses: the terms of a batch's loss, which is the sum of their means.
+    rates: factors of the learning rate, by the name of the layer that they are of.
+
+    Samples are read and augmented in threads, ahead of the step, so `augment` draws from the
+    generator it is given alone.
     """
 
     samples: Sequence[S]
@@ -95,9 +98,9 @@ class HeldOutScorer(Generic[S]):
     """Scores the network every `score_every` epochs on samples that it is not trained on, and keeps
     the best.
 
-    score: a sum and a count of some samples, at most `batch` at a time; the quotient over all
-    samples is the network's score, more is better. keep: what is done with a network that is better
-    than all before it.
+    score: a sum and a count of some samples, at most `batch` at a time. The quotient over all
+    samples is the network's score, more is better.
+    keep: what is done with a network that is better than all before it.
     """
 
     samples: Sequence[S]
@@ -159,12 +162,14 @@ def fit(
     *,
     scorer: HeldOutScorer[S] | None = None,
 ) -> nn.Module:
-    """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from
+    """Train the model in place and return it at rest. Checkpoints and the log go to `folder`, from
     which it resumes.
 
-    With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's seed
-    at every step. Raises ShapeError without samples or when the loss is not finite, SettingsError
-    when `folder` holds another run or `patience` has no scorer, ModelError when its checkpoint is
+    With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's
+    seed at every step.
+
+    Raises ShapeError without samples or when the loss is not finite. Raises SettingsError when
+    `folder` holds another run or `patience` has no scorer. Raises ModelError when its checkpoint is
     damaged or of another network.
     """
     count = len(task.samples)
@@ -215,7 +220,8 @@ def fit(
 def _scored(
     model: nn.Module, scorer: HeldOutScorer[S] | None, state: TrainingState
 ) -> tuple[TrainingState, float | None]:
-    """Return the state with the held-out score of now, and the score; None without a scorer."""
+    """Return the state with the held-out score of now, and the score, which is None without a
+    scorer."""
     if scorer is None:
         return state, None
     score = _held_out_score(model, scorer, state.best)
@@ -274,7 +280,7 @@ def _steps_left(
 def _read_step(
     task: TrainingTask[S], settings: TrainSettings, step: _PlannedStep
 ) -> _StepSamples[S]:
-    """Return the samples of a step; what they and the network draw follows from (seed, step)."""
+    """Return the samples of a step. What they and the network draw follows from (seed, step)."""
     rng = np.random.default_rng([settings.seed, step.number])
     seed = int(rng.integers(2**62))  # of dropout
     samples = [task.samples[index] for index in step.indices]
@@ -298,7 +304,7 @@ def _step(
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * group["rate"] * factor
 
-    # A process that has no sample of the batch must still take part in the sums; its own terms
+    # A process that has no sample of the batch must still take part in the sums. Its own terms
     # count 0.
     samples = batch.samples[rank::size] or batch.samples[:1]
     weight = float(rank < len(batch.samples))
@@ -338,7 +344,7 @@ def _optimizer(
     """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule
     misses its norms.
 
-    rates: as in `TrainingTask`; a group's factor is kept in it as "rate".
+    rates: as in `TrainingTask`. A group's factor is kept in it as "rate".
     """
     parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for name, weight in model.named_parameters():
@@ -377,9 +383,10 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
 class PrefetchingLoader(Generic[R]):
     """The results of `work` on each of `jobs`, in order, made by threads ahead of their use.
 
-    workers: threads; with 0 there are none, and each result is made when it is asked for. waited:
-    seconds that the caller waited for results. An error that `work` raises is raised where its
-    result would have come.
+    workers: threads. With 0 there is no thread, and each result is made when it is asked for.
+    waited: seconds that the caller waited for results.
+
+    An error that `work` raises is raised where its result would have come.
     """
 
     def __init__(self, jobs: Iterable[J], work: Callable[[J], R], workers: int) -> None:
@@ -438,7 +445,7 @@ class Curves:
         self._writer: SummaryWriter | None = None
 
     def write(self, progress: Progress) -> None:
-        """Add a point to each curve; points of steps that a resumed run takes again go."""
+        """Add a point to each curve. Points of steps that a resumed run takes again go."""
         if self._writer is None:
             self._writer = self._kind(str(self._folder), purge_step=progress.step)
         waited = progress.waited / max(progress.seconds, 1e-9)

@@ -3,8 +3,8 @@ alone.
 
 The file's metadata hold one JSON object under "stepline": kind, version, settings, and what a
 system adds (whose features the network takes, its vocabulary). Weights are read as tensors and
-never unpickled. What is wrong with a file is a ModelError of one line: another kind or version, a
-broken file, weights of other names or shapes, NaN.
+never unpickled. What is wrong with a file is a ModelError of one line. That is another kind or
+version, a broken file, weights of other names or shapes, or NaN.
 """
 
 import json
@@ -42,11 +42,12 @@ UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
 @dataclass(frozen=True)
 class NetworkFile:
-    """How the networks of one system lie on disk.
+    """How the networks of one system are stored on disk.
 
-    kind, version: what the header says; a reader refuses any other. version counts changes of the
-    weights' names; None where files never had one. title, writer: what errors call such a network,
-    and what writes it. names: the files that a folder is searched for, in this order.
+    kind, version: what the header says. A reader refuses any other. version counts changes of the
+    weights' names, and is None where files never had one.
+    title, writer: what errors call such a network, and what writes it.
+    names: the files that a folder is searched for, in this order.
     """
 
     kind: str
@@ -77,7 +78,7 @@ class NetworkFile:
         """Return the file of a network: the path itself, the first of `names` in a folder, or the
         only network there.
 
-        Raises ModelError where there is none, or the run in the folder is not finished.
+        Raises ModelError where there is no network, or the run in the folder is not finished.
         """
         if path.is_file():
             return path
@@ -128,7 +129,7 @@ class NetworkFile:
         """Return what `parse` makes of the header, and the network that `build` makes of that,
         ready to infer.
 
-        It lies on the process's device. Raises ModelError, naming what does not fit.
+        It is on the process's device. Raises ModelError, naming what does not fit.
         """
         header, weights = self.read(path, parse)
         check_weights(lambda: build(header), weights, path)
@@ -139,7 +140,7 @@ class NetworkFile:
 
     @contextmanager
     def _opened(self, path: Path, framework: Literal["pt", "np"] = "pt") -> Iterator[Any]:
-        """Yield an open file; what is wrong with it while it is read becomes a ModelError."""
+        """Yield an open file. What is wrong with it while it is read becomes a ModelError."""
         try:
             with safe_open(path, framework=framework) as file:
                 yield file
@@ -213,7 +214,7 @@ class TrainedOn:
             )
 
     def check_source(self, what: str, trained: str, source: str) -> None:
-        """Check the backbone of features, or the encoder of texts; one that does not say its name
+        """Check the backbone of features, or the encoder of texts. One that does not say its name
         fits all."""
         if trained != source and trained not in UNKNOWN_SOURCES and source not in UNKNOWN_SOURCES:
             raise ModelError(

@@ -32,10 +32,12 @@ class TrainingRun(Generic[T]):
     """What a run is, and the files of its folder.
 
     identity: settings and sources, plain values, by which the folder refuses another run.
-    write: writes what training returns to a file. final: its name; best: the name for the network
-    that scored best on held-out samples.
-    facts: what may change from one start to the next (versions, counts). omitted: the rows of
-    omitted.jsonl, None where the run has no such file. identity_file: what holds the identity.
+    write: writes what training returns to a file.
+    final: its name.
+    best: the name for the network that scored best on held-out samples.
+    facts: what may change from one start to the next (versions, counts).
+    omitted: the rows of omitted.jsonl, None where the run has no such file.
+    identity_file: what holds the identity.
     """
 
     folder: Path
@@ -81,7 +83,7 @@ def train_network(
 ) -> N:
     """Return the network that `build` makes, trained on a device (None: the settings' own), at rest.
 
-    Fresh weights are drawn by the settings' seed. Checkpoints and the log are in `folder`; a
+    Fresh weights are drawn by the settings' seed. Checkpoints and the log are in `folder`. A
     training there that was stopped goes on.
     """
     torch.manual_seed(settings.seed)

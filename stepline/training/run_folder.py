@@ -52,7 +52,7 @@ def claim_run_folder(
 ) -> None:
     """Write into `file` what a run is (plain values), so that no other run goes on in its folder.
 
-    facts: what is written beside and may change from one start to the next, such as versions and
+    facts: what is also written and may change from one start to the next, such as versions and
     counts.
     Raises SettingsError when the folder holds another run, StoreError when its file cannot be read.
     """
@@ -77,7 +77,7 @@ def claim_run_folder(
 
 
 def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write what is no sample, a JSON line each."""
+    """Write what is not a sample, a JSON line each."""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     write_atomic(folder / OMITTED_FILE, "".join(lines))
 
@@ -100,7 +100,7 @@ def settings_to_train_on(own: T, options: T, changeable: Collection[str], path: 
     """Return the settings of a network in a file that is trained on, with the options for
     `changeable` (dotted names).
 
-    Raises SettingsError where an option that somebody set is not what the network has.
+    Raises SettingsError where an option that someone set is not what the network has.
     """
     tree = own.model_dump(mode="json")
     for name, value in _settings_set(options).items():
@@ -120,7 +120,7 @@ def settings_to_train_on(own: T, options: T, changeable: Collection[str], path: 
 
 
 def _settings_set(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    """Return the settings that somebody set, by their dotted names."""
+    """Return the settings that someone set, by their dotted names."""
     values: dict[str, Any] = {}
     for name in settings.model_fields_set:
         value = getattr(settings, name)
@@ -144,13 +144,14 @@ class TrainingState:
     scores_since_best: int = 0
 
     def scored(self, score: float) -> "TrainingState":
-        """Return the state after another held-out score; NaN is never the best."""
+        """Return the state after another held-out score. NaN is never the best."""
         if math.isfinite(score) and (self.best is None or score > self.best):
             return replace(self, best=score, scores_since_best=0)
         return replace(self, scores_since_best=self.scores_since_best + 1)
 
     def at_plateau(self, patience: int) -> bool:
-        """Return whether `patience` scores in a row were no better than the best; never with 0."""
+        """Return whether `patience` scores in a row were not better than the best. It is False with
+        0."""
         return 0 < patience <= self.scores_since_best
 
 
@@ -237,7 +238,7 @@ def _without_prefix(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tens
 
 
 class StepLog:
-    """JSON lines, one a step; those after the checkpoint go, since their steps are taken again.
+    """JSON lines, one per step. Those after the checkpoint go, since their steps are taken again.
 
     Raises StoreError, with the cure, when the disk is full.
     """

@@ -1,5 +1,5 @@
-"""Sources of training texts: records, public datasets or stored texts, each text with its spans;
-and their vectors.
+"""Sources of training texts: records, public datasets or stored texts, each text with its spans.
+Also their vectors.
 
 Each may be a URL (s3://, gs://, http://): records and datasets are copied to this disk, stores
 shard by shard. Vectors are made once and stored in the training's folder, so that no epoch makes
@@ -25,7 +25,9 @@ SHARD_PATTERN = "shard-*.parquet"  # names of the files of a feature store
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """The texts of one kind of a video; spans: the places of each, none where it has no label.
+    """The texts of one kind of a video.
+
+    spans: the places of each, none where it has no label.
 
     duration: seconds of the video as its source states it, None where it does not.
     """
@@ -40,11 +42,11 @@ class LabelledTexts:
 def read_labelled_texts(
     source: str, kind: TextKind, label: StepLabelSource = "shown_or_said"
 ) -> Iterator[LabelledTexts]:
-    """Yield the texts of each video of a source: "narration", its sentences; "step", its steps.
+    """Yield the texts of each video of a source. "narration" gives its sentences, "step" its steps.
 
     source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public
-    dataset (`stepline datasets`; a dataset that people annotated gives their steps), or a feature
-    store of texts that have times.
+    dataset (`stepline datasets`), or a feature store of texts with times. A dataset that people
+    annotated gives their steps.
     Raises DatasetError or StoreError for any other.
     """
     dataset = dataset_of(source)
@@ -146,7 +148,7 @@ def labelled_texts(
     *,
     annotated: bool = False,
 ) -> Iterator[LabelledTexts]:
-    """Yield the texts of records; annotated: of the steps that people placed, which only such
+    """Yield the texts of records. annotated: of the steps that people placed, which only such
     datasets may give."""
     for record in records:
         spans: list[tuple[Span, ...]]
@@ -164,7 +166,7 @@ def labelled_texts(
 
 
 def _label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
-    """Return the one span that labels a step: the best where it is shown, or where it is said."""
+    """Return the one span that labels the step: the best where it is shown, or where it is said."""
     if step.spans and source != "said":
         return step.spans[:1]
     if step.said is not None and source != "shown":
@@ -176,10 +178,11 @@ TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def text_encoder(name: str) -> TextEncoder:
-    """Return what turns texts into vectors: "conse", "clip:FOLDER", "internvideo:WEIGHTS" or
-    "s3d:WEIGHTS", that backbone's own encoder; else a sentence encoder, "minilm" or a folder in
-    the sentence-transformers layout. InternVideo's keep their lengths, as its released features
-    do.
+    """Return what turns texts into vectors.
+
+    "conse", "clip:FOLDER", "internvideo:WEIGHTS" or "s3d:WEIGHTS" is that backbone's own encoder.
+    Any other name is a sentence encoder, "minilm" or a folder in the sentence-transformers layout.
+    InternVideo's keep their lengths, as its released features do.
     """
     backbone, _, folder = name.partition(":")
     if backbone in ("conse", "clip", "internvideo", "s3d"):
@@ -221,7 +224,7 @@ def text_vectors(source: str, texts: Iterable[LabelledTexts], folder: Path) -> F
 def store_text_vectors(
     texts: Iterable[LabelledTexts], encode: TextEncoder, folder: Path, *, name: str
 ) -> FeatureStore:
-    """Return a store of the vectors of texts, keyed by video; what it holds already is not made
+    """Return a store of the vectors of texts, keyed by video. What it holds already is not made
     again.
 
     Raises ShapeError when the encoder gives another number of rows, or when there is no text at

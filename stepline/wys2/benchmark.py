@@ -6,7 +6,7 @@
                 transcript says when it is spoken, the score of the clip in which it is (`shown`)
 
 Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability
-head, which was not released; here the best clip of the video decides, as in MIL-NCE's row of the
+head, which was not released. Here the best clip of the video decides, as in MIL-NCE's row of the
 same table. Letters: K sentences, T feature rows.
 """
 
@@ -74,7 +74,7 @@ class LabelledClip(Protocol):
 
 @dataclass(frozen=True)
 class DetectorForBenchmarks:
-    """A detector with the encoder of its texts; it need not be calibrated."""
+    """A detector with the encoder of its texts. It need not be calibrated."""
 
     network: Detector
     encode: TextEncoder
@@ -161,8 +161,9 @@ def answer_sentences(
     read_video: VideoReader,
     out: Path,
 ) -> BenchmarkAnswers[dict[str, list[float]]]:
-    """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where
-    there is one.
+    """Write HTM-Align's answer.
+
+    texts: by video. spoken: (K, 2) seconds of a transcript, where there is one.
 
     Raises DatasetError when no video can be answered.
     """
@@ -197,7 +198,7 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     else:
         rate = features.rate
         rows = len(features.values)
-    # a clip around each row; only its picture is used
+    # a clip around each row (only its picture is used)
     half = MIN_CLIP_SECONDS / 2
     middles = (np.arange(rows) + 0.5) / rate
     any_vector = vectors[:1]

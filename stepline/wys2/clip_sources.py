@@ -37,14 +37,14 @@ class StoredClips:
         return pairs
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
-        """Return a clip; its own rows alone are read."""
+        """Return a clip. Only its own rows are read."""
         rows = self._rows(video, span)
         features = self.store.read(video, rows)
         id = clip_id(video, span.start)
         return ClipTextPair(id, features.values, texts)
 
     def length(self, video: str, span: Span) -> int:
-        """Return how many rows a clip has."""
+        """Return the number of rows of a clip."""
         rows = self._rows(video, span)
         return int(rows.stop - rows.start)
 
@@ -100,7 +100,7 @@ class VideoFrames:
         return ClipTextPair(id, clip, texts)
 
     def length(self, video: str, span: Span) -> int:  # noqa: ARG002 (as of stored features)
-        """Return how many frames a clip has."""
+        """Return the number of frames of a clip."""
         return self.frames
 
     def place(self, video: str) -> tuple[int, int]:  # noqa: ARG002 (as of stored features)
@@ -120,7 +120,7 @@ def clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
 
 
 def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Flaw | None]:
-    """Return what says, of one video after the other, why it cannot serve; None where it can.
+    """Return what says, of one video after the other, why it cannot serve, or None where it can.
 
     excluded: ids of videos that are left out (a benchmark's own).
     """

@@ -47,7 +47,7 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     clip around each middle.
 
     Raises DatasetError without narration, for narration past the end of the video, and where no
-    key-step has a time (records without any key-step are unlabelled, and no error).
+    key-step has a time. Records without any key-step are unlabelled, which is not an error.
     """
     if settings is None:
         settings = ClipSettings()
@@ -106,7 +106,7 @@ def _checked_duration(record: Record) -> float:
 
 
 def step_at(steps: Sequence[Step], second: float) -> Step | None:
-    """Return the step whose span covers the second; of several, the one whose span begins last."""
+    """Return the step whose span covers the second. Of several, the one whose span begins last."""
     latest: Step | None = None
     latest_start = -math.inf
     for step in steps:
@@ -118,7 +118,7 @@ def step_at(steps: Sequence[Step], second: float) -> Step | None:
 
 
 def _clip_span(middle: float, duration: float, seconds: float) -> Span:
-    """Return a clip of that length around a second, moved into the video; all of a shorter
+    """Return a clip of that length around a second, moved into the video. It is all of a shorter
     video."""
     start = max(0.0, middle - seconds / 2)
     last_start = max(0.0, duration - seconds)
@@ -170,8 +170,8 @@ class FrameClip:
         return self.frames
 
     def read(self) -> npt.NDArray[np.uint8]:
-        """Return the frames (T, side, side, 3); where the video shows nothing any more, the last
-        one before.
+        """Return the frames (T, side, side, 3). Where the video shows nothing any more, it is the
+        last one before.
 
         Raises MediaError for a file that cannot be read, or that shows nothing up to the end of the
         clip.
@@ -260,13 +260,13 @@ class ClipTextPair:
 
 
 def pair_length(pair: ClipTextPair) -> int:
-    """Return how many rows or frames a clip has."""
+    """Return the number of rows or frames of a clip."""
     return len(pair.video)
 
 
 @dataclass(frozen=True)
 class ClipTextBatch(TensorRecord):
-    """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without; text (B, P, D) with
+    """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without. text (B, P, D) with
     text_pad (B, P)."""
 
     video: Tensor
@@ -302,7 +302,7 @@ def clip_text_pair(id: str, features: FeatureSequence, span: Span, text: Matrix)
 
 
 def clip_rows(features: FeatureSequence, span: Span) -> slice:
-    """Return the rows that a clip has; one past the last row has that one."""
+    """Return the rows that a clip has. One past the last row has that one."""
     rows = features.rows(span)
     last = max(0, len(features.values) - 1)
     first = min(rows.start, last)
@@ -311,5 +311,5 @@ def clip_rows(features: FeatureSequence, span: Span) -> slice:
 
 
 def clip_id(video: str, start: float) -> str:
-    """Return what a clip of a video is called; start: its first second."""
+    """Return what a clip of a video is called. start: its first second."""
     return f"{video} {start:.1f}"

@@ -5,12 +5,12 @@
     VR   visual relevance: the clip shows any key-step
     MC   modality consensus: picture and words rank high for the clip's own task, by two task classifiers
 
-Labels are (N,) bool: True means that the picture shows what is said, as far as key-steps can tell;
-False is "not known to", for the paper draws its negatives by pairing clips with other clips' words.
-What cannot serve is left out and counted.
+Labels are (N,) bool. True means that the picture shows what is said, as far as key-steps can show.
+False is "not known to", because the paper draws its negatives by pairing clips with other clips'
+words. What cannot serve is left out and counted.
 Source: WYS2, section 3.1. Differs: the task classifiers are a softmax regression on ready features,
-where the paper trains SlowFast on frames; each clip is scored by a classifier that never saw its
-video, so that none is known by heart. Letters: N clips, O tasks, C width of features.
+where the paper trains SlowFast on frames. Each clip is scored by a classifier that never saw its
+video, so that no clip is known by heart. Letters: N clips, O tasks, C width of features.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,8 +84,9 @@ def gather_clips(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
-    """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records
-    that have none.
+    """Return the clips of records.
+
+    encode: sentences to vectors. transcripts: by video, for records that have none.
 
     features: a store, or the videos themselves, whose clips are then frames. excluded: ids of
     videos that are left out (a benchmark's own). A video without features or file, without
@@ -120,10 +121,10 @@ def narrated_videos(
     excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
-    """Yield each record that has narration and features, with its clips; the others are noted in
+    """Yield each record that has narration and features, with its clips. The others are noted in
     `omitted`.
 
-    As `gather_clips` takes them; once: a video that came before is omitted.
+    As `gather_clips` takes them. once: a video that came before is omitted.
     """
     find_flaw = flaw_finder(source, excluded)
     seen_ids: set[str] = set()
@@ -196,9 +197,9 @@ def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
 def key_step_similarity(
     clips: Sequence[NarratedClip], settings: LabelSettings, encode: TextEncoder | None = None
 ) -> Array:
-    """Return S(narration, key-step) in [0, 1] of each clip, (N,); NaN without a key-step.
+    """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
 
-    encode: texts to unit rows; by default that of `settings.text_model`.
+    encode: texts to unit rows. By default it is that of `settings.text_model`.
     """
     # every text once
     distinct_texts: set[str] = set()
@@ -220,7 +221,7 @@ def key_step_similarity(
 
 
 def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
-    """Return cosines as similarities in [0, 1]; the paper does not say how. NaN stays NaN."""
+    """Return cosines as similarities in [0, 1]. The paper does not say how. NaN stays NaN."""
     within = np.clip(cosine, -1.0, 1.0)
     if mapping == "halved":
         return np.asarray((1 + within) / 2)
@@ -276,9 +277,9 @@ def modality_consensus_labels(
 ) -> Mask:
     """Return MC: clips that rank high for their own task by the picture and by the words.
 
-    tasks: (N,) each clip's own; video, text: (N, O) the classifiers' log probabilities. `ranking`
-    "clips": among the best `rank` fraction of the clips of their task; "tasks": their own task is
-    among the `rank` likeliest.
+    tasks: (N,) each clip's own. video, text: (N, O) the classifiers' log probabilities. `ranking`
+    "clips": among the best `rank` fraction of the clips of their task. `ranking` "tasks": their own
+    task is among the `rank` most likely.
     Raises DatasetError when no clip does.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
@@ -345,7 +346,7 @@ def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]
 def fit_softmax_regression(
     rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
-    """Return the weights (C + 1, O) of a softmax regression by L-BFGS; the last row is the bias."""
+    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias."""
     inputs = _with_bias_column(rows)  # (N, C + 1)
     row_count, width = inputs.shape
     truth = np.eye(count)[classes]  # (N, O)
@@ -370,7 +371,7 @@ def fit_softmax_regression(
 
 
 def standardise_columns(rows: Matrix) -> Array:
-    """Return the rows with mean 0 and spread 1 in every column; constant columns become 0."""
+    """Return the rows with mean 0 and spread 1 in every column. Constant columns become 0."""
     values = rows.astype(np.float64)
     centered = values - values.mean(axis=0)
     deviation = values.std(axis=0)

@@ -1,14 +1,15 @@
-"""The detector of visual narrations: a tower for clips, one for texts, how alike they are; its
-losses, and its file.
+"""The detector of visual narrations: a tower for clips, one for texts, and how alike they are. Also
+its losses, and its file.
 
     score = f_V(clip) . f_T(text)                            a dot product, a cosine over temperature, or a joint head
     NCE = -log(exp(own) / sum over own and negatives)        WYS2, section 3.2; MIL-NCE in its correct and released form
 
-The file is safetensors that carries its settings and says which features it was trained on;
-attributes that are modules are keys of its weights, so their names stay.
-Source: WYS2, section 3.2; Miech et al. 2020 (MIL-NCE). Letters: B clips, R feature rows, C width of
-a row, P candidate texts of a clip, M texts, D width of the space shared by clips and texts. scores
-(B, B, P): of clip i with candidate p of clip j, -inf on padding.
+The file is safetensors that carries its settings and says which features it was trained on.
+Attributes that are modules are keys of its weights, so their names stay.
+Source: WYS2, section 3.2, and Miech et al. 2020 (MIL-NCE).
+Letters: B clips, R feature rows, C width of a row, P candidate texts of a clip, M texts. D is the
+width of the space shared by clips and texts.
+scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
 import json
@@ -42,8 +43,8 @@ FRAME_CLIPS_PER_BATCH = 8  # of clips of frames, 5 MB each
 
 
 class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Scores every clip of a batch with every text: higher means likelier that the clip shows what
-    the text says."""
+    """Scores every clip of a batch with every text. A higher score means that the clip is more
+    likely to show what the text says."""
 
     def __init__(self, settings: DetectorSettings) -> None:
         super().__init__()
@@ -66,8 +67,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
             self.joint = JointScore(width, settings.hidden)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return scores (B, B, P): of clip i with candidate p of clip j; -inf for candidates that
-        are padding."""
+        """Return scores (B, B, P): of clip i with candidate p of clip j, and -inf for candidates
+        that are padding."""
         b, p, _ = batch.text.shape
         candidates = batch.text.flatten(0, 1)  # (B P, E)
         texts = self.encode_texts(candidates)  # (B P, D)
@@ -219,11 +220,11 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     section 3.2), summed.
 
     scores: (B, B), clip by text. Negatives are pairs of the batch that share the clip (`rivals`
-    "texts"), the text ("videos"), or as many of each, of an odd number one text more; which ones is
-    drawn with torch's random numbers.
+    "texts"), the text ("videos"), or as many of each. Of an odd number, one text more. Which ones
+    is drawn with torch's random numbers.
     """
     own = scores.diagonal()  # (B,)
-    # how many negatives of each kind; None: all of the batch
+    # how many negatives of each kind (None: all of the batch)
     negatives = settings.negatives
     texts = negatives
     videos = negatives
@@ -246,7 +247,7 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     """Return MIL-NCE of a clip's candidates among them, its other texts and their other clips,
     summed.
 
-    released: as its published code does, a clip's own candidates are counted twice below, so that a
+    released: as in its published code, a clip's own candidates are counted twice below. So a
     perfect model's loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
@@ -296,7 +297,7 @@ def clips_at_once(network: Detector) -> int:
 def score_pairs(
     network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = PAIRS_PER_BATCH
 ) -> Matrix:
-    """Return (N,): the score of each clip with its own text; how many are scored together changes
+    """Return (N,): the score of each clip with its own text. How many are scored together changes
     nothing."""
     device = device_of(network)
     network.eval()
@@ -314,8 +315,10 @@ def score_pairs(
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
-    """Write a detector; video, text: the backbones whose features and text vectors it takes, where
-    known."""
+    """Write a detector.
+
+    video, text: the backbones whose features and text vectors it takes, where known.
+    """
     settings = detector.settings.model_dump(mode="json")
     header = {"settings": settings, "video": video, "text": text}
     NETWORK_FILE.write(path, detector.state_dict(), header)
@@ -334,8 +337,8 @@ def read_detector(path: Path) -> Detector:
 
 
 def trained_on(path: Path) -> tuple[str, str]:
-    """Return the names of the backbones whose features and text vectors a detector takes; "" where
-    it does not say."""
+    """Return the names of the backbones whose features and text vectors a detector takes. Each is
+    "" where it does not say it."""
     header = NETWORK_FILE.read_header(path, dict)
     video = header.get("video", "")
     text = header.get("text", "")

@@ -1,8 +1,9 @@
 """Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said
 (WYS2, section 3).
 
-Without a trained detector this is what is weighed, by logistic regressions fitted to real clips and
-measured on those of other makers (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
+Without a trained detector this is what is weighed, by logistic regressions. They are fitted to real
+clips and measured on those of other makers (`benchmarks/fit_judge.py`). The numbers are in
+docs/wys2.md:
 
     cited      whether a step rests on the sentence: chat is hardly ever shown
     on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
@@ -60,7 +61,7 @@ def judge_by_grounding(
     """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that
     were grounded.
 
-    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit;
+    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit.
     None: as shipped.
     Raises ShapeError for another count of rows.
     """

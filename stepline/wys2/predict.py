@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stepline.vision import Backbone
 
 CALIBRATION_KIND = "stepline.wys2.shown"
-# text encoders that belong to a backbone; all others know texts alone
+# text encoders that belong to a backbone (all others know texts alone)
 BACKBONE_ENCODERS = ("conse", "clip", "internvideo", "s3d")
 NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
 
@@ -102,9 +102,9 @@ def judge_by_detector(
     """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least
     `seconds`.
 
-    video: its features, or its file for a detector of frames. vectors: the sentences (S, D) by the
-    text encoder that the detector was trained with. Raises ShapeError when widths do not fit,
-    MediaError where the file shows nothing.
+    video: its features, or its file for a detector of frames.
+    vectors: the sentences (S, D) by the text encoder that the detector was trained with.
+    Raises ShapeError when widths do not fit, MediaError where the file shows nothing.
     """
     pairs = []
     for k, sentence in enumerate(sentences):
@@ -125,8 +125,8 @@ def clip_or_frames(
 
 
 def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
-    """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of
-    either kind.
+    """Return the regression of scores (N,) on labels (N,), or None where a half has too few clips
+    of either kind.
 
     A half is every second clip, so that a video's clips are in both: the error is that of other
     clips of known videos.

@@ -30,8 +30,10 @@ TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
 
 @dataclass(frozen=True)
 class ValidationClips:
-    """Clips that no training sees. positive: (N,) bool, as their labels say; the rest are not known
-    to be."""
+    """Clips that no training sees.
+
+    positive: (N,) bool, as their labels say. The rest are not known to be.
+    """
 
     pairs: Sequence[ClipTextPair]
     positive: Mask
@@ -45,9 +47,12 @@ class ValidationClips:
 class TrainingRound:
     """What one training saw and gave.
 
-    pairs: how many it was trained on; pseudo_labelled: of these; of: unlabelled clips;
-    threshold: None in round 0; auc: on the validation clips' labels; precision: of the
-    pseudo-labels, where the truth is known.
+    pairs: how many it was trained on.
+    pseudo_labelled: of these.
+    of: unlabelled clips.
+    threshold: None in round 0.
+    auc: on the validation clips' labels.
+    precision: of the pseudo-labels, where the truth is known.
     """
 
     number: int
@@ -146,8 +151,8 @@ def choose_clips(
     """Return the score from which a clip counts as positive, and the references of the clips that
     reach it.
 
-    Of a share of the clips the threshold is known only after the last one, so at most `most` of all
-    are drawn before; else at most that many of those that reach it.
+    Of a share of the clips, the threshold is known only after the last one. So at most `most` of
+    all are drawn before. Otherwise at most that many of those that reach it are drawn.
     """
     by_share = settings.threshold == "share"
     validation_scores = score_pairs(network, validation.pairs)
@@ -173,7 +178,7 @@ def choose_threshold(
 ) -> float:
     """Return the score from which a clip counts as positive.
 
-    scores: (U,) of unlabelled clips; validation: (N,) of validation clips, labelled by `positive`.
+    scores: (U,) of unlabelled clips. validation: (N,) of validation clips, labelled by `positive`.
     """
     if settings.threshold == "share":
         return float(np.quantile(scores, 1 - settings.share))

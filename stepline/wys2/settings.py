@@ -1,5 +1,7 @@
-"""Settings of WYS2: labels, detector and its training, judge, summaries, summarizer; nothing heavy
-is imported here."""
+"""Settings of WYS2: labels, detector and its training, judge, summaries, summarizer.
+
+Nothing heavy is imported here.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -34,10 +36,10 @@ Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
 
 SETTINGS_FILE = "settings.json"  # in the folder of a training run
-# For ready features; WYS2's 1e-5 (section 4; epochs unsaid) is for S3D, and leaves two heads at
+# For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
 # chance.
 DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
-# its own; IV-Sum's are not in its paper
+# its own. IV-Sum's are not in its paper
 SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
 
 
@@ -45,7 +47,7 @@ class ClipSettings(Settings):
     """Which clips a narration is cut into: WYS2, section 4."""
 
     seconds: Positive = 3.0  # of a clip; VideoCLIP's overlapping clips have 16
-    # s between the middles of one sentence's clips; the paper's counts mean 1
+    # s between the middles of one sentence's clips. The paper's counts mean 1
     stride: Positive = 3.0
     candidates: Count = 1  # sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE
     resolve: bool = True  # name what pronouns stand for before texts are compared
@@ -56,11 +58,12 @@ class LabelSettings(Settings):
 
     kind: LabelKind = "ss"  # sentence similarity, visual relevance, or consensus of the modalities
     similarity: Fraction = 0.5  # ss: c, the least similarity of narration and key-step
-    # ss: instead of c, the share of clips with a key-step that is kept, likest first
+    # ss: instead of c, the share of clips with a key-step that is kept, the most similar first
     quantile: Fraction | None = None
     # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
     mapping: CosineMapping = "clipped"
-    text_model: str = "minilm"  # ss: what compares texts; the paper's InferSent is not to be had
+    # ss: what compares texts. The paper's InferSent is not available
+    text_model: str = "minilm"
     # mc: rank of the clip among the clips of its task, or of its task among the tasks
     ranking: Ranking = "clips"
     rank: Positive = 0.35  # mc: k; a share of the clips, or a number of tasks
@@ -73,9 +76,9 @@ class DetectorSettings(Settings):
     text_width: Width = 512  # of a text vector
     # two layers on ready features, or S3D itself, trained on frames
     video: Literal["head", "s3d"] = "head"
-    # s3d: of a clip, spread over it; unsaid, MIL-NCE's own
+    # s3d: of a clip, spread over it. Unsaid, MIL-NCE's own
     frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = 32
-    # s3d: pixels of the frames' middle square; unsaid
+    # s3d: pixels of the frames' middle square. Unsaid
     side: Annotated[int, Field(ge=32, le=1024, multiple_of=2)] = 224
     # two layers, or the vectors as they come (the paper's)
     text: Literal["head", "frozen"] = "head"
@@ -100,11 +103,11 @@ class ContrastSettings(Settings):
 class PseudoSettings(Settings):
     """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
 
-    rounds: Annotated[int, Field(ge=1, le=100)] = 1  # of labelling and training anew
+    rounds: Annotated[int, Field(ge=1, le=100)] = 1  # of labelling and training again
     # of the validation clips' labels, or a share of the unlabelled
     threshold: Literal["best F1", "share"] = "best F1"
     share: Fraction = 0.1  # share: of the unlabelled clips that is kept, the best ones
-    # clips held to choose from, drawn evenly where more reach the threshold; 28 bytes each
+    # clips held to choose from, drawn evenly where more reach the threshold. 28 bytes each
     most: Count = 4_000_000
 
 
@@ -122,10 +125,10 @@ class Wys2Settings(Settings):
 class JudgeSettings(Settings):
     """Who says whether the picture shows what is said."""
 
-    # file or run folder of a trained detector; None: the wording and the picture's fit
+    # file or run folder of a trained detector. None: the wording and the picture's fit
     detector: Path | None = None
     seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
-    # of on screen, cited, and 1, as research/refit fits them; None: as shipped
+    # of on screen, cited, and 1, as research/refit fits them. None: as shipped
     weights: JudgeWeights | None = None
 
     @model_serializer(mode="wrap")
@@ -146,26 +149,26 @@ class SummarySettings(Settings):
     """How long a summary is, and where it may be cut."""
 
     seconds: Positive | None = None  # most seconds; None: every shown step
-    # most of the video's length; the smaller one counts
+    # most of the video's length. The smaller one counts
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     gap: NonNegative = 1.0  # s; segments closer than this become one
     reach: NonNegative = 6.0  # s an end moves to leave a sentence whole; else to a word's end
     pad: NonNegative = 0.15  # s of the pause kept before and after speech
 
     def target(self, duration: float) -> float | None:
-        """Return the most seconds that a summary of a video of `duration` s may have; None: no
+        """Return the most seconds that a summary of a video of `duration` s may have. None: no
         limit."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)
 
 
 class SummarizerSettings(Settings):
-    """The network and its segments: IV-Sum, section 3; sizes that it leaves open are small."""
+    """The network and its segments: IV-Sum, section 3. Sizes that it leaves open are small."""
 
     video_width: Width = 512  # of a feature row; a training run takes that of its features
-    # of a sentence vector; 0: speech is not used; so too
+    # of a sentence vector. 0: speech is not used. A training run takes this from its features too
     text_width: Annotated[int, Field(ge=0, le=65_536)] = 0
-    seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 a second
+    seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 per second
     width: Width = 128  # between layers
     heads: Heads = 4
     layers: Layers = 2

@@ -1,4 +1,4 @@
-"""Which seconds of a video are worth watching: those that show its steps, cut where nobody is in
+"""Which seconds of a video are worth watching: those that show its steps, cut where no one is in
 mid-sentence.
 
 WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is
@@ -147,7 +147,7 @@ def _length(segments: Iterable[SummarySegment]) -> float:
 
 
 def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
-    """Return segments in order; those less than `gap` s apart become one, as valuable as its best
+    """Return segments in order. Those less than `gap` s apart become one, as valuable as its best
     part."""
     merged: list[SummarySegment] = []
     for segment in sorted(segments, key=_start):
@@ -190,8 +190,8 @@ class PauseFinder:
         """Return the span with its ends moved out of sentences, around its most likely second.
 
         An end inside a sentence that no step rests on (a greeting) moves so that the sentence is
-        gone, where that leaves the most likely second in the span. An end inside any other moves
-        so that the sentence is whole. Farther than `reach`, it moves to a word's end.
+        gone. That holds where it leaves the most likely second in the span. An end inside any other
+        moves so that the sentence is whole. Farther than `reach`, it moves to a word's end.
         """
         middle = _most_likely_second(span, at)
         start = self._moved(span.start, middle, starts=True)

@@ -73,8 +73,8 @@ TRAINED_S3D = "s3d_wys2.pth"
 
 @dataclass(frozen=True)
 class DetectorRun(TrainedDetector):
-    """A run's detector, its rounds, and its calibration; None where the validation clips were too
-    few."""
+    """A run's detector, its rounds, and its calibration, which is None where the validation clips
+    were too few."""
 
     calibration: DetectorCalibration | None
     validation: int
@@ -94,9 +94,9 @@ class DetectorClips:
     """The clips of a run.
 
     labelled: those of videos with key-steps. gather_unlabelled: returns those without, None for no
-    pseudo-labels; it is called once the labelled clips will do, since it may take hours.
-    video, text: what gave features and vectors, kept in the detector's file. s3d: released weights
-    from which a detector of frames begins.
+    pseudo-labels. It is called once the labelled clips will do, since it may take hours. video,
+    text: what gave features and vectors, kept in the detector's file. s3d: released weights from
+    which a detector of frames begins.
     """
 
     labelled: ClipDataset
@@ -110,9 +110,12 @@ class DetectorClips:
 class DetectorSources:
     """What a run reads: key_steps, narrations, unlabelled as `read_records` takes them.
 
-    features: a store, or its URL; videos: files by id, for a detector of frames; one of the two.
-    narrations: what is said in videos whose own source lacks it. unlabelled: narrated videos
-    without key-steps. vectors: an encoder as `text_encoder` takes it. s3d: released weights.
+    features: a store, or its URL.
+    videos: files by id, for a detector of frames. One of the two is given.
+    narrations: what is said in videos whose own source lacks it.
+    unlabelled: narrated videos without key-steps.
+    vectors: an encoder as `text_encoder` takes it.
+    s3d: released weights.
     excluded: lists that `stepline excluded` wrote.
     """
 
@@ -128,7 +131,7 @@ class DetectorSources:
     def prepare(
         self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
     ) -> DetectorClips:
-        """Return the clips of a run; on_omitted: gets how many videos were left out, by reason.
+        """Return the clips of a run. on_omitted: gets how many videos were left out, by reason.
 
         Raises SettingsError unless either features or videos are given, and what the sources raise.
         """
@@ -217,7 +220,7 @@ def train_detector_run(
     *,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
-    """Train on clips with key-steps, and in rounds on those without; write the folder and return
+    """Train on clips with key-steps, and in rounds on those without. Write the folder and return
     what came out.
 
     Raises DatasetError when no clip is left or validation holds one class of clips only,
@@ -390,7 +393,7 @@ def train_detector(
 def detector_task(
     pairs: Sequence[ClipTextPair], settings: ContrastSettings
 ) -> TrainingTask[ClipTextPair]:
-    """Return what training learns; a batch that is left with one pair, the last of an epoch,
+    """Return what training learns. A batch that is left with one pair, the last of an epoch,
     teaches nothing."""
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:

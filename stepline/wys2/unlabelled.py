@@ -230,7 +230,7 @@ class Reservoir:
         """Add a block of rows, as its columns."""
         if not self._columns:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
-        # the place of each row in the sample; from `most` on it has none
+        # the place of each row in the sample. From `most` on it has none
         row_count = len(columns[0])
         new_count = self._count + row_count
         places = np.arange(self._count, new_count)
@@ -246,5 +246,5 @@ class Reservoir:
 
     @property
     def columns(self) -> list[References]:
-        """The columns of the sample; none before the first block."""
+        """The columns of the sample, none before the first block."""
         return [column[: self._count] for column in self._columns]

@@ -25,14 +25,16 @@ _FIELD_SEPARATOR = "|||"
 
 
 class JarMeteor:
-    """METEOR 1.5 as the Java program computes it; the same calls as `Meteor`.
+    """METEOR 1.5 as the Java program computes it, with the same calls as `Meteor`.
 
     Close it, or use it as a context manager. Raises ModelError without Java or the jar.
     """
 
     def __init__(self, folder: Path | None = None, *, limit: float = MAX_COMPARE_SECONDS) -> None:
-        """folder: laid out as the pycocoevalcap package; by default that package. limit: seconds
-        for one call."""
+        """folder: laid out as the pycocoevalcap package, by default that package.
+
+        limit: seconds for one call.
+        """
         jar = official_file(METEOR_JAR, folder)
         fingerprint(jar)
         self._limit = limit

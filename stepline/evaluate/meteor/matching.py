@@ -3,9 +3,9 @@ search chooses.
 
 A caption is indexed once: its words, and the places of each stem, synonym set and known phrase in
 it. The search is a beam from left to right over the reference. The program's oddities decide ties
-and are kept: counts of matched words are whole numbers, cut off after every addition, so that a
-single word matched by anything but equality adds nothing; and the distance of a new match is
-charged to the path that does not take it.
+and are kept. Counts of matched words are whole numbers, cut off after every addition. So a single
+word matched by anything but equality adds nothing. The distance of a new match is charged to the
+path that does not take it.
 """
 
 from collections import defaultdict
@@ -64,7 +64,7 @@ class IndexedCaption:
 
 
 class CaptionIndexer:
-    """Makes indexed captions; remembers every word that it met."""
+    """Makes indexed captions, and remembers every word that it met."""
 
     def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
         self._lexicon = lexicon
@@ -225,7 +225,7 @@ def _paraphrases(
 ) -> None:
     """Add phrases that the table joins, looked up from the reference and then from the hypothesis.
 
-    A pair that the table lists both ways is added twice, as the program does; the search and the
+    A pair that the table lists both ways is added twice, as the program does. The search and the
     score are the same, but its words no longer count as matched in one way only.
     """
     for start, length, paraphrases in reference.starts:
@@ -351,7 +351,7 @@ def _option(match: WordMatch) -> _Option:
 def _step(
     paths: list[_Path], position: int, options: list[_Option], certain: dict[int, _Option]
 ) -> list[_Path]:
-    """Take every path over one reference word; return the new paths.
+    """Take every path over one reference word, and return the new paths.
 
     A path branches for every match that it can still take, and is itself charged their distances.
     """

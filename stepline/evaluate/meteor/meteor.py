@@ -19,7 +19,7 @@ from stepline.evaluate.meteor.matching import (
 )
 from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
 
-# METEOR 1.5's parameters for English (Denkowski and Lavie 2014, table 3; its `-l en` defaults)
+# METEOR 1.5's parameters for English (Denkowski and Lavie 2014, table 3, and its `-l en` defaults)
 RECALL_ALPHA = 0.85  # alpha: weight of recall against precision
 PENALTY_EXPONENT = 0.20  # beta
 MAX_PENALTY = 0.60  # gamma
@@ -42,7 +42,7 @@ class MatchStatistics(NamedTuple):
     chunks: int
 
     def score(self) -> float:
-        """Return METEOR in [0, 1]; 0 without any match."""
+        """Return METEOR in [0, 1], or 0 without any match."""
         precision = _matched_share(self.hypothesis)
         recall = _matched_share(self.reference)
         if not precision or not recall:
@@ -126,7 +126,7 @@ def _counts(
 
 
 def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
-    """Return the sum of statistics; METEOR of many pairs is the score of the sum.
+    """Return the sum of statistics. METEOR of many pairs is the score of the sum.
 
     A pair that matched in one piece adds no chunk, as in the program.
     """
@@ -151,14 +151,14 @@ MAX_QUOTED_CHARS = 60  # of a caption in an error
 
 
 class Meteor:
-    """METEOR of tokenised captions; every caption is read once and every pair scored once.
+    """METEOR of tokenised captions. Every caption is read once and every pair scored once.
 
     Use it on the output of the tokenizer, as the caption metrics do. Raises ModelError without
     METEOR's tables.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """folder: laid out as the pycocoevalcap package; by default that package."""
+        """folder: laid out as the pycocoevalcap package, by default that package."""
         lexicon = load_lexicon(folder)
         phrases = load_phrases(folder)
         indexer = CaptionIndexer(lexicon, phrases)
@@ -171,7 +171,7 @@ class Meteor:
         return score
 
     def compare(self, pairs: Iterable[tuple[Sequence[str], str]]) -> MeteorScores:
-        """Score (references, hypothesis) pairs and their aggregate; an empty caption scores 0.
+        """Score (references, hypothesis) pairs and their aggregate. An empty caption scores 0.
 
         Raises DatasetError for a pair without references, or one whose captions repeat their words
         too often to be aligned.

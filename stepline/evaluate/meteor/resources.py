@@ -1,11 +1,11 @@
 """METEOR's tables: the paraphrases, and the English word lists out of its jar.
 
 The official paraphrase file lists 5.3 million pairs of phrases in 270 MB of text. Here it is
-compiled once into sorted arrays that are read from disk as they are needed: a phrase is a 64-bit
-number, mixed from its words' numbers (n = n x HASH_FACTOR + word, for each word), and the table a
-few arrays in the user's cache: known phrases, where each one's list starts, the lists, and a bitmap
-that recognises most unknown phrases at once. Two different phrases share a number with a chance of
-about 1 in 10 million over the whole table.
+compiled once into sorted arrays that are read from disk as they are needed. A phrase is a 64-bit
+number, mixed from its words' numbers (n = n x HASH_FACTOR + word, for each word). The table is a
+few arrays in the user's cache: known phrases, where each one's list starts, the lists, and a
+bitmap. The bitmap recognises most unknown phrases immediately. Two different phrases share a number
+with a chance of about 1 in 10 million over the whole table.
 
 The word lists are synonyms, irregular forms, function words and abbreviations.
 """
@@ -60,9 +60,10 @@ def word_number(word: str) -> int:
 class Phrases:
     """The paraphrase table: which phrases have paraphrases, and which.
 
-    phrases: (N,) sorted; the paraphrases of phrases[n] are paraphrases[starts[n] : starts[n + 1]],
-    in the official order. targets: every number in `paraphrases`, sorted, once. bitmap: (2^24,)
-    uint8, a bit for each known number.
+    phrases: (N,) sorted. The paraphrases of phrases[n] are paraphrases[starts[n] : starts[n + 1]],
+    in the official order.
+    targets: every number in `paraphrases`, sorted, once.
+    bitmap: (2^24,) uint8, a bit for each known number.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -73,7 +74,7 @@ class Phrases:
         self._cached = 0
 
     def plausible(self, numbers: list[int]) -> list[int]:
-        """Return the places in `numbers` of phrases that may be in the table; the others certainly
+        """Return the places in `numbers` of phrases that may be in the table. The others certainly
         are not."""
         bitmap, byte, bit = self._bitmap, 67 - _BITMAP_BITS, 64 - _BITMAP_BITS
         return [
@@ -107,7 +108,7 @@ class Phrases:
 
 
 def _find(numbers: npt.NDArray[np.uint64], number: int) -> int | None:
-    """Return where a number is in sorted ones; None where it is not."""
+    """Return where a number is in sorted ones, or None where it is not."""
     index = int(np.searchsorted(numbers, np.uint64(number)))
     return index if index < len(numbers) and int(numbers[index]) == number else None
 
@@ -223,7 +224,7 @@ class Lexicon:
     prefixes: dict[str, int]
 
     def synonym_sets(self, word: str) -> frozenset[str]:
-        """Return the synonym sets of a word and of its base form; two words with one in common are
+        """Return the synonym sets of a word and of its base form. Two words with one in common are
         synonyms."""
         forms = self.bases.get(word)
         if forms is None:
@@ -234,8 +235,8 @@ class Lexicon:
         return frozenset(self.synsets.get(word, "").split())
 
     def _base(self, word: str) -> str:
-        """Return the base form by the regular endings, as WordNet's morphology does; "" when none
-        is known."""
+        """Return the base form by the regular endings, as WordNet's morphology does, or "" when no
+        base form is known."""
         if word.endswith("ss") or len(word) <= 2:
             return word
         # appended to what is found, as the program does

@@ -1,7 +1,7 @@
 """How METEOR reads a line: its normalisation into words (`-norm`), and the stem of a word.
 
 Normalisation makes words of punctuation and clitics, then lower case. The order of the replacements
-is the program's; several overlap only because one pass never looks twice at a character.
+is the program's. Several overlap only because one pass never looks twice at a character.
 
 The stem is the English (Porter2) one as it was when METEOR 1.5 was built: snowballstemmer 2.2.0.
 Later Snowball releases changed the algorithm ("added" -> "add", "biologist" -> "biolog"), which
@@ -125,8 +125,8 @@ def _stemmer() -> Callable[[str], str]:
     spec = find_spec("snowballstemmer")
     if spec is None or spec.submodule_search_locations is None:
         raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
-    # The English module alone, by a package of another name: importing snowballstemmer itself reads
-    # 28 languages, which takes a cold run of a small corpus longer than all its stems; and asks
+    # The English module alone, by a package of another name. Importing snowballstemmer itself reads
+    # 28 languages, which takes a cold run of a small corpus longer than all its stems. It also asks
     # PyStemmer, whose algorithm is a later one.
     package = ModuleType("snowballstemmer_english")
     package.__path__ = list(spec.submodule_search_locations)

@@ -2,13 +2,13 @@
 nothing is run.
 
 Source: the class file format, chapter 4 of the Java Virtual Machine Specification. JFlex packs an
-automaton into constant strings: runs of (count, value) for the character classes, actions and
-attributes, pairs of 16-bit halves for the rows, runs of (count, value + 1) for the transitions.
+automaton into constant strings. Runs of (count, value) are for the character classes, actions and
+attributes. Pairs of 16-bit halves are for the rows, runs of (count, value + 1) for the transitions.
 
 Where the official scorers' tables lie: inside the installed `pycocoevalcap` package, read as data
 and never run.
 
-The package carries METEOR's jar and paraphrase table and Stanford's tokenizer; only their bytes are
+The package carries METEOR's jar and paraphrase table and Stanford's tokenizer. Only their bytes are
 used. A folder of the user's own, laid out as that package is, can be given instead.
 """
 
@@ -52,7 +52,7 @@ def official_file(name: str, folder: Path | None = None) -> Path:
 
 @cache
 def fingerprint(path: Path) -> str:
-    """Return the sha256 of an official file; the installed package's must be the known one.
+    """Return the sha256 of an official file. The installed package's must be the known one.
 
     Raises ModelError for a damaged or unknown version inside the package.
     """
@@ -170,8 +170,8 @@ _MAX_OVERRUN_CHARS = 64  # read in vain from which on a dead end is remembered
 
 @dataclass(frozen=True)
 class Automaton:
-    """classes: 65536 UTF-16 units -> class; next state = steps[rows[state] + class], -1 for
-    none."""
+    """classes: 65536 UTF-16 units -> class. The next state = steps[rows[state] + class], -1 for no
+    state."""
 
     classes: list[int]
     rows: list[int]
@@ -182,7 +182,7 @@ class Automaton:
     def longest(
         self, units: list[int], start: int, state: int, dead: set[tuple[int, int]]
     ) -> tuple[int, int]:
-        """Return (action, end) of the longest token that starts at `start` in `state`; units hold
+        """Return (action, end) of the longest token that starts at `start` in `state`. units hold
         character classes.
 
         dead: (place, state) pairs from which no token end was found, shared over one text, so that

@@ -2,8 +2,8 @@
 punctuation left out.
 
 What is done with each token that the automaton finds is a rule, by the automaton's own number. The
-rules are those of PTBLexer run with `-preserveLines -lowerCase`, as the caption metrics run it:
-Penn Treebank brackets, quotes and dashes, no American spelling, slashes left alone.
+rules are those of PTBLexer run with `-preserveLines -lowerCase`, as the caption metrics run it.
+They give Penn Treebank brackets, quotes and dashes, no American spelling, slashes left alone.
 """
 
 import re
@@ -35,9 +35,10 @@ class Rule:
     """write: token text -> what is written (str: as it is), None to drop it. give_back: characters
     left to the next token.
 
-    ahead: the two automaton states of a token that must be followed by something. trims: white
-    space at its end is given back. repeats_stop: the last character is written and given back too,
-    as the full stop of "Co." at an end.
+    ahead: the two automaton states of a token that must be followed by something.
+    trims: white space at its end is given back.
+    repeats_stop: the last character is written and given back too, as the full stop of "Co." at an
+    end.
     """
 
     write: Callable[[str], str] | None
@@ -129,8 +130,8 @@ RULES_BY_ACTION: dict[int, Rule] = {
 }
 
 
-# what the caption metrics throw away after tokenising (pycocoevalcap's list; brackets are compared
-# after lower-casing, so "-lrb-" stays, as it does there)
+# what the caption metrics throw away after tokenising (pycocoevalcap's list). Brackets are compared
+# after lower-casing, so "-lrb-" stays, as it does there
 PUNCTUATION_TOKENS = frozenset(
     [
         "''",
@@ -172,12 +173,12 @@ def only_ascii(text: str) -> str:
 class Tokenizer:
     """Turns a caption into its tokens, joined by single spaces.
 
-    A caption is read alone and as one line: the official program reads all captions as one file, so
-    that there a line break inside a caption shifts every later one; here it is a space.
+    A caption is read alone and as one line. The official program reads all captions as one file, so
+    that there a line break inside a caption shifts every later one. Here it is a space.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """folder: laid out as the pycocoevalcap package; by default that package. Raises ModelError
+        """folder: laid out as the pycocoevalcap package, by default that package. Raises ModelError
         without it."""
         jar = official_file(TOKENIZER_JAR, folder)
         self._automaton = load(jar)
@@ -269,7 +270,7 @@ def _units(text: str) -> str:
 
 
 def _characters(token: str) -> str:
-    """Undo `_units`; a surrogate alone stays."""
+    """Undo `_units`. A surrogate alone stays."""
     if token.isascii() or not _SURROGATE_UNIT.search(token):
         return token
     data = token.encode("utf-16-le", "surrogatepass")

@@ -148,7 +148,8 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
 
 
 def read_frame_labels(path: Path, rate: float = FRAMES_PER_SECOND) -> Iterator[Record]:
-    """Yield a record per video of {video: [0 or 1 per frame]}; each run of ones is a reference step.
+    """Yield a record per video of {video: [0 or 1 per frame]}. Each run of ones is a reference
+    step.
 
     Raises DatasetError for other numbers, or a file of another form.
     """

@@ -126,7 +126,7 @@ def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importanc
 
 @dataclass(frozen=True)
 class SummaryScores:
-    """Means over the videos in which each is defined, None where it is in none; videos: how many
+    """Means over the videos in which each is defined, None where it is in none. videos: how many
     were scored."""
 
     f: float | None
@@ -140,7 +140,7 @@ def score_summaries(importances: Sequence[Importance], references: Sequence[Mask
     (T,) bool.
 
     A second is in the summary from .5. Numbers past the end of a reference count for nothing. Equal
-    scores rank nothing: tau and rho are 0 then; both are undefined where all seconds of a reference
+    scores rank nothing: tau and rho are 0 then. Both are undefined where all seconds of a reference
     are alike.
     """
     f_scores = []
