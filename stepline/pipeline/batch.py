@@ -122,7 +122,8 @@ class VideoScores(NamedTuple):
     """How a user's texts fit a video.
 
     values: (K, T) float32, P(text k is being shown then), row = text.
-    times: (T,), the second at which each column begins."""
+    times: (T,), the second at which each column begins.
+    """
 
     values: Matrix
     times: npt.NDArray[np.float64]
