@@ -93,7 +93,7 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Steps that are one, which keeps the first one's id. The text None joins theirs."""
+    """Steps that are one, which keeps the first one's id. A `text` of None joins theirs."""
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]

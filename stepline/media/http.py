@@ -25,7 +25,7 @@ from stepline.media.addresses import connect_checked
 from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 
-CHUNK_BYTES = 65536  # bytes read together
+CHUNK_BYTES = 65536  # bytes per read
 MIB_BYTES = 2**20
 MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them. Servers send some 1,000
 MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory whole, a page say

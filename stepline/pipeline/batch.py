@@ -1,4 +1,4 @@
-"""One video to a record, or to all its files. And many: which files, under which ids, what is done
+"""One video to a record, or to all its files. Also many: which files, under which ids, what is done
 already.
 
 `steps` and `transcribe` are Stepline's public functions. `run_video` is what `stepline steps` does
