@@ -21,7 +21,7 @@ from stepline.version import __version__
 # before any of them is imported. A value that the user has set stays.
 for _variable, _off in {
     "DO_NOT_TRACK": "1",  # the common wish, https://consoledonottrack.com
-    # onnxruntime (voice detection): looks its vendor up once a process is 14 s old
+    # onnxruntime (voice detection): looks its vendor up as soon as a process is 14 s old
     "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub, transformers, datasets
     "PYANNOTE_METRICS_ENABLED": "0",  # pyannote.audio, which WhisperX brings

@@ -1,8 +1,8 @@
 """An append-only file of JSON lines that neither a kill nor a second process harms.
 
 A line is on disk before whoever gave it hears so. Each append holds an inter-process lock
-(`FILE.lock`), so that two servers on one file wait for each other, and reads first what others
-appended meanwhile.
+(`FILE.lock`), so that two servers on one file wait for each other. It first reads what others
+appended before it.
 """
 
 import json
@@ -25,7 +25,7 @@ LOCK_WAIT_SECONDS = 10.0
 
 
 class EntryStore(Protocol[Entry]):
-    """Where entries are kept, on disk before `add` returns; a later one of the same key replaces
+    """Where entries are kept, on disk before `add` returns. A later one of the same key replaces
     the earlier."""
 
     def __iter__(self) -> Iterator[Entry]:
@@ -38,12 +38,11 @@ class EntryStore(Protocol[Entry]):
 
 
 class AppendLog(Generic[Entry]):
-    """The entries of a file in the order first given; a later one of the same key replaces the
+    """The entries of a file in the order first given. A later one of the same key replaces the
     earlier.
 
-    A last line that a kill cut short is removed by the next append; nobody was told that it was
-    kept.
-    Raises StoreError for any other line that is no `kind`; `noun` names one in errors ("an
+    A last line that a kill cut short is removed by the next append. No one heard that it was kept.
+    Raises StoreError for any other line that is not a `kind`. `noun` names one in errors ("an
     answer").
     """
 
@@ -88,10 +87,10 @@ class AppendLog(Generic[Entry]):
             raise StoreError(f"{self._path}: a link, and Stepline would write there; remove it")
         self._read_new_lines()
         # Without a buffer, which would be written once more on closing, after an error that the
-        # caller was told.
+        # caller got.
         with self._path.open("ab", buffering=0) as file:
-            # Under the lock nobody else writes: what stands behind the last whole line is what a
-            # kill cut short.
+            # Under the lock no one else writes: what is behind the last whole line is what a kill
+            # cut short.
             file.truncate(self._size)
             try:
                 rest = memoryview(line)
@@ -99,7 +98,7 @@ class AppendLog(Generic[Entry]):
                     rest = rest[file.write(rest) :]
                 os.fsync(file.fileno())
             except OSError:
-                # What the caller is told is lost must not come back as kept.
+                # What the caller hears is lost must not come back as kept.
                 file.truncate(self._size)
                 raise
         self._read_new_lines()

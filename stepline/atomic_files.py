@@ -14,19 +14,19 @@ from pathlib import Path
 
 from stepline.errors import StoreError
 
-# marks a file that is being written; its name holds the writer's process id and machine
+# marks a file that is being written. Its name holds the writer's process id and machine
 PARTIAL_SUFFIX = ".partial"
 MAX_STEM_BYTES = (
     80  # bytes of a file's stem that its temporary name begins with; a name may have 255
 )
-OWNER_ALONE = 0o600  # rights of a file that nobody else can read
+OWNER_ALONE = 0o600  # rights of a file that no one else can read
 OWNER_MASK = 0o077  # the umask that gives them
 _serial = itertools.count()
 _umask_lock = threading.Lock()  # it can only be asked for by a change
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed
+    """Write a file whole or not at all: a temporary file next to it, flushed to disk, then renamed
     over it."""
     with atomic_path(path) as partial:
         partial.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -34,7 +34,7 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; it takes its place on success and is
+    """Yield a temporary path next to `path` to write to. It takes its place on success and is
     removed on failure.
 
     Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
@@ -44,7 +44,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 class FileSet:
-    """Files that appear together: each is written beside its place, and none takes it before all
+    """Files that appear together: each is written next to its place, and none takes it before all
     are on disk."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class FileSet:
         return self._partials
 
     def remove(self, path: Path) -> None:
-        """Have a file that none of the new ones replaces removed with the change."""
+        """Remove a file with the change, if none of the new ones replaces it."""
         self._stale.append(path)
 
     def commit(self) -> None:
@@ -95,7 +95,7 @@ class FileSet:
 
 @contextlib.contextmanager
 def atomic_files() -> Iterator[FileSet]:
-    """Yield a set of files that takes its place on success, as a whole; on failure nothing of it is
+    """Yield a set of files that takes its place on success, as a whole. On failure nothing of it is
     left.
 
     Raises StoreError, with the cure, when the disk is full or a folder cannot be written.
@@ -129,8 +129,8 @@ def _new_file_mode() -> int:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the files below a folder, sorted by path; folders that cannot be read, or go
-    meanwhile, are left out.
+    """Return the files below a folder, sorted by path. Folders that cannot be read, or go during
+    this, are left out.
 
     pathlib's own rglob ends with an error where another process removes a folder of it.
     """
@@ -139,8 +139,8 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise StoreError where files could not be written into a folder, or the folder not be made;
-    makes nothing."""
+    """Raise StoreError where files could not be written into a folder, or the folder not be made.
+    Makes nothing."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:  # the writers of Parquet and safetensors take no other
@@ -167,7 +167,7 @@ def remove_file(path: Path) -> None:
 
 
 def remove_partial_files(folder: Path, of: Path | None = None) -> None:
-    """Remove the temporary files that killed processes of this machine left in `folder`; those of
+    """Remove the temporary files that killed processes of this machine left in `folder`. Those of
     others stay.
 
     of: the one file in it whose temporary files are meant.
@@ -184,8 +184,8 @@ def remove_partial_files(folder: Path, of: Path | None = None) -> None:
 
 
 def _machine() -> str:
-    """Return what tells this machine from another on a shared disk, short enough for a file's
-    name."""
+    """Return what distinguishes this machine from another on a shared disk, short enough for a
+    file's name."""
     return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 

@@ -3,8 +3,8 @@
     process = start_module("stepline.studio.worker", stdin=subprocess.PIPE)
 
 A child finds modules where this process does, but never in the folder that the user happens to be
-in. It has no variable of the interpreter's that the user did not mean for it, no descriptor but
-those it is given, and it ends when this process does, however that ends.
+in. It has no variable of the interpreter's that the user did not mean for it. It has no descriptor
+but those it is given, and it ends when this process does, however that ends.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ Stream: TypeAlias = int | IO[Any] | None  # as of `subprocess`
 
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 PARENT_POLL_SECONDS = 1.0  # between looks at who the parent is
-# Variables of the interpreter that a child has from this process; others, such as PYTHONSTARTUP and
+# Variables of the interpreter that a child has from this process. Others, such as PYTHONSTARTUP and
 # PYTHONINSPECT, change what it runs.
 INTERPRETER_VARIABLES = frozenset(
     (
@@ -68,9 +68,10 @@ def start_module(
 ) -> "subprocess.Popen[Any]":
     """Start `python -m module arguments` in a process group of its own.
 
-    encoding: of its streams as text; None: bytes. variables: of the environment, besides those of
-    `child_environment`. pass_fds: the only descriptors that it has, except its streams. Raises
-    OSError where the system has no room for a process.
+    encoding: of its streams as text. None: bytes.
+    variables: of the environment, besides those of `child_environment`.
+    pass_fds: the only descriptors that it has, except its streams. Raises OSError where the system
+    has no room for a process.
     """
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
     return _starter.submit(
@@ -142,8 +143,8 @@ def module_folders() -> list[str]:
 
 @contextlib.contextmanager
 def safe_spawn() -> Iterator[None]:
-    """Have the processes that `multiprocessing` spawns in this context, too, import nothing from
-    the current folder as they start."""
+    """Keep the processes that `multiprocessing` spawns in this context, too, from importing
+    anything from the current folder as they start."""
     earlier = dict(os.environ)
     _set_environment(child_environment())
     try:
@@ -159,9 +160,9 @@ def _set_environment(variables: Mapping[str, str]) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent ends, however that ends."""
+    """Kill this process when its parent ends, however that ends."""
     # The thread below sees it a second late, and not while foreign code holds the interpreter's
-    # lock; Linux helps.
+    # lock. Linux helps.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
@@ -180,7 +181,7 @@ def claim_process() -> None:
 
 
 def is_own_process() -> bool:
-    """Whether this process runs one of Stepline's own programs, so that nobody else needs what it
+    """Whether this process runs one of Stepline's own programs, so that no one else needs what it
     leaves out."""
     return _is_own
 

@@ -37,10 +37,10 @@ DeviceName: TypeAlias = Annotated[str, Field(pattern=DEVICE_PATTERN)]
 # "auto": float32, of recognition float16
 ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]
 
-# NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
+# NVIDIA's driver. Where it is not, torch need not be loaded (1 s) to know that there is no GPU.
 CUDA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
-# How CUDA says, through torch or CTranslate2, that memory is short or the card is gone; a faulty
+GPU_BATCH = 16  # times as many inputs together as fit the caches of a CPU best. For speed alone
+# How CUDA says, through torch or CTranslate2, that memory is short or the card is gone. A faulty
 # kernel is neither.
 GAVE_OUT = re.compile(
     r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*"
@@ -58,7 +58,7 @@ RECOGNITION_TYPES: dict[ComputeType, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """Where a network runs. name: as torch takes it ("cpu", "cuda:0", "mps"); compute: of matrix
+    """Where a network runs. name: as torch takes it ("cpu", "cuda:0", "mps"). compute: of matrix
     products."""
 
     name: str = "cpu"
@@ -79,7 +79,7 @@ class Device:
 
     @property
     def needs_torch(self) -> bool:
-        """Whether the encoders of texts and pictures run in torch; in float32 on a CPU ONNX Runtime
+        """Whether the encoders of texts and pictures run in torch. In float32 on a CPU ONNX Runtime
         runs them."""
         return self.kind != "cpu" or self.compute not in ("auto", "float32")
 
@@ -124,7 +124,7 @@ class Device:
 
 
 def _gpu_index(device: str) -> int:
-    """Return the number in a name such as cuda:1; 0 without one."""
+    """Return the number in a name such as cuda:1, or 0 without one."""
     _, _, number = device.partition(":")
     return int(number or 0)
 
@@ -133,7 +133,7 @@ def cpu_threads(beside: int = 0) -> int:
     """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the
     process has cores.
 
-    beside: threads that other work takes at the same time; at least one core is left.
+    `beside`: threads that other work takes at the same time. At least one core is left.
     """
     variable = os.environ.get("OMP_NUM_THREADS", "")
     if variable.isdecimal() and int(variable):
@@ -143,7 +143,7 @@ def cpu_threads(beside: int = 0) -> int:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Have torch compute on one thread of the CPU: how many there are decides the last bits of a
+    """Make torch compute on one thread of the CPU: how many there are decides the last bits of a
     sum."""
     import torch
 
@@ -194,7 +194,7 @@ def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
 
 
 def cuda_gpus() -> int:
-    """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them; 0 is known without loading
+    """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them. 0 is known without loading
     torch."""
     try:
         ctypes.CDLL(CUDA_DRIVER)
@@ -230,7 +230,7 @@ _current: Device | None = None
 
 
 def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
-    """Have networks that this process loads from now on run on a device. Raises as `choose_device`
+    """Run on a device the networks that this process loads from now on. Raises as `choose_device`
     does.
 
     "auto" is decided where the first network is loaded.
@@ -263,7 +263,7 @@ def current_device() -> Device:
 
 
 def device_of_run(setting: str) -> Device:
-    """Return where a run belongs that names a device itself (train.device); what `--device` says
+    """Return where a run belongs that names a device itself (train.device). What `--device` says
     wins.
 
     What the run loads next to its network, such as an encoder of texts, goes there as well.

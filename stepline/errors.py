@@ -25,7 +25,7 @@ def printable(text: str) -> str:
     """Return the text with control characters and direction overrides as JSON's escapes, \\u001b
     for ESC.
 
-    JSON says the same before and after, for these characters stand nowhere in it but inside
+    JSON says the same before and after, because these characters are nowhere in it but inside
     strings.
     """
     return CONTROL_CHARACTERS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
@@ -56,7 +56,7 @@ EXTRA_PACKAGES = {
 
 
 def missing_extra(error: BaseException) -> str | None:
-    """Return in one line which package is not installed, and the extra that brings it; None for any
+    """Return in one line which package is not installed, and the extra that brings it. None for any
     other error."""
     if not isinstance(error, ModuleNotFoundError):
         return None
@@ -68,7 +68,7 @@ def missing_extra(error: BaseException) -> str | None:
 
 
 class SteplineError(Exception):
-    """Base of every error that a user can cause and cure; as text it is one printable line."""
+    """Base of every error that a user can cause and cure. As text it is one printable line."""
 
     def __str__(self) -> str:
         """Return the message."""

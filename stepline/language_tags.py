@@ -30,9 +30,9 @@ MAX_SUBTAG_CHARS: Final = 16  # of a variant; yt-dlp adds names of tracks of 11
 
 
 def language_of_tag(tag: str) -> str | None:
-    """Return the language that a tag begins with, in small letters; None where it is no tag.
+    """Return the language that a tag begins with, in small letters. None where it is not a tag.
 
-    "en", "zh-Hant", "pt_BR" and "eng" are tags; "eggs" is none.
+    "en", "zh-Hant", "pt_BR" and "eng" are tags. "eggs" is not one.
     """
     subtags = tag.replace("_", "-").split("-")
     code = subtags[0].lower()
@@ -47,7 +47,8 @@ def language_of_tag(tag: str) -> str | None:
 
 
 def split_language(stem: str) -> tuple[str, str]:
-    """Return a file's stem without its language, and the tag: talk.en -> talk, en; "" for none.
+    """Return a file's stem without its language, and the tag: talk.en -> talk, en. It is "" without
+    one.
 
     A mark of a kind behind the tag goes with it: talk.en.forced -> talk, en.forced.
     """

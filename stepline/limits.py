@@ -38,16 +38,16 @@ MAX_CAPTIONS_BYTES = 256 * MIB_BYTES  # bytes of a caption file
 MAX_RECORD_BYTES = (
     256 * MIB_BYTES
 )  # bytes of one record; an hour of speech with word times is some 2 MiB
-# bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
+# bytes of a dataset's file, unpacked. HowTo100M's captions are read as a stream instead
 MAX_ANNOTATIONS_BYTES = 4096 * MIB_BYTES
-# bytes of one video's features in an archive; ten hours of 2,048 float32 per second are 282 MiB
+# bytes of one video's features in an archive. Ten hours of 2,048 float32 per second are 282 MiB
 MAX_FEATURES_BYTES = 4096 * MIB_BYTES
-# bytes after which a device, such as /dev/zero, counts as endless: nobody types more
+# bytes after which a device, such as /dev/zero, counts as endless: no one types more
 MAX_DEVICE_BYTES = 16 * MIB_BYTES
 MAX_HEADER_BYTES = (
     100 * MIB_BYTES
 )  # bytes of the header of a safetensors file, as its own library allows
-# lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
+# lists and objects inside each other. A record has 8, pydantic and json.dumps follow some 200
 MAX_DEPTH = 100
 MAX_TRANSCRIPT_WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
 MAX_CUE_CHARS = 20_000  # characters of one cue; a minute of fast speech is 1,500
@@ -57,14 +57,14 @@ MAX_SECOND = 360_000.0  # s (100 h); no time in a video is later
 # of a TOML key, too many
 _KEY_PART = r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)"""
 KEY_PARTS = re.compile(f"{_KEY_PART}{{{MAX_DEPTH}}}")
-# in JSON, an escaped surrogate; two in order are one letter
+# in JSON, an escaped surrogate. Two in order are one letter
 SURROGATE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 # thousands of digits, which take Python's square of time
 LONG_NUMBER_REASON = "written with too long a number"
 
 
 class LimitError(ValueError):
-    """Something larger, deeper or more than a reader allows; the message says which limit it is."""
+    """Something larger, deeper or more than a reader allows. The message says which limit it is."""
 
 
 def read_limited(path: Path, most: int) -> bytes:
@@ -82,7 +82,7 @@ def read_limited(path: Path, most: int) -> bytes:
 
 
 def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes:
-    """Return at most `most` bytes. likely: how many there will be; a larger first read takes memory
+    """Return at most `most` bytes. likely: how many there will be. A larger first read takes memory
     for them."""
     block = file.read(min(most, max(likely, 1)))
     blocks = [block]
@@ -116,7 +116,7 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
-    """Raise LimitError where a zip, as .npz and .pth are, unpacks to more than `most` bytes; any
+    """Raise LimitError where a zip, as .npz and .pth are, unpacks to more than `most` bytes. Any
     other file passes.
 
     Without `most`: to more than the file has, for torch packs nothing. Raises zipfile.BadZipFile.
@@ -198,7 +198,7 @@ def _not_too_deep(tree: Tree) -> Tree:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each half of a surrogate pair that is alone; pairs become
+    """Return the text with U+FFFD for each half of a surrogate pair that is alone. Pairs become
     their letter."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded.decode("utf-16-le", "replace")

@@ -18,9 +18,9 @@ from stepline.own_files import open_own_file
 log = logging.getLogger(__name__)
 
 LOCK_NAME = ".stepline.lock"  # in the folder that a run writes to
-# times in a row that a folder is not there after it was made, from which nobody else is the reason
+# times in a row that a folder is not there after it was made, from which no one else is the reason
 MAX_LOST_FOLDERS = 100
-# s between two looks at a lock that another holds; one who only asks who holds it is done sooner
+# s between two looks at a lock that another holds. One who only asks who holds it is done sooner
 POLL_SECONDS = 0.2
 NOTE_START = b'{"host": '  # of every owner's note, by which a lock is known from another's file
 MAX_NOTE_BYTES = 4096  # that are read of a lock
@@ -32,11 +32,13 @@ def lock_output(
 ) -> Iterator[bool]:
     """Hold what a run writes to, and tell whether the one before was killed.
 
-    A lock of the system's on the file `lock`, which names its owner: it ends with its owner,
-    however that ends, also on a disk that machines share. place: what messages call it. wait: for
-    another's end, after a warning that names it; without it SettingsError names it. keep: leave the
-    file, empty, at the end. On Windows, and on a disk that knows no locks, nothing is held.
-    StoreError where the file is none of Stepline's locks: it stays as it is.
+    A lock of the system's on the file `lock`, which names its owner. It ends with its owner,
+    however that ends, also on a disk that machines share.
+    place: what messages call it.
+    wait: for another's end, after a warning that names it. Without it SettingsError names it.
+    keep: leave the file, empty, at the end. On Windows, and on a disk that knows no locks, nothing
+    is held.
+    StoreError where the file is not one of Stepline's locks: it stays as it is.
     """
     new_folders = [folder for folder in lock.parents if not folder.exists()]
     file, killed = _locked_file(lock, place, wait=wait)
@@ -77,7 +79,7 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
                 return file, bool(note)  # one that ends by itself leaves no file
             file.close()
         except (FileNotFoundError, FileExistsError) as error:
-            # Whoever had the lock ended in between, and took the folder away: mkdir too raises
+            # Whoever had the lock ended in between, and took the folder away. Then mkdir too raises
             # where it is gone between its "exists" and its look whether that is a folder.
             lost_folders += 1
             if lost_folders < MAX_LOST_FOLDERS:
@@ -124,14 +126,14 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
 
 
 def owner_note(name: str = "") -> bytes:
-    """Return what tells others who holds a lock: this process, and since when."""
+    """Return what reports to others who holds a lock: this process, and since when."""
     return json.dumps(
         {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     ).encode()
 
 
 def owner_fields(note: bytes) -> dict[str, Any]:
-    """Return what a note says; nothing where it is none."""
+    """Return what a note says, or nothing where it is not a note."""
     try:
         fields = parse_json(note)
     except ValueError:

@@ -20,8 +20,7 @@ MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero row
 
 
 class _BlasLimit:
-    """The limit of OpenBLAS's threads, which is one of the whole process, while anybody needs
-    it."""
+    """The limit of OpenBLAS's threads, which is one of the whole process, while anyone needs it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +50,7 @@ _blas_limit = _BlasLimit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Have NumPy's matrix products use one thread: how many there are decides their last bits.
+    """Make NumPy's matrix products use one thread: how many there are decides their last bits.
 
     It holds for the whole process until the last one that entered leaves. Networks in CTranslate2
     and torch keep their threads.
@@ -87,13 +86,13 @@ def sum_to_one(rows: Array) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """Return the softmax of each row of logits (N, M); (N, 0) stays (N, 0)."""
+    """Return the softmax of each row of logits (N, M). (N, 0) stays (N, 0)."""
     highest = logits.max(axis=1, keepdims=True, initial=-np.inf)
     return sum_to_one(np.exp(logits - highest))
 
 
 def unit_rows(rows: Array) -> Array:
-    """Return rows (N, D) scaled to length 1; a row of zeros stays zero."""
+    """Return rows (N, D) scaled to length 1. A row of zeros stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     lengths = np.maximum(lengths, MIN_NORM)
     scaled: Array = rows / lengths
@@ -101,7 +100,7 @@ def unit_rows(rows: Array) -> Array:
 
 
 def cosine_matrix(a: Array, b: Array) -> Array:
-    """Return the cosines (N, M) of the rows of a (N, D) and b (M, D); 0 for a row of zeros."""
+    """Return the cosines (N, M) of the rows of a (N, D) and b (M, D), 0 for a row of zeros."""
     a_lengths = np.linalg.norm(a, axis=1)
     b_lengths = np.linalg.norm(b, axis=1)
     lengths = a_lengths[:, None] * b_lengths  # (N, M)
@@ -111,7 +110,7 @@ def cosine_matrix(a: Array, b: Array) -> Array:
 
 
 def cosine(a: Array, b: Array) -> float | None:
-    """Return the cosine of two vectors (D,); None where a length is zero or not finite."""
+    """Return the cosine of two vectors (D,), None where a length is zero or not finite."""
     a_length = np.linalg.norm(a)
     b_length = np.linalg.norm(b)
     length = float(a_length * b_length)

@@ -6,7 +6,7 @@ torch, no file.
     run = graph.compile(graph.add("Softmax", hidden, axis=1))
     run(rows=rows)                        # the output as an array
 
-Source: onnx.proto, IR version 8; the few messages that a graph needs are written as protocol
+Source: onnx.proto, IR version 8. The few messages that a graph needs are written as protocol
 buffers here.
 """
 
@@ -44,7 +44,7 @@ FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
-    """A graph that grows by an operator at a time; values are named by what `input`, `constant` and
+    """A graph that grows by an operator at a time. Values are named by what `input`, `constant` and
     `add` return."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class OnnxGraph:
         return b"".join(model)
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function that takes the inputs by name and returns the output; the graph is used
+        """Return a function that takes the inputs by name and returns the output. The graph is used
         up."""
         self._outputs += _field(12, _value(output, "float32"))
         model = self.serialize()
@@ -139,10 +139,10 @@ class OnnxGraph:
 
 
 def start_session(model: bytes | Path) -> "InferenceSession":
-    """Return a session of ONNX Runtime that runs a model, its bytes or its file, on the CPU.
+    """Return a session of ONNX Runtime for a model, its bytes or its file, on the CPU.
 
-    A run of it takes one thread, the caller's: more of them would cut matrices elsewhere, on which
-    the last bits of a sum may depend. `run_batches` takes more cores all the same.
+    A run of it takes one thread, the caller's. More of them would cut matrices elsewhere, and the
+    last bits of a sum may depend on that. `run_batches` still takes more cores.
     """
     import onnxruntime
 
@@ -152,7 +152,7 @@ def start_session(model: bytes | Path) -> "InferenceSession":
     options.enable_cpu_mem_arena = False
     source = model if isinstance(model, bytes) else str(model)
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    # It would always hold the bytes, to load the model again on another device; that would be
+    # It would always hold the bytes, to load the model again on another device. That would be
     # MiniLM's weights twice.
     session._model_bytes = None
     return session

@@ -1,7 +1,7 @@
 """Files that Stepline writes into folders which others may have filled: never through a link.
 
-A folder from elsewhere, such as a library, may hold a link, a pipe or a second name of one of the
-user's files where Stepline keeps its own.
+A folder from elsewhere, such as a library, may hold something else where Stepline keeps its own
+files. It may be a link, a pipe or a second name of one of the user's files.
 """
 
 import os
@@ -13,7 +13,7 @@ from stepline.errors import StoreError
 
 
 def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
-    """Open a file to read and write, without a buffer, or make it; its content stays.
+    """Open a file to read and write, without a buffer, or make it. Its content stays.
 
     append: each write goes to its end. Raises StoreError as `check_own_file` does, OSError where it
     cannot be opened.

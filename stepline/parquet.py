@@ -1,4 +1,5 @@
-"""Parquet files that anybody may have written, read as plain values with errors that name the place."""
+"""Parquet files that anyone may have written, read as plain values with errors that name the
+place."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as arrow
 
 
-BATCH_ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
+BATCH_ROWS = 2000  # records of a Parquet file held together. Each is some 10 KiB
 
 
 def read_text_column(path: Path, column: str) -> Iterator[str]:
@@ -38,12 +39,12 @@ def read_text_column(path: Path, column: str) -> Iterator[str]:
 
 
 class ParquetError(ValueError):
-    """A Parquet file that is damaged; the message says how, and in which column and row where one
+    """A Parquet file that is damaged. The message says how, and in which column and row where one
     is at fault."""
 
 
 class ParquetReader:
-    """A Parquet file that anybody may have written; all that turns one into values reads through
+    """A Parquet file that anyone may have written. All that turns one into values reads through
     this.
 
     columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for what is
@@ -61,7 +62,7 @@ class ParquetReader:
     def rows(
         self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows as plain values, `size` of them held at once, of some columns or of
+        """Yield the rows as plain values, `size` of them held together, of some columns or of
         all."""
         with _parquet_damage():
             row = 0
@@ -106,7 +107,7 @@ def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, An
         yield values
 
 
-# Beside Arrow's own: ValueError for text that is not UTF-8, and what dates, times and zones raise
+# Next to Arrow's own: ValueError for text that is not UTF-8, and what dates, times and zones raise
 # that Python lacks.
 PARQUET_DAMAGE = (OSError, ValueError, OverflowError, KeyError, TypeError, NotImplementedError)
 

@@ -1,4 +1,4 @@
-"""Plots as SVG text, drawn from counts: no library, no script, nothing fetched; plots.css gives
+"""Plots as SVG text, drawn from counts: no library, no script, nothing fetched. plots.css gives
 them their colours.
 
 Histograms, ranked bars, a waterfall of what each stage took away, a cloud of words, points in the
@@ -26,7 +26,7 @@ def plot_style() -> str:
 
 
 def svg_picture(width: float, height: float, label: str, body: str) -> str:
-    """Return an SVG picture of width x height pixels; label: what a screen reader says of it."""
+    """Return an SVG picture of width x height pixels. label: what a screen reader says of it."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     role = f'role="img" aria-label="{escape(label)}"'
     return f"<svg {size} {role}>{body}</svg>"
@@ -50,20 +50,20 @@ TOP_MARGIN = 22
 BOTTOM_MARGIN = 40
 TICK_COUNT = 4  # marks on an axis
 MAX_AXIS_LABELS = 8
-# pixels of a list of bars, its letters legible on a phone of 390; of a row, its words, a number
+# pixels of a list of bars, its letters legible on a phone of 390. Of a row, its words, a number
 LIST_WIDTH = 400
 ROW_HEIGHT = 30
 WORDS_HEIGHT = 15
 NUMBER_WIDTH = 62
 TEXT_PIXELS = 11.5  # pixels of letters, in plots.css
-# width of a letter over its height; wide for most fonts, so that words stay apart
+# width of a letter over its height. Wide for most fonts, so that words stay apart
 LETTER_WIDTH = 0.6
 
 
 def histogram(
     counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: int | None = None
 ) -> str:
-    """Return a histogram; keys are whole numbers, each the lower end of a bar.
+    """Return a histogram. Keys are whole numbers, each the lower end of a bar.
 
     unit: the axis' name. bar: what one step of the key is worth on the axis. last: the key that
     stands for all above.
@@ -174,7 +174,7 @@ def _round_step(top: float) -> float:
 
 
 def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
-    """Return named rows with a bar for each series; forms: how the number of each is written, as
+    """Return named rows with a bar for each series. forms: how the number of each is written, as
     "{:,.0f}"."""
     if not rows:
         return EMPTY_PLOT
@@ -232,8 +232,8 @@ class Box(NamedTuple):
 
 
 def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
-    """Return the commonest words of one or more series as a cloud, a colour per series; areas follow
-    the counts.
+    """Return the commonest words of one or more series as a cloud, a colour per series. Areas
+    follow the counts.
 
     A word that finds no room is left out, the rarest first.
     """
@@ -273,8 +273,7 @@ def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
 
 
 def _free_box(width: float, height: float, full_boxes: list[Box]) -> Box | None:
-    """Return the first free box along a spiral from the middle; None where there is none in the
-    picture."""
+    """Return the first free box along a spiral from the middle, None without one in the picture."""
     for step in range(MAX_TRIES):
         angle = TURN_RADIANS * step
         radius = GROWTH_PIXELS * TURN_RADIANS * step / 2
@@ -336,7 +335,7 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
 
 
 def _waterfall_bar(row: int, start: float, fraction: float, series: str) -> str:
-    """Return a bar. start, fraction: of the width of the list; series: its class."""
+    """Return a bar. start, fraction: of the width of the list. series: its class."""
     x = LIST_WIDTH * max(0.0, start)
     y = ROW_HEIGHT * row + WORDS_HEIGHT
     width = max(0.7, LIST_WIDTH * fraction)
@@ -358,7 +357,7 @@ SHADE_COUNT = 12  # colours between first and last; the style sheet names them o
 def scatter(
     points: npt.NDArray[np.floating], order: Sequence[float], names: Sequence[str], legend: str
 ) -> str:
-    """Return N points (N, 2) with their names; order: of each in [0, 1], its colour; legend: what
+    """Return N points (N, 2) with their names. order: of each in [0, 1], its colour. legend: what
     the order is."""
     if not len(points):
         return EMPTY_PLOT

@@ -1,4 +1,4 @@
-"""Follows work on a stream: reports how far it is, and ends it when it is of no use any more."""
+"""Follows work on a stream: reports how far it is, and ends it when it is no longer useful."""
 
 import ctypes
 import sys
@@ -17,7 +17,7 @@ TRIM_SECONDS = 300.0  # seconds of video; rare enough to cost nothing
 
 
 class StoppedError(Exception):
-    """Ends the work of one thread where the other has failed; never leaves `pipeline`."""
+    """Ends the work of one thread where the other has failed. Never leaves `pipeline`."""
 
 
 def with_progress(
@@ -31,7 +31,7 @@ def with_progress(
     """Yield the items of one kind, reporting how far into the video each one is. Raises
     StoppedError at `stop`.
 
-    Every TRIM_EVERY seconds of the video, memory that was freed meanwhile goes back to the system.
+    Every TRIM_EVERY seconds of the video, memory that was freed in between goes back to the system.
     """
     trimmed = 0.0
     for item in items:
@@ -48,7 +48,7 @@ def with_progress(
 
 
 def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
-    """Yield the items, of which another thread makes up to `count` ahead; what it raises is raised
+    """Yield the items. Another thread makes up to `count` of them ahead. What it raises is raised
     here."""
     iterator = iter(items)
     end = object()
@@ -76,14 +76,14 @@ MAX_ARENAS = 2  # of glibc, which else has eight per core
 
 
 def _mallopt() -> Callable[[int, int], int] | None:
-    """Return what sets glibc's memory allocation; None where another C library is used."""
+    """Return what sets glibc's memory allocation, or None where another C library is used."""
     if sys.platform != "linux":
         return None
     return getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
 
 
 def share_arenas() -> None:
-    """Have glibc's threads share a few pools of memory, where it is the C library; elsewhere do
+    """Make glibc's threads share a few pools of memory, where it is the C library. Elsewhere do
     nothing.
 
     Each thread would have a pool of its own, and what one has freed serves no other: 45 MiB of the
@@ -95,10 +95,10 @@ def share_arenas() -> None:
 
 
 def reuse_large_blocks() -> None:
-    """Let glibc keep blocks up to LARGE for their next use, where it is the C library; elsewhere do
+    """Let glibc keep blocks up to LARGE for their next use, where it is the C library. Elsewhere do
     nothing.
 
-    Above 32 MiB it maps each block anew, and every page of it is a fault: a third of the time of
+    Above 32 MiB it maps each block again, and every page of it is a fault: a third of the time of
     Whisper's encoder. What is kept goes back with `trim_memory`, and of more than 32 MiB in one
     piece by itself, as before.
     """
@@ -107,11 +107,11 @@ def reuse_large_blocks() -> None:
         mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
         mallopt(
             M_TRIM_THRESHOLD, LARGE_BYTES // 2
-        )  # two of them beside each other, as MKL asks for them
+        )  # two of them next to each other, as MKL asks for them
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system, where the C library can; elsewhere do nothing.
+    """Return freed memory to the system, where the C library can. Elsewhere do nothing.
 
     glibc keeps what several threads freed, so that a long video would hold the recogniser's memory
     to its end.

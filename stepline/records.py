@@ -82,12 +82,12 @@ class Span:
         return shared / (self.duration + other.duration - shared)
 
     def gap(self, second: float) -> float:
-        """Seconds from `second` to the nearest point of the span; 0 inside."""
+        """Seconds from `second` to the nearest point of the span, 0 inside."""
         return max(0.0, self.start - second, second - self.end)
 
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
-    """Return the shortest span that covers all the known ones; None when none is known."""
+    """Return the shortest span that covers all the known ones, None when none is known."""
     starts = []
     ends = []
     for span in spans:
@@ -100,7 +100,7 @@ def covering_span(spans: Iterable[Span | None]) -> Span | None:
 
 
 class LinkChapter(FrozenModel):
-    """A chapter that the page of a video names; start: seconds."""
+    """A chapter that the page of a video names. start: seconds."""
 
     start: Seconds
     title: str  # as the page writes it
@@ -119,13 +119,12 @@ class LinkOrigin(FrozenModel):
 
 
 class Video(FrozenModel):
-    """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about
-    it.
+    """A video file. `id` is the dataset's own (a YouTube id, a file stem) and keys all its files.
 
-    title_source: where the title is from: the user, the page of a link, the file's metadata, what
-    is said, or the file's name; None where a dataset gave it, or an older version.
-    sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
-    of one that was named by its address. author, publication_date: as its page or its metadata says.
+    title_source: the title's source: the user, a link's page, the file's metadata, speech or the
+    file's name, None from a dataset or an older version.
+    sha256: of the file's bytes, so that a rerun knows whether it is still the same video.
+    origin: of a video named by its address. author, publication_date: as its page or metadata says.
     tags, metadata: what people added. JSON holds these and origin, title_source only where they are
     known.
     """
@@ -145,7 +144,7 @@ class Video(FrozenModel):
 
 
 class Word(FrozenModel):
-    """One recognised word; `span` is None where the recogniser gave no time."""
+    """One recognised word. `span` is None where the recogniser gave no time."""
 
     text: str  # with the marks behind it
     span: Span | None = None  # when it is said
@@ -153,17 +152,17 @@ class Word(FrozenModel):
 
 
 class Sentence(FrozenModel):
-    """One spoken sentence; `shown` is P(the picture shows it), None until judged."""
+    """One spoken sentence. `shown` is P(the picture shows it), None until judged."""
 
     text: str  # as recognised, or as captions have it
     span: Span  # when it is said
-    words: tuple[Word, ...] = ()  # none where nobody gave times of words
+    words: tuple[Word, ...] = ()  # none where no one gave times of words
     confidence: Probability | None = None  # mean of its words
     shown: Probability | None = None  # P(the picture shows it), null until judged
 
 
 class Transcript(FrozenModel):
-    """What is said, sorted by start; sentences may overlap."""
+    """What is said, sorted by start. Sentences may overlap."""
 
     language: str | None = None  # ISO 639-1 code
     sentences: tuple[Sentence, ...] = ()  # sorted by start
@@ -178,8 +177,9 @@ class Transcript(FrozenModel):
 
 
 class ScreenTarget(FrozenModel):
-    """What a step clicks on a screen. label: the text there; at: second in which it is seen, before
-    the click; box: left, top, right, bottom, as fractions of the picture."""
+    """What a step clicks on a screen.
+    label: the text there. at: second in which it is seen, before the click.
+    box: left, top, right, bottom, as fractions of the picture."""
 
     label: str
     at: Seconds
@@ -191,13 +191,13 @@ class Step(FrozenModel):
     steps.
 
     kind: "avoid" for a warning ("don't move the person").
-    spans: where it is shown, best first, empty until placed; a reference may hold several.
+    spans: where it is shown, best first, empty until placed (a reference may hold several).
     at: the most likely second. said: where it is spoken.
-    score: P(it is shown at all). basis: what a verdict of "shown" or "unclear" rests on, None where
-    that is not known. sources: indices of the sentences it rests on. source_text,
-    licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture
-    holds meanwhile that speaks for or against, in plain words. target: what is clicked, of a step
-    in a screen recording; JSON holds it only there.
+    score: P(it is shown at all). sources: indices of the sentences it rests on.
+    basis: what a verdict of "shown" or "unclear" rests on, None where that is not known.
+    source_text, licence: where a swapped text comes from. alternatives: other wordings.
+    seen: what the picture holds at that time that speaks for or against, in plain words.
+    target: what is clicked, of a step in a screen recording (JSON holds it only there).
     """
 
     id: str  # unique in its record
@@ -206,7 +206,7 @@ class Step(FrozenModel):
     spans: tuple[Span, ...] = ()
     at: Seconds | None = None
     said: Span | None = None
-    status: Status | None = None  # null where nobody judged whether it is shown
+    status: Status | None = None  # null where no one judged whether it is shown
     basis: Basis | None = None
     score: Probability | None = None
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
@@ -218,14 +218,14 @@ class Step(FrozenModel):
 
     @property
     def start(self) -> float | None:
-        """Second at which its best span starts; None where it has none."""
+        """Second at which its best span starts, None where it has none."""
         if not self.spans:
             return None
         return self.spans[0].start
 
     @property
     def end(self) -> float | None:
-        """Second at which its best span ends; None where it has none."""
+        """Second at which its best span ends, None where it has none."""
         if not self.spans:
             return None
         return self.spans[0].end
@@ -234,8 +234,9 @@ class Step(FrozenModel):
 class Amount(FrozenModel):
     """How much of a thing is said: a number or a range, low <= high, of a unit.
 
-    unit: a short name for units of mass, volume and length (g, ml, tsp, tbsp, cup, cm, inch); of
-    others the singular (clove, can, pinch); None for a bare count. text: as it is said.
+    unit: short (g, ml, tsp, tbsp, cup, cm, inch) for mass, volume and length, singular for others
+    (clove, can, pinch), None for a bare count.
+    text: as it is said.
     """
 
     low: Annotated[float, Field(ge=0.0)]  # the number, or the least of a range
@@ -253,8 +254,8 @@ class Amount(FrozenModel):
 class Material(FrozenModel):
     """A thing that the work needs: what goes into it, or a tool.
 
-    amounts: those that are said of it, in order; none where none is. at: second at which it is
-    named first. sources: indices of the sentences that name it so.
+    amounts: those that are said of it, in order, empty where none is said.
+    at: second at which it is named first. sources: indices of the sentences that name it so.
     """
 
     name: Annotated[str, Field(min_length=1)]  # as it is said, without an article
@@ -264,7 +265,7 @@ class Material(FrozenModel):
 
 
 class WorkTime(FrozenModel):
-    """How long the work takes, or a part of it, as the speaker says; low, high: seconds.
+    """How long the work takes, or a part of it, as the speaker says. low, high: seconds.
 
     at: second at which it is said. sources: indices of the sentences that say so.
     """
@@ -301,9 +302,9 @@ RejectedKind: TypeAlias = Literal[
 class Rejected:
     """Something left out of a result, and why.
 
-    what: its kind. reason: where it is counted, one of a few fixed wordings. text: of the step or
-    sentence, or how the thing names itself. id: of the video or item it belongs to. value: what was
-    found instead of what is asked for.
+    what: its kind. reason: where it is counted, one of a few fixed wordings.
+    text: of the step or sentence, or how the thing names itself.
+    id: of the video or item it belongs to. value: what was found instead of what is asked for.
     location: the file, and the row in it. Only what is known is stored, `what`, `text` and `reason`
     always.
     """
@@ -331,13 +332,13 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 
 
 class Record(FrozenModel):
-    """All that is known of one item, one field a stage; no stage ever reads `reference`.
+    """All that is known of one item, one field per stage. No stage ever reads `reference`.
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
     settings, models: what made it (plain values). warnings: what the user should know (a truncated
-    file). materials, tools: what the speaker says the work needs. yields: how much it makes, where
-    that is said. times: how long it takes, where that is said. JSON holds these four only where
-    there are any.
+    file). materials, tools: what the speaker says the work needs.
+    yields: how much it makes, where that is said. times: how long it takes, where that is said.
+    JSON holds these four only where there are any.
     """
 
     id: Annotated[str, Field(min_length=1)]  # names its files
@@ -382,7 +383,7 @@ class Record(FrozenModel):
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
-        """What is said in the video; nothing where it was not transcribed."""
+        """What is said in the video, nothing where it was not transcribed."""
         if not self.transcript:
             return ()
         return self.transcript.sentences
@@ -433,8 +434,7 @@ class FeatureSequence:
         return len(self.values) / self.rate
 
     def rows(self, span: Span) -> slice:
-        """Return the rows that overlap the span, clipped to the sequence; empty when it lies
-        outside."""
+        """Return the rows that overlap the span, clipped to the sequence, empty when outside."""
         return _rows(span, self.rate, len(self.values))
 
     def time(self, row: int) -> float:

@@ -10,7 +10,7 @@ _renderers: list[Renderer] = []  # one at most
 
 
 def install_renderer(renderer: Renderer) -> None:
-    """Use `renderer` from now on; the package's root installs the one of `stepline.outputs`."""
+    """Use `renderer` from now on. The package's root installs the one of `stepline.outputs`."""
     _renderers.clear()
     _renderers.append(renderer)
 

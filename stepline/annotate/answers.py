@@ -190,7 +190,7 @@ def export(
 ) -> Agreement:
     """Write the clips on which enough annotators agree, and return how well they agree.
 
-    Raises DatasetError when there is none.
+    Raises DatasetError without such a clip.
     """
     # the clips on which enough agree
     verdicts = consensus(answers, rule)

@@ -18,7 +18,7 @@ MIN_CLIP_SECONDS = 3.0  # a shorter sentence is widened around its middle: WYS2'
 
 
 class AnnotationClip(FrozenModel):
-    """Seconds of a video file and the words spoken in them; `shown` is the known answer of a
+    """Seconds of a video file and the words spoken in them. `shown` is the known answer of a
     qualifying question."""
 
     id: Annotated[str, Field(min_length=1)]

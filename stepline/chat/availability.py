@@ -18,8 +18,8 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 def check_available(settings: ChatSettings) -> None:
     """Look for the server or the file that the settings name. Nothing is asked and nothing loaded.
 
-    Raises WriterError where no server takes a connection or none is named, ModelError where the
-    file is missing, no model, or its library is not installed.
+    Raises WriterError where no server takes a connection or none is named. Raises ModelError where
+    the file is missing, not a model, or its library is not installed.
     """
     open_server(settings).close()
     if settings.gguf is not None:

@@ -32,9 +32,11 @@ KeyParts: TypeAlias = Mapping[str, str | bool]
 class CheckedQuestion(Generic[Reading]):
     """A question, and how its reply is read.
 
-    key_parts: what the reply depends on besides server and settings. content: the message, with a
-    reminder of the form where its argument is True. parse: takes an answer apart. refusal: says of a
-    reading why it is not good enough, "" or None where it is. tokens: of question and reply, about.
+    key_parts: what the reply depends on besides server and settings.
+    content: the message, with a reminder of the form where its argument is True.
+    parse: takes an answer apart.
+    refusal: says of a reading why it is not good enough, "" or None where it is.
+    tokens: of question and reply, about.
     """
 
     key_parts: KeyParts
@@ -47,7 +49,7 @@ class CheckedQuestion(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedReply(Generic[Reading]):
-    """The replies to a question, read, in the order of the tries; only the last one may be good.
+    """The replies to a question, read, in the order of the tries. Only the last one may be good.
 
     fault: what ended the asking before a good reply or the second try came.
     """
@@ -67,8 +69,8 @@ class CheckedRequests:
     until: float
 
     def ask(self, question: CheckedQuestion[Reading]) -> CheckedReply[Reading]:
-        """Return what the model replies. Raises WriterError where the server is of no use at
-        all."""
+        """Return what the model replies. Raises WriterError where the server is entirely
+        useless."""
         key = self._key(question.key_parts)
 
         # a reply that was stored, where it still fits

@@ -57,7 +57,7 @@ class ModelProcess:
     def ask(self, request: str, until: float) -> ModelReply:
         """Return the reply to a request, in JSON, until a second of `time.monotonic`.
 
-        Raises ModelProcessError where the process ends meanwhile. This one is of no more use then.
+        Raises ModelProcessError where the process ends during it. This one is then useless.
         """
         question = ModelQuestion(request=request, seconds=max(0.0, until - time.monotonic()))
         return self._ask(question.model_dump_json(), until + MAX_LATE_SECONDS)
@@ -95,7 +95,7 @@ class ModelProcess:
         try:
             for line in stdout:
                 self._lines.put(line)
-        except ValueError:  # it was closed meanwhile
+        except ValueError:  # it was closed in between
             return
         finally:
             self._lines.put(None)

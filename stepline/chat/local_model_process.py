@@ -19,8 +19,11 @@ MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
 
 
 class ModelFiles(FrozenModel):
-    """A model and how it is loaded. projector: of one that sees. template: the text of a chat
-    template in Jinja, instead of the model's own."""
+    """A model and how it is loaded.
+
+    projector: of one that sees.
+    template: the text of a chat template in Jinja, instead of the model's own.
+    """
 
     model: str
     projector: str | None
@@ -110,7 +113,7 @@ def main() -> None:
     _write(replies, ModelReply())
     for line in sys.stdin:
         _write(replies, answer(server, ModelQuestion.model_validate_json(line)))
-    # llama.cpp waits for ever where its server is freed before its own thread began.
+    # llama.cpp waits forever where its server is freed before its own thread began.
     os._exit(0)
 
 

@@ -55,8 +55,8 @@ def with_pictures(
 
 
 def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return about how many tokens a question takes: its characters, its pictures' widths and
-    heights."""
+    """Return about how many tokens are in a question, by its characters and its pictures' widths
+    and heights."""
     pixels = sum(width * height for width, height in pictures)
     text_tokens = math.ceil(text / CHARS_PER_TOKEN)
     picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)

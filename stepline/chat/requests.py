@@ -35,7 +35,7 @@ class ReplyCache:
         self.broken: str | None = None  # why nothing more can be written, for a note to the user
 
     def get(self, key: str) -> str | None:
-        """Return the reply under `key`, None when there is none that can be read."""
+        """Return the reply under `key`, None without one that can be read."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -54,7 +54,7 @@ class ReplyCache:
         return str(entry["reply"])
 
     def put(self, key: str, reply: str) -> None:
-        """Keep a reply; where the folder cannot be written, say so once and go on without."""
+        """Keep a reply. Where the folder cannot be written, say so once and go on without."""
         if self.folder is None or self.broken is not None:
             return
         try:

@@ -1,7 +1,7 @@
 """Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model on this machine
 (through xllamacpp).
 
-A remote server is untrusted: its replies, errors too, are read up to a size and a second, and it
+A remote server is untrusted. Its replies, errors too, are read up to a size and a second, and it
 cannot redirect what is said elsewhere.
 """
 
@@ -64,8 +64,10 @@ class Answer:
 class RequestError(Exception):
     """A request that gave no answer.
 
-    passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take
-    such a request. form_refused: it does not take the form that the answer should have.
+    passing: a retry may help.
+    wait: seconds that the server asks for.
+    rejected: it does not take such a request.
+    form_refused: it does not take the form that the answer should have.
     """
 
     def __init__(
@@ -283,7 +285,7 @@ def _key(settings: ChatSettings) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether the server is on this machine; then no proxy may see what is asked."""
+    """Return whether the server is on this machine. Then no proxy may see what is asked."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
 

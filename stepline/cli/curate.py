@@ -147,8 +147,8 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Have a notice of the end (SIGTERM, as spot machines and batch systems give it) end a run as
-    Ctrl-C does."""
+    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems give it as a notice of
+    the end."""
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

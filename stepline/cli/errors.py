@@ -33,7 +33,7 @@ MIN_DATASET_ADDRESS_BYTES = 2560 * 2**20  # the same of `train`, `refine` and `s
 
 
 def _system_limit(kind: str) -> float:
-    """Return a limit of the system on this process in bytes, infinity where there is none. kind: as
+    """Return a limit of the system on this process in bytes, infinity without a limit. kind: as
     after RLIMIT_."""
     if sys.platform == "win32":
         return math.inf
@@ -99,7 +99,7 @@ _log_form: LogForm = "text"  # of this process's talk on stderr. `--log-format` 
 
 
 def set_log_form(form: LogForm) -> None:
-    """Have what goes to stderr be lines of text, or of JSON for machines."""
+    """Make what goes to stderr lines of text, or of JSON for machines."""
     global _log_form
     _log_form = form
 
@@ -122,7 +122,7 @@ def time_stamp(seconds: float | None = None) -> str:
 
 
 def print_message(*lines: str, urgent: bool = False, level: str | None = None) -> None:
-    """Print lines on stderr, where what is no data goes. After --quiet only urgent ones.
+    """Print lines on stderr, where what is not data goes. After --quiet only urgent ones.
 
     level: in a log of JSON. None: "warning" of urgent ones, "info" of others.
     """
@@ -247,7 +247,7 @@ def _named_files(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that name something on the disk."""
     names = []
     for argument in arguments:
-        # a name that no file can have is none
+        # a name that no file can have does not name one
         with suppress(OSError, ValueError):
             if not argument.startswith("-") and Path(argument).exists():
                 names.append(argument)

@@ -307,8 +307,8 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
-    """Return the file of a video, for a detector of frames. Raises StoreError where there is
-    none."""
+    """Return the file of a video, for a detector of frames. Raises StoreError where it is
+    missing."""
     if video not in videos:
         lack = "no such video in --features, which names videos for a detector of frames"
         raise StoreError(f"{video}: {lack}; add it")
@@ -353,7 +353,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return what is asked, the network, and what stands for the encoders. A wrong path is told
+    """Return what is asked, the network, and what serves as the encoders. A wrong path is reported
     before any work."""
     from stepline.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
     from stepline.nasva.checkpoint import load_aligner

@@ -1,4 +1,4 @@
-"""`stepline live`: the steps of a file, a stream or a camera while it runs, told as JSON lines."""
+"""`stepline live`: the steps of a file, a stream or a camera while it runs, as lines of JSON."""
 
 import json
 import signal
@@ -122,7 +122,7 @@ def _stop_at_interrupt() -> "Iterator[threading.Event]":
 
 
 def _read_signs(signs: "SimpleQueue[str]") -> None:
-    """Have every line on stdin count as a sign that a step is finished."""
+    """Count every line on stdin as a sign that a step is finished."""
 
     def read() -> None:
         for _ in sys.stdin:

@@ -259,7 +259,7 @@ def _judgement_table(record: "Record", check: "SentenceCheck | None") -> str:
 def _check_sentences(
     request: "Request", record: "Record", count: int, people: Path | None, settings: "StepsSettings"
 ) -> "SentenceCheck":
-    """Return what a vision-language model says of so many sentences, and say how the asking
+    """Return what a vision-language model says of `count` sentences, and say how the asking
     went."""
     from stepline.chat.pictures import VideoPictures
     from stepline.curate.audit.sentences import check_sentences, read_people
@@ -298,7 +298,7 @@ def check_as_json(check: "SentenceCheck") -> dict[str, Any]:
     for row in check.agreements:
         fields = asdict(row)
         for key, value in fields.items():
-            if value != value:  # NaN is no JSON
+            if value != value:  # NaN is not JSON
                 fields[key] = None
         agreements.append(fields)
     return {

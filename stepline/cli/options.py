@@ -111,8 +111,8 @@ run_option = out_option("Folder of the run.")  # of every training
 
 
 def lock_out_folder(command: F) -> F:
-    """Have a command hold its folder --out from begin to end. A second run there is told whose it
-    is.
+    """Make a command hold its folder --out from begin to end. A second run there gets an error that
+    names the owner.
 
     Of the processes that torchrun starts, the first holds it for all.
     """
@@ -143,12 +143,12 @@ def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Ca
     )
 
 
-PRESETS_FOLDER = Path(__file__).parents[1] / "presets"  # a folder a command
+PRESETS_FOLDER = Path(__file__).parents[1] / "presets"  # a folder per command
 
 
 def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name: settings files that hold a paper's values, or what
-    was measured to be best, each with its source."""
+    """Return the presets of a command by name. They are settings files that hold a paper's values,
+    or what was measured to be best, each with its source."""
     return {
         path.stem: path
         for path in sorted((PRESETS_FOLDER / command.replace(" ", "-")).glob("*.toml"))
@@ -399,7 +399,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
 
 
 def offer_verbosity(command: click.Command) -> None:
-    """Have a command, and all below it, take --verbose, --quiet and --log-format too."""
+    """Let a command, and all below it, take --verbose, --quiet and --log-format too."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             offer_verbosity(below)

@@ -49,7 +49,7 @@ def _bars(columns: Callable[[Any], Sequence[Any]]) -> Iterator["Bars | None"]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    # what goes to a file or a pipe meanwhile must not be drawn above the bar
+    # what goes to a file or a pipe during this must not be drawn above the bar
     bars = progress.Progress(
         *columns(progress), console=console, transient=True, redirect_stdout=sys.stdout.isatty()
     )
@@ -124,7 +124,7 @@ class FolderProgress:
         self.earlier += earlier
 
     def show(self, *_: object) -> None:
-        """Draw the bar, or print a line now and then; also takes what a stage reports."""
+        """Draw the bar, or print a line now and then. It also takes what a stage reports."""
         now = time.monotonic()
         seconds = now - self._began
         if self._bars is not None and self._bar is not None:
@@ -209,8 +209,8 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
 def progress_report(
     out: Path, *, tensorboard: bool
 ) -> Iterator[Callable[["TrainingProgress"], None]]:
-    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and
-    TensorBoard's curves."""
+    """Yield what shows each step and TensorBoard's curves. A step is shown by a bar on a terminal,
+    else by a line per epoch's end."""
     from stepline.training.distributed import is_first
     from stepline.training.loop import Curves
 

@@ -40,9 +40,11 @@ def run_in_turn(
 class ResultPrinter:
     """Prints what becomes of videos, and remembers it.
 
-    noun: what the videos are called. formats: those of which a missing one is explained. several: whether
-    there is more than one video, so that each has a line instead of a table, unless --verbose asks
-    for more. Lines come as videos end, JSON in the order of the videos.
+    noun: what the videos are called.
+    formats: those whose absence is explained.
+    several: whether there is more than one video. Then each has a line instead of a table, unless
+    --verbose asks for more.
+    Lines come as videos end, JSON in the order of the videos.
     status: the exit code, 0 where none failed. last: the latest record.
     """
 

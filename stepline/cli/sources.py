@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 def open_video(
     source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
 ) -> "Iterator[Request]":
-    """Yield what `source.open` does; of a link, print what is fetched, with a bar on a
-    terminal."""
+    """Yield what `source.open` does. Of a link, print what is fetched, with a bar on a terminal."""
     if not source.is_link:
         with source.open(out, settings, **options) as request:
             yield request
@@ -42,8 +41,7 @@ def open_only_video(
     captions: Path | None = None,
     part: "Span | None" = None,
 ) -> "Iterator[Request]":
-    """Yield what `open_only_source` does; of a link, with a bar on a terminal while it is
-    fetched."""
+    """Yield what `open_only_source` does. A link is fetched with a bar on a terminal."""
     from stepline.pipeline.sources import open_only_source
 
     with contextlib.ExitStack() as stack:
@@ -55,15 +53,15 @@ def open_only_video(
 
 
 SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
-# s for which a file that does not tell its end must not change. Copies over a network pause
+# s for which a file that does not say its end must not change. Copies over a network pause
 STILL_SECONDS = 10.0
 
 
 def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
-    """Yield, for ever, the videos and captions alone that have come or changed since, once they have
-    their end or have been still for some seconds.
+    """Yield, without end, the videos and captions alone that have come or changed since. Each comes
+    once it has its end or has been still for some seconds.
 
-    Raises SettingsError where a path is no folder.
+    Raises SettingsError where a path is not a folder.
     """
     from stepline.pipeline.sources import find_videos
 
@@ -99,8 +97,8 @@ FileState: TypeAlias = tuple[int, int]  # bytes, and when it changed last, in ns
 
 
 def _is_complete(path: Path, still: float) -> bool:
-    """Whether a file that has not changed for `still` s is no half of a copy. Captions are copied at
-    once."""
+    """Whether a file that has not changed for `still` s is not half of a copy. Captions are copied
+    in one go."""
     from stepline.media.whole_files import has_its_end
     from stepline.pipeline.captions_alone import is_captions
 

@@ -229,8 +229,8 @@ def _print_batches(
     networks: "Networks",
     jobs: int,
 ) -> None:
-    """Do the main job on videos as they arrive, here or in several processes, and print what
-    becomes of each. networks: for the work in this process."""
+    """Do the main job on videos as they arrive, here or in several processes. Print what becomes of
+    each. networks: for the work in this process."""
     from stepline.pipeline.video_pool import VideoPool
 
     find_steps = partial(

@@ -151,8 +151,8 @@ def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> N
 
 
 def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
-    """Say what is trained on, and what is left out; also that nothing was, where lists of videos
-    were to be."""
+    """Say what is trained on, what is left out, and that nothing was, where lists of videos were to
+    be."""
     from stepline.training.distributed import is_first
     from stepline.training.gather import EXCLUDED_REASON
 

@@ -39,10 +39,14 @@ def page_html(
 ) -> str:
     """Return a page as HTML.
 
-    text: its template. style: what it adds to the shared one. None of a page that a server gives,
-    whose styles are `sheets` and whose policy is the server's. script: its only one. language: of its
-    texts. answers, linked_pictures: as of `policy`. footer: its last line. empty: none. values: what
-    the template names.
+    text: its template.
+    style: what it adds to the shared one. None of a page that a server gives, whose styles are
+    `sheets` and whose policy is the server's.
+    script: its only one.
+    language: of its texts.
+    answers, linked_pictures: as of `policy`.
+    footer: its last line. empty: none.
+    values: what the template names.
     """
     from markupsafe import Markup
 

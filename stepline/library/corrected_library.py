@@ -50,10 +50,13 @@ MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 class VideoCard(FrozenModel):
     """The entry of a video in a list of videos.
 
-    duration: s. shown_steps, likely_steps: those that the pictures show, and those that are likely
-    shown by their words. state: "corrected" where people corrected steps. revision: number of
-    corrections. written: the record's file, UTC, seconds since 1970. picture: its path below the
-    server's address.
+    duration: s.
+    shown_steps, likely_steps: those that the pictures show, and those that are likely shown by
+    their words.
+    state: "corrected" where people corrected steps.
+    revision: number of corrections.
+    written: the record's file, UTC, seconds since 1970.
+    picture: its path below the server's address.
     """
 
     id: str
@@ -130,10 +133,12 @@ def open_corrections(folder: Path) -> "CorrectedLibrary | None":
 class CorrectedLibrary:
     """The videos of a folder, with their corrections.
 
-    allowed: other folders whose files may be read. reads_only: see LibraryDatabase. on_correction:
-    called after each correction with the video's id and revision. in_transaction: called with the
-    same inside the correction's transaction. digest_of: the sha256 of a file, None while it is not
-    known; by default it is waited for. Raises StoreError as LibraryDatabase does.
+    allowed: other folders whose files may be read.
+    reads_only: see LibraryDatabase.
+    on_correction: called after each correction with the video's id and revision.
+    in_transaction: called with the same inside the correction's transaction.
+    digest_of: the sha256 of a file, None while it is not known. By default it is waited for. Raises
+    StoreError as LibraryDatabase does.
     """
 
     def __init__(
@@ -234,7 +239,8 @@ class CorrectedLibrary:
     # ---------------------------------------------------------------- records
 
     def record(self, id: str) -> Record:
-        """Return the machine's record; of a video with corrected steps, the one they are of."""
+        """Return the machine's record. Of a video with corrected steps, it is the one they are
+        of."""
         return self._current(self.video(id)).machine
 
     def corrected(self, id: str) -> CorrectedRecord:
@@ -299,7 +305,7 @@ class CorrectedLibrary:
         """Keep a correction and return the video's revision. Sent twice, it counts once.
 
         It is on disk when this returns. Raises ConflictError where someone else changed the same
-        fields since, RecordChangedError where it names another record than the present one,
+        fields since. Raises RecordChangedError where it names another record than the present one,
         StoreError where it does not fit the video.
         """
         if correction.video != id:
@@ -315,7 +321,7 @@ class CorrectedLibrary:
             if correction.record not in ("", current.stamp):
                 raise RecordChangedError
             if earlier and not current.has_step_corrections:
-                # Someone may have corrected steps meanwhile, maybe of another record.
+                # Someone may have corrected steps by now, maybe of another record.
                 row = self.database.row(MACHINE_RECORD_QUERY, id)
                 if row is not None and row[0] != to_json(record):
                     raise RecordChangedError
@@ -348,7 +354,7 @@ class CorrectedLibrary:
         """Return the file of a video, `video` in its record. None where it is not found.
 
         It is a video by its name, in the library or in an allowed folder. With another name, or
-        elsewhere, it must have the bytes that the record names: a record that a stranger wrote
+        elsewhere, it must have the bytes that the record names. So a record that a stranger wrote
         gives access to no other file.
         """
         name = video.path

@@ -34,8 +34,8 @@ class CorrectionStore:
     def of(self, video: str) -> tuple[Correction, ...]:
         """Return the corrections of a video, the oldest first.
 
-        Raises StoreError where a row is none: each is of its video and has its own id, and an undo
-        is of an earlier one.
+        Raises StoreError where a row is not valid. Each is of its video and has its own id, and an
+        undo is of an earlier one.
         """
         query = "SELECT number, body FROM correction WHERE video = ? AND number > ? ORDER BY number"
         # The database comes first, since a transaction holds it while it asks for corrections.

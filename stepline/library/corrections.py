@@ -48,7 +48,7 @@ VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 
 
 class ChangeEdit(FrozenModel):
-    """New values for fields of a step; None leaves a field as it is.
+    """New values for fields of a step. None leaves a field as it is.
 
     span: takes the place of the best one. status: the person's verdict, so its score becomes 1 or
     0.
@@ -64,7 +64,7 @@ class ChangeEdit(FrozenModel):
 
 
 class AddEdit(FrozenModel):
-    """A step that the machine missed, shown in `span`; it follows the step `after`, None for the
+    """A step that the machine missed, shown in `span`. It follows the step `after`, None for the
     first place."""
 
     do: Literal["add"]
@@ -93,7 +93,7 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Steps that are one, which keeps the first one's id; text None joins theirs."""
+    """Steps that are one, which keeps the first one's id. A `text` of None joins theirs."""
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]
@@ -118,11 +118,11 @@ Edit: TypeAlias = Annotated[StepEdit | VideoEdit, Field(discriminator="do")]
 
 
 class Correction(FrozenModel):
-    """What a person changed at once: edits, or the id of an earlier correction that is undone.
+    """What a person changed in one go: edits, or the id of an earlier correction that is undone.
 
-    when: UTC, seconds since 1970. base: the revision that the person saw. window: of the person's
-    browser, whose own corrections since then it does not clash with. record: the stamp of the
-    machine's record that the person saw, "" where it is not known; it is not stored.
+    when: UTC, seconds since 1970. base: the revision that the person saw.
+    window: of the person's browser, whose own corrections since then it does not clash with.
+    record: the stamp of the machine's record that the person saw, "" if unknown. It is not stored.
     """
 
     id: Annotated[str, Field(min_length=1, max_length=80)]
@@ -247,7 +247,7 @@ def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
     """Raise ConflictError where others touched the same since, StoreError where `new` fits no step.
 
-    Since: after the revision that it was based on; for an undo, after the correction undone, since
+    Since: after the revision that it was based on. For an undo, after the correction undone, since
     others may rest on that. What was done and undone since does not count.
     """
     by_id = {correction.id: correction for correction in corrections}

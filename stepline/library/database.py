@@ -7,8 +7,8 @@
 A change is on disk when its transaction ends: WAL, synchronous=FULL. The stores that use it:
 CorrectedLibrary here, those of jobs, uploads, events and answers in studio/store.py.
 
-The file may be a stranger's, as a library may be: it is never opened through a link, nothing that
-it defines is run, and each store checks the rows that it reads.
+The file may be a stranger's, as a library may be. It is never opened through a link, and nothing
+that it defines is run. Each store checks the rows that it reads.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ class LibraryDatabase:
     """The SQLite file of one library, for any number of threads.
 
     reads_only: nothing will be changed, so a folder that cannot be written will do. Its file is
-    copied into memory then. Raises StoreError where `folder` is no folder, or the file cannot be
+    copied into memory then. Raises StoreError where `folder` is not a folder, or the file cannot be
     read or written.
     """
 
@@ -91,7 +91,7 @@ class LibraryDatabase:
 
     @property
     def port(self) -> int:
-        """The port at which the library was last served; 0 before the first time."""
+        """The port at which the library was last served, 0 before the first time."""
         port = str(self._fact("port"))
         if port.isascii() and port.isdecimal() and int(port[:6]) <= MAX_PORT:
             return int(port)
@@ -202,7 +202,7 @@ def check_database_files(path: Path) -> None:
 
 
 def distrust(connection: sqlite3.Connection) -> None:
-    """Have SQLite read a file as a stranger's: nothing in it is larger than a record may be."""
+    """Make SQLite read a file as a stranger's: nothing in it is larger than a record may be."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 

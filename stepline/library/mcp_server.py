@@ -2,7 +2,7 @@
 streamable HTTP.
 
 Answers are small and carry their citation: the video, the seconds, the sentence that says it, and
-the verdict, so that "said, not shown" is an answer. Quotes from a video are data; no tool reads or
+the verdict. So "said, not shown" is an answer. Quotes from a video are data. No tool reads or
 writes outside the library, its videos, and the folders that its user allows.
 """
 
@@ -58,8 +58,9 @@ SERVER_INSTRUCTIONS = (
 
 
 class VideoSummary(BaseModel):
-    """A video of the library: its id for the other tools, how many of its steps the picture shows,
-    and how many it likely shows by their words; the tags and metadata that people gave it."""
+    """A video of the library. It has its id for the other tools, and the tags and metadata that
+    people gave it. It says how many of its steps the picture shows, and how many it likely shows by
+    their words."""
 
     video: str
     title: str
@@ -99,7 +100,7 @@ class Citation(BaseModel):
 
 
 class Moments(BaseModel):
-    """Moments that answer a query, the best first; note: what to know before they are told."""
+    """Moments that answer a query, the best first. note: what to know before they are passed on."""
 
     moments: list[Citation]
     note: str | None
@@ -116,7 +117,7 @@ class CutClip(BaseModel):
 
 
 class ProcessedVideo(BaseModel):
-    """How far a video is; video: its id once it is done, for the other tools."""
+    """How far a video is. video: its id once it is done, for the other tools."""
 
     state: Literal["done", "running"]
     video: str | None
@@ -152,7 +153,10 @@ class LibraryTools:
         most: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> VideoList:
         """List the videos of the library. query: words that the title, tags or metadata must hold,
-        none for all of them. tag: one that the video must have."""
+        none for all of them.
+
+        tag: one that the video must have.
+        """
         cards = CardFilter(query, tags=_tags(tag)).choose(self._library.videos())
         return VideoList(videos=[_summary(card) for card in cards[:most]], matching=len(cards))
 
@@ -162,8 +166,8 @@ class LibraryTools:
         most: Annotated[int, Field(ge=1, le=20)] = 5,
         tag: Annotated[str, Field(max_length=MAX_TAG_CHARS)] = "",
     ) -> Moments:
-        """Find where something is done, said or on screen ("where is the whisk used"), in all
-        videos, or in those with a tag, the best first.
+        """Find where something is done, said or on screen ("where is the whisk used"), the best
+        first. It looks in all videos, or in those with a tag.
 
         Each moment has its verdict: whether the picture shows it, or it is only said.
         """
@@ -301,8 +305,8 @@ class LibraryTools:
             ) from error
 
     def _video_id(self, video: str) -> str:
-        """Return the id of a video that is named by its whole title, in any case of letters; any
-        other text as it is. Raises StoreError for a title that several videos have."""
+        """Return the id of a video that is named by its whole title, in any case of letters. Any
+        other text comes back as it is. Raises StoreError for a title that several videos have."""
         with contextlib.suppress(LookupError):
             return self._library.video(video).id
         title = " ".join(video.casefold().split())
@@ -407,7 +411,7 @@ def _note(citations: Sequence[Citation]) -> str | None:
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":
-    """Return the tools of a library as an MCP server; an assistant gets an error that a user can
+    """Return the tools of a library as an MCP server. An assistant gets an error that a user can
     cure in one line."""
     from mcp.server import MCPServer
     from mcp_types import ToolAnnotations

@@ -17,8 +17,10 @@ class Moment:
     """An answer: what is done, said or written, and when, in seconds. A step that is not found has
     no times.
 
-    status, basis, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
-    at that second, None where the record has no page. Both are paths below the folder.
+    status, basis, score: the verdict on a step, P(shown) of a sentence.
+    file: the record.
+    link: the page at that second, None where the record has no page. Both are paths below the
+    folder.
     """
 
     video: str

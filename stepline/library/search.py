@@ -2,7 +2,7 @@
 videos.
 
 There are two rankings, by words (BM25, SQLite's FTS5) and by meaning (cosine of MiniLM vectors),
-joined by their ranks (reciprocal rank fusion; Cormack, Clarke and Buettcher, SIGIR 2009). A
+joined by their ranks. Source: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009). A
 sentence, or a text on screen, answers by the step that rests on it. The index is a file next to the
 records. An update reads only the records that changed. Letters: N moments, D width of a vector.
 """

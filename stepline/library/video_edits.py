@@ -50,7 +50,7 @@ class UntagEdit(FrozenModel):
 
 
 class MetadataEdit(FrozenModel):
-    """The value of a name in the video's metadata; None removes the name."""
+    """The value of a name in the video's metadata. None removes the name."""
 
     do: Literal["metadata"]
     name: MetadataName

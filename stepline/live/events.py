@@ -47,7 +47,7 @@ SENTENCES_WITH_WORDS = 50  # at the end, whose words are kept in memory
 
 
 class LiveEvent(FrozenModel):
-    """One line of a live run. at: the source's second when it was emitted; the other fields as
+    """One line of a live run. at: the source's second when it was emitted. The other fields are as
     docs/live.md lists them.
 
     Only what is known is stored.
@@ -59,14 +59,14 @@ class LiveEvent(FrozenModel):
     settled: Seconds = 0.0  # second before which all sound was read for good
     wall: float | None = None  # s since 1970, of "started" alone
     source: str | None = None  # of an address, without password and query
-    digest: str | None = None  # of an address with them; tells it from others
+    digest: str | None = None  # of an address with them, distinguishes it from others
     sentence: Sentence | None = None  # of "heard"
     step: str | None = None  # id of the step that it is about
     text: str | None = None  # of the step; "revised" without one takes it back
     kind: StepKind | None = None  # of the step
     said: Span | None = None  # where the step is spoken
     sources: tuple[int, ...] | None = None  # numbers of the sentences that the step rests on
-    second: Seconds | None = None  # at which the step began to be shown, or is likeliest shown
+    second: Seconds | None = None  # at which the step began to be shown, or is most likely shown
     spans: tuple[Span, ...] | None = None  # in which the step was shown, the best first
     status: Status | None = None  # of a step that has ended
     basis: Basis | None = None  # what that status rests on
@@ -74,7 +74,7 @@ class LiveEvent(FrozenModel):
     seconds: float | None = None  # how long a gap or drift is, or how long the source was
     reason: str | None = None  # why it was emitted
     record: str | None = None  # path of the record that --at-end wrote
-    follows: str | None = None  # of "line", the line that is likeliest next
+    follows: str | None = None  # of "line", the line that is most likely next
     skipped: tuple[str, ...] | None = None  # of "line", the lines that were passed over
 
     @model_serializer(mode="wrap")
@@ -150,7 +150,7 @@ class LiveLog:
 
     @property
     def position(self) -> float:
-        """Second from which a run goes on: all speech before it is in the log, or is no speech."""
+        """Second from which a run goes on: all speech before it is in the log, or is not speech."""
         end = self.sentences[-1].span.end if self.sentences else 0.0
         return max(end, self._settled)
 
@@ -210,7 +210,7 @@ class GrowingVtt:
         self._written: str | None = None
 
     def update(self, id: str, steps: Iterable[LiveStep], sentences: Sequence[Sentence]) -> None:
-        """Have the file hold the steps that have ended, by their order in time."""
+        """Write the steps that have ended to the file, by their order in time."""
         ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
         transcript = Transcript(sentences=_by_start(sentences))
         text = webvtt(Record(id=id, video=Video(id=id), transcript=transcript, steps=ended))

@@ -13,7 +13,7 @@ class LiveOptions:
     graph: of other videos of the task, whose lines the texts are.
 
     until_next: hold a paced source at the end of each step until there is a sign that it is
-    finished; of a source that watches somebody work, emit the next step at such a sign.
+    finished. Of a source that watches someone work, emit the next step at such a sign.
     """
 
     lag: float = 2.0

@@ -1,5 +1,5 @@
-"""With --until-next: a paced source is held at the end of each step until there is a sign that it is
-finished; of a source that watches someone work, the next step is emitted at such a sign."""
+"""With --until-next: a paced source is held at the end of each step until there is a sign that it
+is finished. Of a source that watches someone work, the next step is emitted at such a sign."""
 
 import contextlib
 import queue

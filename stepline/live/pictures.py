@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # after which motion is measured by a fresh meter: its answer takes time with all it has seen
 METER_SECONDS = 120.0
-# that the fresh meter sees again, of which the first half is left to the one before
+# that the fresh meter sees again. The first half of them is left to the one before
 MARGIN_SECONDS = 8.0
 THUMBNAIL_WIDTH = 192  # numbers of a thumbnail
 FIRST_ROWS = 1024  # that memory holds before it grows
@@ -39,8 +39,8 @@ class LivePicture:
 
 
 class LiveVision:
-    """Takes frames from one thread, and tells another what they show. Holds a row per second, until
-    `forget`."""
+    """Takes frames from one thread, and reports to another what they show. Holds a row per second,
+    until `forget`."""
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
         self._settings = settings

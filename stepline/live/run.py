@@ -68,7 +68,7 @@ def run_live(
     """Follow a source to its end, each event emitted once it is on disk. Return the files written.
 
     A run that was killed goes on where its log ends. What a stream sent in between is a gap.
-    begin_signals: starts what brings the signs of --until-next. recognise: stands for the
+    begin_signals: starts what brings the signs of --until-next. recognise: takes the place of the
     recogniser. Raises a SteplineError. The error of a second run on one source names the first.
     """
     inputs = parse_sources(job.source)
@@ -190,7 +190,7 @@ def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
-    """Return what tells two addresses apart of which the same is shown. None where all is shown.
+    """Return what tells two addresses apart whose shown part is the same. None where all is shown.
 
     It is slow to compute and short, so that no password can be found by it.
     """

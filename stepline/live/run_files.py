@@ -25,7 +25,7 @@ class RunFiles:
     row_count: int = 0  # rows in the file
 
     def write_vtt(self) -> None:
-        """Have the WebVTT file hold the steps that have ended."""
+        """Write the steps that have ended to the WebVTT file."""
         if self.vtt is not None:
             self.vtt.update(self.id, self.log.steps.values(), self.log.sentences)
 

@@ -230,8 +230,8 @@ class LiveSession:
             yield items
 
     def _join(self, threads: Sequence[threading.Thread]) -> None:
-        """Have the threads end, at most MAX_JOIN_SECONDS after one another. What they still bring
-        is not taken."""
+        """End the threads, at most MAX_JOIN_SECONDS after one another. What they still bring is not
+        taken."""
         self.stop.set()
         for thread in threads:
             until = time.monotonic() + MAX_JOIN_SECONDS

@@ -1,5 +1,5 @@
-"""What the pictures of a live run show of its steps: grounded once per second, and emitted when they
-are shown and when they have ended."""
+"""What the pictures of a live run show of its steps. They are grounded once per second, and emitted
+when they are shown and when they have ended."""
 
 import math
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ address, a device.
     device     camera[:/dev/video0], microphone[:default], or both joined by +
 
 Second 0 is the first one that comes. After a break the source's own time stamps are believed where
-they go on as the clock on the wall did; else what comes next is at the second of the wall's clock.
+they go on as the clock on the wall did. Else what comes next is at the second of the wall's clock.
 """
 
 import re
@@ -127,8 +127,9 @@ def _devices(name: str) -> list[Path | LiveInput]:
 class SourceClock:
     """Where a source is in time, in its own seconds and by the wall's clock.
 
-    end: the last second that came. paced: it comes at the pace at which it is watched, `speed`
-    times that, not as it is made. origin: of an address, its time stamp at second 0, in s.
+    end: the last second that came.
+    paced: it comes at the pace at which it is watched, `speed` times that, not as it is made.
+    origin: of an address, its time stamp at second 0, in s.
     """
 
     def __init__(
@@ -179,8 +180,8 @@ class SourceClock:
         self._begun += self._clock() - since
 
     def expected(self, second: float) -> float:
-        """Return the second of what comes after a break: that of its own time stamps, where they
-        go on as the wall's clock did, else the wall's."""
+        """Return the second of what comes after a break. It is that of its own time stamps, where
+        they go on as the wall's clock did, else the wall's."""
         by_wall = self.end + (self._clock() - self._arrived)
         is_near = abs(second - by_wall) <= TRUSTED_SECONDS
         if is_near and second > self.end - TRUSTED_SECONDS:
@@ -396,7 +397,7 @@ class LiveSource:
             media.start = self._clock.origin
 
     def _set_origin(self, media: OpenMedia, stamp: float) -> None:
-        """Have the time stamps of an address count from the source's second 0."""
+        """Make the time stamps of an address count from the source's second 0."""
         second = stamp - media.start
         expected = self._clock.expected(second) if self._opened else self.end
         media.start += second - expected

@@ -4,15 +4,16 @@ agree on it.
     pass n      so cut the onion in
     pass n + 1  so cut the onion in half and     commits "so cut the onion in"; the rest waits for pass n + 2
 
-Each pass reads all sound since the last committed sentence (a bounded window; voice detection
-first), so that the words near its end, which a recogniser still changes, have sound behind them at
-the next one. Where the voice has fallen silent nothing can change any more, and the last pass is
-believed; so it is of words that have seconds of sound behind them, where two passes go on to
-differ. Committed words stay. Case and full stops of the open sentence follow the newest pass, for
-they depend on what comes after. Source: Macháček, Dabre and Bojar, "Turning Whisper into Real-Time
-Transcription System", 2023, section 2. Differs: what a pass repeats of the committed words is found
-by the edit distance of words and their times, not by times and equal n-grams, which lose "very,
-very hot".
+Each pass reads all sound since the last committed sentence (a bounded window, voice detection
+first). So the words near its end, which a recogniser still changes, have sound behind them at the
+next one. Where the voice has fallen silent nothing can change any more, and the last pass is
+believed. So it is of words that have seconds of sound behind them, where two passes go on to
+differ. Committed words stay. Case and full stops of the open sentence follow the newest pass, since
+they depend on what comes after.
+
+Source: Macháček, Dabre and Bojar, "Turning Whisper into Real-Time Transcription System", 2023,
+section 2. Differs: what a pass repeats of the committed words is found by the edit distance of
+words and their times. It is not found by times and equal n-grams, which lose "very, very hot".
 """
 
 import re
@@ -47,7 +48,7 @@ UNREAD_SECONDS = 1.5
 SURE_SECONDS = 4.0
 # of sound from which the committed sentences at its start are left behind
 MIN_LEAVE_SECONDS = 8.0
-# of sound that a pass reads at most; then committed words are left behind, or what none could read
+# of sound that a pass reads at most. Then committed words are left behind, or what none could read
 MAX_PASS_SECONDS = 20.0
 MARGIN_SECONDS = 2.0  # of silence that stay before a voice may begin
 # edits that a second costs by which a word read again would have moved. Passes differ by some
@@ -91,8 +92,8 @@ class LiveTranscriber:
     _stop: bool = False  # the pass before heard a full stop behind the committed words
 
     def add(self, block: AudioBlock) -> HeardSentences:
-        """Take the next block of sound; where a hole is before it, return what the sound before
-        the hole says."""
+        """Take the next block of sound. Where a hole is before it, return what the sound before the
+        hole says."""
         sentences = HeardSentences()
         gap = block.start - self.end
         if not len(self._samples) or gap > MAX_FILLED_SECONDS:
@@ -306,9 +307,9 @@ class LiveTranscriber:
     def _close(self, silence: float, *, at_stop: bool, last: bool) -> list[Sentence]:
         """Return the sentences that no later word can belong to.
 
-        A sentence is closed by a word after it. The last one is closed by silence behind its full stop, or a
-        pause. at_stop: the last one ends where it does, for two passes set a full stop there, or
-        the recogniser reads on no further.
+        A sentence is closed by a word after it. The last one is closed by silence behind its full
+        stop, or a pause. at_stop: the last one ends where it does. Two passes set a full stop
+        there, or the recogniser reads on no further.
         """
         pause = self.settings.pause
 
@@ -395,9 +396,9 @@ def plain(word: Word) -> str:
 def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
     """Return how many of the first `words` of a pass are the words that were committed before.
 
-    The prefix with the least cost: its edit distance to them, where a word in another's place also
-    costs what their times differ, and the seconds between its end and theirs. Of equals the longest.
-    Both lists hold timed words in spoken order.
+    The prefix with the least cost: its edit distance to them, and the seconds between its end and
+    theirs. In the distance, a word in another's place also costs what their times differ. Of equals
+    the longest. Both lists hold timed words in spoken order.
     """
     if not committed:
         return 0

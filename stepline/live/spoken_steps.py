@@ -145,7 +145,7 @@ class SpokenSteps:
     def _read_step_probabilities(
         self, transcript: Transcript, language: str | None
     ) -> npt.NDArray[np.float64] | None:
-        """Return P(it tells a step) of each sentence, (S,), None where the scorer cannot read the
+        """Return P(it says a step) of each sentence, (S,), None where the scorer cannot read the
         language. A sentence is read again until OPEN_SENTENCES have followed."""
         from stepline.writing.extractive.writer import transcript_step_probabilities
 

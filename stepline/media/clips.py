@@ -22,9 +22,9 @@ from stepline.records import Span
 
 TICK_RATE = 90_000  # a second in the clip's picture time. A multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
-# Without macroblock-tree rate control, which reads memory that it has not set: clips would differ
-# from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it. Hard to
-# tell from the original.
+# Without macroblock-tree rate control, which reads memory that it has not set. With that control,
+# clips would differ from run to run. crf 26 then gives the size and the PSNR of x264's default, 23
+# with it. Hard to distinguish from the original.
 X264_OPTIONS = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 MAX_LAG_SECONDS = 10.0  # s by which one stream of a file may lag the other
 COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
@@ -47,7 +47,7 @@ def join_clips(
 ) -> None:
     """Write several spans, one after the other in the order given, as one mp4 as `cut_clip` does.
 
-    Raises MediaError where the video has nothing in any of them, SettingsError where there is none.
+    Raises MediaError where the video has nothing in any of them, SettingsError without a span.
     """
     import av
 
@@ -367,8 +367,8 @@ class _PictureEncoder:
 
 
 class _SoundEncoder:
-    """The sound of a clip: exactly the samples within a span; where the next span follows, silence
-    fills what lacks."""
+    """The sound of a clip: exactly the samples within a span. Where the next span follows, silence
+    fills what is missing."""
 
     def __init__(self, media: OpenMedia, clip: Any) -> None:
         self._clip = clip

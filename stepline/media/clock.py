@@ -1,4 +1,4 @@
-"""The clock of a media file: its time stamps as seconds, those that jump or lie mended.
+"""The clock of a media file: its time stamps as seconds, those that jump or lie corrected.
 
 PacketClock    the packets of a file, of which picture and sound go on together where stamps jump
 StreamClock    the frames of one stream, whose missing stamps follow on from the frame before
@@ -21,7 +21,7 @@ MAX_MISSING_SECONDS = 1.0
 @dataclass
 class Damage:
     """What could not be read, counted: packets or frames that a decoder refused, and time stamps
-    that were mended.
+    that were corrected.
 
     jumps: places where the stamps of a file jump. leap: s of the longest jump forward.
     """
@@ -33,7 +33,7 @@ class Damage:
 
     @property
     def is_clock_broken(self) -> bool:
-        """Whether time stamps were mended, so that a file cannot be searched by them."""
+        """Whether time stamps were corrected, so that a file cannot be searched by them."""
         return self.stamps + self.jumps > 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
@@ -76,8 +76,8 @@ MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believ
 class StreamClock:
     """The time of one stream.
 
-    A missing stamp follows on from the frame before. A stamp far past the end is not believed;
-    where the stamps start over (joined recordings), the later ones are counted on.
+    A missing stamp follows on from the frame before. A stamp far past the end is not believed.
+    Where the stamps start over (joined recordings), the later ones are counted on.
     """
 
     def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
@@ -147,8 +147,8 @@ class PictureTiming:
 # believed
 SUSPECT_SECONDS = 10.0
 BACK_SECONDS = 0.5
-# s of a jump forward of all streams that is no pause of the recording: of streams that are meant to
-# be joined, as FFmpeg has it, and of other files
+# s of a jump forward of all streams that is not a pause of the recording. The first is of streams
+# that are meant to be joined, as FFmpeg has it, the second of other files
 MAX_PAUSE_SECONDS = 10.0
 MAX_FILE_PAUSE_SECONDS = 1800.0
 MAX_PACKETS_AHEAD = 300  # looked at to judge a jump
@@ -355,8 +355,8 @@ class PacketClock:
         state.restart(second, self._add_part(packet, second, gap, ahead))
 
     def _add_part(self, packet: Any, second: float, gap: float, ahead: Iterable[Any]) -> float:
-        """Return the shift, in s, of a part that begins with a packet at `second`, as it came, so
-        that it follows all that came before."""
+        """Return the shift, in s, of a part that begins with a packet at `second`, as it came. With
+        it the part follows all that came before."""
         self._damage.jumps += 1
         self._damage.leap = max(self._damage.leap, gap)
 
@@ -457,7 +457,7 @@ class PacketClock:
 
 
 def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
-    """Yield the packets that come next, of which all are kept in `ahead`."""
+    """Yield the packets that come next. All of them are kept in `ahead`."""
     yield from list(ahead)
     for packet in source:
         ahead.append(packet)
@@ -485,14 +485,14 @@ def _end(packet: Any) -> float:
 
 
 def _presentation_stamp(item: Any) -> Any:
-    """Return when a packet or frame is shown, in ticks; else when it is decoded, None without."""
+    """Return when a packet or frame is shown, or else decoded, in ticks. None without either."""
     if item.pts is None:
         return item.dts
     return item.pts
 
 
 def _decoding_stamp(packet: Any) -> Any:
-    """Return when a packet is decoded, in ticks; else when it is shown, None without."""
+    """Return when a packet is decoded, or else shown, in ticks. None without either."""
     if packet.dts is None:
         return packet.pts
     return packet.dts

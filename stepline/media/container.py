@@ -68,8 +68,8 @@ MOST_FAILURES = 100  # read errors in a row after which the rest of a file is gi
 
 @dataclass
 class OpenMedia:
-    """An open file: PyAV's container and its best picture and sound streams, each None if there is
-    none.
+    """An open file: PyAV's container and its best picture and sound streams, each None if it is
+    missing.
 
     start: the container's first time stamp in s, second 0 of the video. duration: s, None if not
     known.
@@ -85,7 +85,7 @@ class OpenMedia:
     settings: MediaSettings
     damage: Damage = field(default_factory=Damage)
     on_gpu: bool = False  # `settings.decoder` holds
-    live: LiveInput | None = None  # what was opened, where it is no file
+    live: LiveInput | None = None  # what was opened, where it is not a file
     shape: "FileShape" = field(default_factory=lambda: FileShape())
 
     def rewind(self) -> None:
@@ -116,7 +116,7 @@ class OpenMedia:
 
     @property
     def aspect(self) -> float:
-        """Width over height of a stored pixel; 1 unless the file says otherwise."""
+        """Width over height of a stored pixel, 1 unless the file says otherwise."""
         if self.picture is None:
             return 1.0
         aspect = self.picture.sample_aspect_ratio
@@ -174,7 +174,7 @@ class OpenMedia:
         return whole
 
     def packet_end(self, packet: Any) -> float:
-        """Return the second at which a packet ends; 0 where it has no time stamp that can be."""
+        """Return the second at which a packet ends, 0 where it has no time stamp that can be."""
         stamp = packet.pts if packet.pts is not None else packet.dts
         base = packet.time_base
         if stamp is None or not base:
@@ -202,7 +202,7 @@ def open_media(
     """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or
     past a limit.
 
-    on_gpu: a GPU decodes the pictures where the settings say so and it can; to make one ready pays
+    on_gpu: a GPU decodes the pictures where the settings say so and it can. To make one ready pays
     for many alone.
     """
     path = Path(path)
@@ -272,7 +272,7 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
 def _tracks(
     path: Path, container: Any, settings: MediaSettings, shape: "FileShape"
 ) -> tuple[Any, Any]:
-    """Return the picture and the sound track to read, each None if there is none, set up for
+    """Return the picture and the sound track to read, each None if it is missing, set up for
     decoding."""
     pictures = picture_tracks(container)
     sounds = sound_tracks(container)
@@ -301,8 +301,9 @@ def _track(tracks: list[Any], index: int | None) -> Any:
 class FileShape:
     """What only reading a file shows.
 
-    picture, sound: the indices of the tracks to read, None for the default ones. end: s really in
-    it, None where its claimed duration is believed, that is, its clock never jumps.
+    picture, sound: the indices of the tracks to read, None for the default ones.
+    end: s really in it, None where its claimed duration is believed, that is, its clock never
+    jumps.
     """
 
     picture: int | None = None

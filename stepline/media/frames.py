@@ -115,8 +115,8 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
 
 
 def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
-    """Return a picture (H, W, 3) as JPEG, at the quality of the key frames on pages; at a lower one
-    where it would have more than `max_bytes`, though never below the least."""
+    """Return a picture (H, W, 3) as JPEG, at the quality of the key frames on pages. The quality is
+    lower where it would have more than `max_bytes`, though never below the least."""
     from PIL import Image as Pillow
 
     picture = Pillow.fromarray(image)
@@ -179,9 +179,9 @@ class FrameSampler:
     """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of
     the video.
 
-    Before the first frame that is the first one. After the last one ends there is none. A video
-    shorter than half of 1/rate gives its last frame. thumbnails: what keeps larger pictures of
-    some.
+    Before the first frame that is the first one. After the last one ends the answer is None. A
+    video shorter than half of 1/rate gives its last frame.
+    thumbnails: what keeps larger pictures of some.
     """
 
     def __init__(

@@ -107,7 +107,8 @@ def _within_pq(nits: float) -> float:
 
 
 def copy_colours(frame: Any, context: Any) -> None:
-    """Have an encoder keep the colours of a frame of high range: 10 bits a sample, and its tags."""
+    """Make an encoder keep the colours of a frame of high range: 10 bits per sample, and its
+    tags."""
     context.pix_fmt = "yuv420p10le"
     context.color_primaries = frame.color_primaries
     context.color_trc = frame.color_trc

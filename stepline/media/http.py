@@ -4,9 +4,9 @@
     with open_url("https://example.org/whisk.mp4", limits) as answer:
         answer.read(65536)
 
-Whatever its status, an answer is read under limits: of its status line and headers, of its body as
-it comes and as it unpacks, and of the time for all of it. The same connections serve yt-dlp
-(media/links.py).
+Whatever its status, an answer is read under limits. They are of its status line and headers, and of
+its body as it comes and as it unpacks. One is of the time for all of it. The same connections serve
+yt-dlp (media/links.py).
 """
 
 import http.client
@@ -25,10 +25,10 @@ from stepline.media.addresses import connect_checked
 from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 
-CHUNK_BYTES = 65536  # bytes read at once
+CHUNK_BYTES = 65536  # bytes per read
 MIB_BYTES = 2**20
 MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them. Servers send some 1,000
-MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory at once, a page say
+MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory whole, a page say
 # times `most_bytes` that may come over the line: chunks have lengths of their own
 MAX_LINE_FACTOR = 2
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
@@ -38,8 +38,10 @@ ZLIB_METHOD = 8  # low half of the first byte of a zlib stream. Deflate without 
 class TransferLimits:
     """What all requests for one thing may take together. Counts from its making.
 
-    most_bytes: of bodies. seconds: in all. silence: seconds that a server may say nothing. private:
-    whether it may be at an address that is not public.
+    most_bytes: of bodies.
+    seconds: in all.
+    silence: seconds that a server may say nothing.
+    private: whether it may be at an address that is not public.
     """
 
     def __init__(
@@ -216,7 +218,7 @@ class _LimitedResponse(http.client.HTTPResponse):
             if amt is None and whole_bytes > MAX_WHOLE_BYTES:
                 size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
                 raise self.limits.fault(f"the server sends more than {size} for one page")
-        is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is no part
+        is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is not part
 
         # an answer that broke off is not a whole one
         lacks_bytes = amt is None or whole_bytes < amt
@@ -316,8 +318,8 @@ def open_url(
     redirects, `read`.
 
     No cookie or password is used, and no proxy unless `by_proxy` allows those of the environment.
-    Raises what the limits raise (MediaError), OSError (HTTPError for a status of 400 and more, and
-    for the redirect of a POST) and HTTPException for what the network does.
+    Raises what the limits raise (MediaError). Raises OSError (HTTPError for a status of 400 and
+    more, and for the redirect of a POST) and HTTPException for what the network does.
     """
     # nothing but http(s): no files, no ftp, no data
     opener = urllib.request.OpenerDirector()

@@ -1,5 +1,5 @@
-"""yt-dlp under limits: its connections are Stepline's, and it starts no other program of this
-machine, but for the interpreter of a page's script that some of its extractors need.
+"""yt-dlp under limits: its connections are Stepline's. It starts no other program of this machine,
+but for the interpreter of a page's script that some of its extractors need.
 
     with limited_youtube_dl(LinkLimits(settings), {}) as downloader:
         downloader.extract_info("https://example.org/page", download=False)

@@ -5,8 +5,8 @@ resumed, under limits.
         video = fetch_link(link, Path("downloads"))       # video.path, video.captions, video.origin
 
 Each address has a folder of its own below the one named. `link.json`, written last, says what is in
-it, so that a second run asks no one. yt-dlp (extra `links`) runs in this process with connections
-of media/http.py, and without plugins, cookies, passwords, proxies, a cache or other programs.
+it, so that a second run asks no one. In this process yt-dlp (extra `links`) runs with connections
+of media/http.py. It has no plugins, cookies, passwords, proxies, cache or other programs.
 """
 
 import contextlib
@@ -128,10 +128,11 @@ def fetch_link(
 ) -> LinkedVideo:
     """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
 
-    What a run that broke off has left is gone on with. captions: fetch those of its page too, best
-    in `language`. force: fetch it again, also where it is there. What is there stays where that fails.
-    Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
-    without a video, an answer that is no medium.
+    What a run that broke off has left is gone on with.
+    captions: fetch those of its page too, best in `language`.
+    force: fetch it again, also where it is there. What is there stays where that fails.
+    Raises MediaError, in one line, for a server that fails or is too slow, and for a file too
+    large. Raises it too for a page without a video, and for an answer that is not a medium.
     """
     if link.fault is not None:
         raise MediaError(link.fault)
@@ -275,7 +276,7 @@ def _file_name(link: Link) -> str:
 
 
 def _read(answer: Any, file: BinaryIO) -> bytes:
-    """Return the next bytes of an answer; where it breaks off, what came of them is in the file."""
+    """Return the next bytes of an answer. Where it breaks off, what came of them is in the file."""
     try:
         return bytes(answer.read(16 * CHUNK_BYTES))
     except http.client.IncompleteRead as error:

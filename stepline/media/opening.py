@@ -72,7 +72,7 @@ def open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
 
 
 def check_file(path: Path, settings: MediaSettings) -> None:
-    """Raise MediaError, with the cure, for what is no plain file within the limits."""
+    """Raise MediaError, with the cure, for what is not a plain file within the limits."""
     try:
         if path.is_dir():
             raise MediaError(f"{path}: a folder, not a video; name a file in it")

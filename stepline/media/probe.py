@@ -20,10 +20,12 @@ class MediaInfo:
 
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
-    warnings: streams that are there and cannot be decoded. title, author: what the file's metadata
-    says, on one line, publication_date: as YYYY-MM-DD. None where it says nothing. sound_languages:
-    the mark of each sound track, empty where it has none. default_sound_track: the number, from 1
-    on, of the one that the file gives itself, 0 without one.
+    warnings: streams that are there and cannot be decoded.
+    title, author: what the file's metadata says, on one line.
+    publication_date: as YYYY-MM-DD. Each is None where it says nothing.
+    sound_languages: the mark of each sound track, empty where it has none.
+    default_sound_track: the number, from 1 on, of the one that the file gives itself, 0 without
+    one.
     """
 
     path: Path

@@ -29,13 +29,16 @@ TimedPicture: TypeAlias = tuple[float, float, Any]
 class MediaReader:
     """Yields the frames and the sound of a video in the order of the file, each decoded once.
 
-    frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) /
-    frame_rate, and has that time. frame_size: pixels of the shorter side, None for full size.
-    sound: whether blocks of sound are yielded. part: the seconds to read alone, the first of which
-    is time 0. What lies before them is leapt over where the file can be searched. thumbnails: what
-    keeps JPEGs of the frames. What the file does not hold is not yielded. After the iteration,
-    `warnings` tells what was wrong with the file and `end` is the last second really read. Raises
-    MediaError for a file that cannot be read at all.
+    frame_rate: frames/s, or None for no frames. Frame k is what is on screen at (k + 0.5) /
+    frame_rate, and has that time.
+    frame_size: pixels of the shorter side, None for full size.
+    sound: whether blocks of sound are yielded.
+    part: the seconds to read alone. Its first second is time 0. What is before them is leapt over
+    where the file can be searched.
+    thumbnails: what keeps JPEGs of the frames.
+    What the file does not hold is not yielded. After the iteration, `warnings` says what was wrong
+    with the file and `end` is the last second really read. Raises MediaError for a file that cannot
+    be read at all.
     """
 
     def __init__(
@@ -207,7 +210,7 @@ def read_frames(
             yield item
 
 
-# s before the wanted second tried first, so that its sound is complete; then four times as far
+# s before the wanted second tried first, so that its sound is complete. Then four times as far
 STEP_BACK = 1.0
 
 
@@ -296,8 +299,9 @@ def read_frames_at(
     """Yield the frames of `frames_at` one by one, sorted by time, each time once. Times without a
     picture are left out.
 
-    For many pictures of a long video: memory holds one. shorter: pixels of the shorter side,
-    instead of `width`. longer: of the longer side, never more than the video has.
+    For many pictures of a long video: memory holds one.
+    shorter: pixels of the shorter side, instead of `width`.
+    longer: of the longer side, never more than the video has.
     """
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _PictureCursor(media)

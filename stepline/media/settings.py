@@ -31,13 +31,13 @@ class MediaSettings(Settings):
     # leave out frames that no other one needs, where far fewer are wanted than there are
     skip_nonref: bool = True
     threads: Annotated[int, Field(ge=1, le=64)] = 1  # of the picture decoder; speech takes the rest
-    # of pictures to encode; "cuda": NVIDIA's (NVDEC), where build, machine and file allow it
+    # of pictures to encode. "cuda": NVIDIA's (NVDEC), where build, machine and file allow it
     decoder: Decoder = "cpu"
     audio_track: TrackNumber = None  # that is heard, counted from 1; None: one in which is speech
 
 
 class LinkSettings(Settings):
-    """How a video that is named by an address is fetched; nothing here decides what its steps
+    """How a video that is named by an address is fetched. Nothing here decides what its steps
     are."""
 
     attempts: Count = 6  # tries in a row that bring nothing, until a download is given up
@@ -45,7 +45,7 @@ class LinkSettings(Settings):
     seconds: Positive = 30.0  # that a server may be silent
     longest: Positive = 7200.0  # s that one video may take in all
     largest: Annotated[int, Field(ge=1, le=2**30)] = 8192  # MiB of one video
-    # pixels; a page's best picture that is no higher
+    # pixels. A page's best picture that is not higher
     height: Annotated[int, Field(ge=1, le=10_000)] = 720
     most: Count = 100  # videos of a playlist
     private: bool = False  # may lead to private addresses, this machine's own among them

@@ -31,7 +31,7 @@ def picture_tracks(container: Any) -> list[Any]:
     first."""
     from av.stream import Disposition
 
-    # a cover picture is no picture stream
+    # a cover picture is not a picture stream
     cover = Disposition.attached_pic | Disposition.timed_thumbnails
     return _usable(stream for stream in container.streams.video if not stream.disposition & cover)
 
@@ -69,7 +69,7 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
 
 def numbered_track(path: Path, container: Any, number: int) -> Any:
     """Return the sound track of a number, from 1 on in the order of the file. Raise MediaError
-    where there is none that can be decoded."""
+    where that track is missing or cannot be decoded."""
     tracks = list(container.streams.audio)
     if number > len(tracks) or tracks[number - 1].codec_context is None:
         raise MediaError(
@@ -83,7 +83,7 @@ def audible_index(container: Any, tracks: Sequence[Any]) -> int:
     """Return the index of the first track in which something is heard, else of the first one.
 
     Reads the container, which is to be opened again. Recorders write a track for each of their
-    inputs, of which many are silent.
+    inputs, and many of these are silent.
     """
     import av
 

@@ -16,8 +16,8 @@ def has_its_end(path: Path) -> bool:
     """Whether a file is known to be whole: mp4 and its kin, Matroska, WebM and AVI name their
     length.
 
-    False for those of other kinds, and where the file does not tell. Raises OSError where it cannot
-    be read.
+    False for those of other kinds, and where the file does not say it. Raises OSError where it
+    cannot be read.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -53,7 +53,7 @@ def _are_boxes_whole(file: BinaryIO, size: int) -> bool:
 
 
 def _are_chunks_whole(file: BinaryIO, size: int) -> bool:
-    """Whether the chunks of an AVI, of which long ones have several, end where it does."""
+    """Whether the chunks of an AVI end where it does. Long AVIs have several chunks."""
     start = 0
     for _ in range(MAX_BOXES):
         if size - 1 <= start <= size:

@@ -1,7 +1,7 @@
 """The alignment of steps and seconds as a small file, and back.
 
-A .npz of seven arrays, which numpy reads without Stepline: of the scores (K, T) those of MIN_SCORE
-or more, row by row, as scipy's CSR has them.
+A .npz of seven arrays, which numpy reads without Stepline. Of the scores (K, T) it has those of
+MIN_SCORE or more, row by row, as scipy's CSR has them.
 
     data (N,) float32, columns (N,) int32, starts (K + 1,) int64    row k: from starts[k] to starts[k + 1]
     shape (2,) int64, rate () columns a second, kind () "probability" or "cosine", texts (K,)
@@ -21,7 +21,7 @@ from stepline.records import Alignment, Matrix
 
 MAX_SCORES = 200_000_000  # of a file that is read: 0.8 GB in memory
 MIN_SCORE = 0.01  # below which a score is not stored, and read back as 0
-# what numpy raises for a file that is none of its own, or that lacks an array
+# what numpy raises for a file that is not its own, or that lacks an array
 READ_ERRORS = (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.BadZipFile)
 
 
@@ -50,7 +50,7 @@ def alignment_npz(alignment: Alignment | None) -> bytes | None:
 
 
 def read_alignment(path: Path | str) -> Alignment:
-    """Return the alignment that `stepline steps --alignment` wrote; what it left out is 0.
+    """Return the alignment that `stepline steps --alignment` wrote. What it left out is 0.
 
     Raises StoreError for a file that is missing or anything else.
     """

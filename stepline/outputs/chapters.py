@@ -1,6 +1,6 @@
 """Chapters for a video's description, by YouTube's rules.
 
-The rules (YouTube Help, "Video chapters"): the first chapter starts at 0:00, there are at least
+The rules (YouTube Help, "Video chapters"): the first chapter starts at 0:00. There are at least
 three, in ascending order, each at least 10 seconds long. A description holds at most 5,000
 characters and no angle brackets.
 """

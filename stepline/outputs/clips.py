@@ -26,7 +26,7 @@ def write_clips(
     """Cut the best span of every shown step out of the video at `path` and return the clips, in the
     steps' order.
 
-    They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`; those of an earlier result go.
+    They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`. Those of an earlier result go.
     files: a set of other files with which they appear. Raises MediaError where the video cannot be
     cut.
     """
@@ -73,8 +73,8 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
 
 
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
-    """Have the clips that an earlier run cut removed with the change: their seconds are those of
-    other spans."""
+    """Remove the clips that an earlier run cut with the change: their seconds are those of other
+    spans."""
     for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
         files.remove(clip)
 

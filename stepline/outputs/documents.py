@@ -1,4 +1,4 @@
-"""Documents of a record that people edit and print: Markdown, Word (docx) and PDF, a picture a
+"""Documents of a record that people edit and print: Markdown, Word (docx) and PDF, a picture per
 step."""
 
 import gc

@@ -38,7 +38,7 @@ REGION_LABELS: dict[Verdict, str] = {
     "unclear": "unclear",
 }
 CANDIDATE_LABEL = "candidate"  # of a span that a step may have instead of its best one
-LABEL_STUDIO_RATE = 24  # frames/s of its Video tag unless told otherwise. Times are counted in them
+LABEL_STUDIO_RATE = 24  # frames/s of its Video tag by default. Times are counted in them
 TIME_BASE = 1000  # a second in FFmpeg's metadata. OpenTimelineIO's times have the same
 
 
@@ -162,9 +162,9 @@ def label_studio(record: Record, media: str | None = None) -> str:
     """Return a task with the steps as predictions, one region a span, in the form of
     TimelineLabels. `stepline datasets label-studio` reads it.
 
-    media: the video's link. The label of a region is its step's verdict: "shown", "likely shown" (by
-    its words) or "unclear"; of a further span of a placed step it is "candidate". A text area holds
-    the step's text. Frames count from 1, at LABEL_STUDIO_RATE.
+    media: the video's link. The label of a region is its step's verdict: "shown", "likely shown"
+    (by its words) or "unclear". That of a further span of a placed step is "candidate". A text area
+    holds the step's text. Frames count from 1, at LABEL_STUDIO_RATE.
     """
     # a region per span, the best one first
     result: list[JsonValue] = []

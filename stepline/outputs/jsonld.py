@@ -2,8 +2,8 @@
 shown.
 
 Fields are those of https://developers.google.com/search/docs/appearance/structured-data/recipe and
-.../video. None is made up: times and the yield stand there where they are said, author and dates
-where the page of a link or the file's metadata has them.
+.../video. None is made up. Times and the yield are there where they are said. Author and dates are
+there where the page of a link or the file's metadata has them.
 """
 
 import json
@@ -186,8 +186,8 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
 
 
 def _times(record: Record, fields: dict[TimeKind, str]) -> dict[str, JsonValue]:
-    """Return the times that are said in ISO 8601; of a range the longer, which no field but one
-    can hold."""
+    """Return the times that are said in ISO 8601. Of a range it is the longer time, which no field
+    but one can hold."""
     times: dict[str, JsonValue] = {}
     for time in record.times:
         field = fields[time.kind]

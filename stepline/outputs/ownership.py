@@ -47,7 +47,7 @@ def missing_outputs(
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return what is in the place of an id's outputs and is no file of an earlier run, or was
+    """Return what is in the place of an id's outputs and is not a file of an earlier run, or was
     changed since."""
     manifest = OutputManifest(id, folder)
     places = []
@@ -64,8 +64,8 @@ class OutputManifest:
     """What earlier runs left of one id in a folder, by its outputs, its record and a hidden note.
 
     The note, `.ID.outputs.json`, has a line of digests for each output that cannot be recognised
-    without it: the sha256 of the file, one over all its files, the record and the plugin, and the
-    sha256 of what was there before. web: the addresses of this run.
+    without it. The digests are the sha256 of the file, one over all its files, the record and the
+    plugin. The last is the sha256 of what was there before. web: the addresses of this run.
     """
 
     def __init__(self, id: str, folder: Path, web: WebAddresses | None = None) -> None:

@@ -1,5 +1,5 @@
-"""The PDF of a record: A4 pages in the colours of the page, a picture and its words a row, in two
-columns from `MAX_ONE_COLUMN` steps on.
+"""The PDF of a record: A4 pages in the colours of the page. A row has a picture and its words.
+There are two columns from `MAX_ONE_COLUMN` steps on.
 
 Lengths are in mm, sizes of type in points.
 """
@@ -24,7 +24,7 @@ COLUMN_GAP = 8.0
 ROW_GAP = 3.5
 TEXT_GAP = 4.0  # between a picture and its words
 LINE_HEIGHT = 0.46  # mm of a line for each point of its type
-MAX_ONE_COLUMN = 8  # steps that stand below each other in one column
+MAX_ONE_COLUMN = 8  # steps that are below each other in one column
 # RGB, as the page has them
 TEXT_COLOR = (27, 34, 38)
 MUTED_COLOR = (90, 101, 108)
@@ -52,8 +52,11 @@ FONT_FOLDERS = (
 
 @dataclass(frozen=True)
 class RowForm:
-    """How the rows are set: number of columns, size of the words (points), the box of a picture
-    (mm; no width where no step has one)."""
+    """How the rows are set.
+
+    The number of columns, the size of the words (points), the box of a picture (mm, no width where
+    no step has one).
+    """
 
     columns: int
     size: float

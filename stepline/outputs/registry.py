@@ -32,8 +32,8 @@ class OutputExtras:
     """What an output may show next to the record. `media` is the video's path as seen from the
     output's folder.
 
-    video: the same file as seen from here, for outputs that are made from it. formats: the outputs
-    that are written together, which may link each other.
+    video: the same file as seen from here, for outputs that are made from it.
+    formats: the outputs that are written together, which may link each other.
     """
 
     alignment: Alignment | None = None
@@ -45,7 +45,7 @@ class OutputExtras:
     formats: tuple[str, ...] = ()
 
 
-# What a file holds, or what writes it to a path; of a folder, by the files' names.
+# What a file holds, or what writes it to a path. Of a folder, by the files' names.
 Content: TypeAlias = str | bytes | Callable[[Path], None]
 Writer: TypeAlias = Callable[[Record, OutputExtras], Content | Mapping[str, Content] | None]
 
@@ -55,8 +55,9 @@ class Output(NamedTuple):
     does not fit.
 
     folder: of several files, named by the steps' numbers.
-    keyframes: of the steps. "inside" it, or "beside" it in a folder, linked. remade: the record
-    alone gives its text. addressed: it holds the addresses of WebAddresses, where these are given.
+    keyframes: of the steps. "inside" it, or "beside" it in a folder, linked.
+    remade: the record alone gives its text.
+    addressed: it holds the addresses of WebAddresses, where these are given.
     """
 
     suffix: str
@@ -76,8 +77,8 @@ def _recipe(record: Record, extras: OutputExtras) -> str:
 
 
 def _howto(record: Record, extras: OutputExtras) -> str:
-    """Return the HowTo; with links only where they are addresses, so that nothing in it depends on
-    this machine's folders."""
+    """Return the HowTo. It has links only where they are addresses, so that nothing in it depends
+    on this machine's folders."""
     if extras.web.base is None:
         return jsonld(record)
     return jsonld(record, record_links(record, extras))
@@ -215,7 +216,7 @@ def find_outputs(names: Sequence[str]) -> None:
     """Take the plugins among these formats into OUTPUTS, before the JSON.
 
     Raises SettingsError for a name that is neither in it nor a plugin's, and for a plugin that is
-    no Output.
+    not an Output.
     """
     for name in names:
         if name in OUTPUTS:
@@ -237,7 +238,7 @@ def find_outputs(names: Sequence[str]) -> None:
 
 def render(record: Record, name: str) -> str:
     """Return an output of a record as text. Raises SettingsError for an unknown one and one that is
-    no text."""
+    not text."""
     find_outputs([name])
     text = OUTPUTS[name].write(record, OutputExtras())
     if not isinstance(text, str):

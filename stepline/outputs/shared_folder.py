@@ -1,7 +1,7 @@
 """Folders that hold copies of records and videos for others, and what else a folder holds.
 
-A shared folder often is in the library that it was copied from. Its mark tells it from a folder
-of someone else, and its copies from the library's own files.
+A shared folder often is in the library that it was copied from. Its mark distinguishes it from a
+folder of someone else, and its copies from the library's own files.
 """
 
 import os

@@ -29,8 +29,8 @@ PICTURES_LEGEND = "● told by a network, with its confidence, which is not cali
 
 
 def step_table(record: Record) -> str:
-    """Return the headline, then one line per step: mark, when it is shown, how sure, what to do;
-    then a legend.
+    """Return the headline, then one line per step: mark, when it is shown, how sure, what to do. A
+    legend follows.
 
     How sure is not repeated for steps that are likely shown by their words: the headline has it.
     """

@@ -69,7 +69,7 @@ def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
 
 def likely_fraction(steps: Iterable[Step]) -> float | None:
     """Return the mean P(shown) of the steps that are likely shown by their words, which the
-    pictures do not tell apart. None without such a step."""
+    pictures do not distinguish. None without such a step."""
     scores = []
     for step in steps:
         if step_verdict(step) == "likely" and step.score is not None:

@@ -13,10 +13,10 @@ PREFIX_ENDS = ("/", "=")  # of a prefix to which a file name is joined as it is
 
 @dataclass(frozen=True)
 class WebAddresses:
-    """base: the address of the folder of outputs. media: what stands before a video's file name.
+    """base: the address of the folder of outputs. media: what is before a video's file name.
 
     None where no one says: then links are relative to the folder. Raises SettingsError for a base
-    that is no address of http(s), and for an empty prefix.
+    that is not an address of http(s), and for an empty prefix.
     """
 
     base: str | None = None
@@ -36,7 +36,7 @@ class WebAddresses:
             raise SettingsError(f"--media-url {self.media!r}: is empty; {cure}")
 
     def absolute(self, link: str) -> str:
-        """Return a link from the folder as an address; as it is where no base is known."""
+        """Return a link from the folder as an address, or as it is where no base is known."""
         if self.base is None:
             return link
         return urljoin(f"{self.base.rstrip('/')}/", link)
@@ -44,8 +44,8 @@ class WebAddresses:
     def video(self, path: str | None) -> str | None:
         """Return the address of a video.
 
-        path: as seen from the folder. None without one, and for one that lies above the root of
-        the base, where no address leads.
+        path: as seen from the folder. None without one, and for one that is above the root of the
+        base, where no address leads.
         """
         if path is None:
             return None
@@ -74,8 +74,12 @@ def is_address(link: str) -> bool:
 
 @dataclass(frozen=True)
 class RecordLinks:
-    """Links of what JSON-LD names. page: of the page of the steps, "" for the one that holds it, None
-    without one. video: of the file. pictures: of each step's, by the step's id."""
+    """Links of what JSON-LD names.
+
+    page: of the page of the steps, "" for the one that holds it, None without one.
+    video: of the file.
+    pictures: of each step's, by the step's id.
+    """
 
     page: str | None = None
     video: str | None = None

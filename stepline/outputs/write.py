@@ -43,13 +43,15 @@ def write_outputs(
     """Write `<id>` with each format's suffix into the folder and return the paths, in the order of
     OUTPUTS.
 
-    formats: keys of OUTPUTS, or one of them. media: the video's path, linked from the page relative
-    to the folder, unless it does not stay: linked=False. A format that cannot hold the record
-    (chapters of a short video) is left out, and an older file of its name removed.
+    formats: keys of OUTPUTS, or one of them.
+    media: the video's path, linked from the page relative to the folder, unless it does not stay:
+    linked=False.
+    A format that cannot hold the record (chapters of a short video) is left out, and an older file
+    of its name removed.
     web: where the folder and the video will be found, for the outputs that name addresses.
-    files: a set of other files with which these appear; without it they are a set of their own.
-    Raises SettingsError for an unknown format and for one that needs the video where none is given,
-    ModelError where its library is not installed, MediaError where the video cannot be read,
+    files: a set of other files with which these appear. Without it they are a set of their own.
+    Raises SettingsError for an unknown format and for one that needs the video where none is given.
+    Raises ModelError where its library is not installed, MediaError where the video cannot be read,
     StoreError where the folder cannot be written.
     """
     folder = Path(folder)

@@ -1,7 +1,7 @@
-"""One video to a record, or to all its files; and many: which files, under which ids, what is done
+"""One video to a record, or to all its files. Also many: which files, under which ids, what is done
 already.
 
-`steps` and `transcribe` are Stepline's public functions; `run_video` is what `stepline steps` does
+`steps` and `transcribe` are Stepline's public functions. `run_video` is what `stepline steps` does
 with each video.
 """
 
@@ -78,12 +78,12 @@ def steps(
     """Return the steps of a video, a file or an address of http(s): what to do, and the seconds in
     which it is shown.
 
-    texts: your own lines to look for, instead of steps written from the speech; of a text, its
-    lines; or the steps of other videos of the task, of `compare.read_task_graph`. captions: a file
-    that stands for speech recognition. out: a folder for all that `stepline steps` writes; its
-    result of an earlier run is taken.
-    part: the seconds of the video that are heard and looked at alone; times are of the whole all
-    the same. title: what to call the video; None: as its page, its file or its speaker does.
+    texts: your own lines to look for, instead of steps written from the speech. Of a text, its
+    lines. Or the steps of other videos of the task, of `compare.read_task_graph`.
+    captions: a file that replaces speech recognition.
+    out: a folder for all that `stepline steps` writes. Its result of an earlier run is taken.
+    part: the seconds of the video that are heard and looked at alone. Times are still of the whole.
+    title: what to call the video. None: as its page, its file or its speaker does.
     device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
     progress: called with the stage's name, the second reached and the video's seconds.
     Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
@@ -119,8 +119,11 @@ def steps(
 
 
 class VideoScores(NamedTuple):
-    """How a user's texts fit a video. values: (K, T) float32, P(text k is being shown then), row =
-    text. times: (T,), the second at which each column begins."""
+    """How a user's texts fit a video.
+
+    values: (K, T) float32, P(text k is being shown then), row = text.
+    times: (T,), the second at which each column begins.
+    """
 
     values: Matrix
     times: npt.NDArray[np.float64]
@@ -176,7 +179,7 @@ def scores(
 
 
 def _lines(texts: "Sequence[str] | str | TaskGraph") -> tuple[str, ...]:
-    """Return a user's texts; of one text its lines that are not empty."""
+    """Return a user's texts, or of one text its lines that are not empty."""
     from stepline.grounding.task_graph import TaskGraph
 
     if isinstance(texts, TaskGraph):
@@ -224,9 +227,9 @@ def batch(
     progress: Progress | None = None,
 ) -> Iterator[BatchResult]:
     """Yield the result of each video: files, folders and links, as of `stepline steps`, one or
-    several; networks are loaded once.
+    several. Networks are loaded once.
 
-    out, formats: as --out and --format; what an earlier run has made there is taken. The other
+    out, formats: as --out and --format. What an earlier run has made there is taken. The other
     arguments as of `steps`. A video that cannot be read ends itself, no other. Raises MediaError
     for a folder without videos, SettingsError and ModelError for what concerns all of them.
     """
@@ -315,11 +318,11 @@ def run_video(
     networks: Networks | None = None,
     progress: Progress | None = None,
 ) -> VideoResult:
-    """Understand one video and write its files, the JSON last; or return what an earlier run wrote.
+    """Understand one video and write its files, JSON last, or return what an earlier run wrote.
 
     networks: of the same settings, where several videos share them. Another process that works on a
-    video of this name in the same folder is waited for; where it has made the same, that is taken.
-    Raises a SteplineError; nothing is left half-written.
+    video of this name in the same folder is waited for. Where it has made the same, that is taken.
+    Raises a SteplineError. Nothing is left half-written.
     """
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
@@ -359,7 +362,7 @@ def run_video(
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
-    """Return what holds the outputs of a video in a folder for this process; another's end is
+    """Return what holds the outputs of a video in a folder for this process. Another's end is
     waited for."""
     from stepline.outputs import safe_stem
 

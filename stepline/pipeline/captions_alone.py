@@ -59,7 +59,7 @@ def _name(file: Path) -> Path:
 
 
 def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
-    """Return what the request's file holds; of captions, how long they last and no stream.
+    """Return what the request's file holds. Of captions: how long they last and no stream.
 
     Raises MediaError where a video cannot be read, CaptionError where captions hold no sentence.
     """

@@ -154,9 +154,9 @@ def check_amounts(
     """Return the step with a remark on each amount in it that a model took from a picture: read
     there too, or not.
 
-    Amounts that a sentence of its sources says need none. lines: text on screen, by an own reader
-    that misses small letters. start: second of the whole video at which the part begins in which
-    the lines are.
+    Amounts that a sentence of its sources says need none.
+    lines: text on screen, by an own reader that misses small letters.
+    start: second of the whole video at which the part with the lines begins.
     """
     from stepline.vision_language.describe import SEEN_BY_MODEL
     from stepline.writing.llm.citing import named_seconds

@@ -173,8 +173,8 @@ class Extraction:
         self._unwritten.clear()
 
     def _read_or_extract(self, request: Request, stored: Path) -> FeatureSequence | Rejected:
-        """Return the rows that a killed run left in `stored`, else those of the video, kept there;
-        or why there are none.
+        """Return the rows that a killed run left in `stored`, else those of the video, kept there.
+        Without rows, return why.
 
         Raises MediaError or ShapeError for a video that cannot be read.
         """
@@ -213,8 +213,8 @@ def what_decides_features(settings: StepsSettings) -> JsonValue:
 
 
 def _rows_name(id: str, path: Path) -> str:
-    """Return the name of a video's rows while its shard is not written, another for a file that was
-    replaced meanwhile.
+    """Return the name of a video's rows while its shard is not written, or another for a file that
+    was replaced in that time.
 
     It tells ids apart also on disks that take V and v for one, and is short whatever the id.
     """

@@ -31,10 +31,11 @@ def ground_texts(
     """Return a record whose steps are the texts, with the seconds in which they are shown, by a
     trained network.
 
-    source: a video, or a file of ready features. vectors: a file of the texts' features. Without
-    one the encoder that the network was trained with makes them. before: (K, K) P(text i comes
-    before text j). graph: of other videos of the task, whose lines the texts are. It says their
-    kinds.
+    source: a video, or a file of ready features.
+    vectors: a file of the texts' features. Without one the encoder that the network was trained
+    with makes them.
+    before: (K, K) P(text i comes before text j).
+    graph: of other videos of the task, whose lines the texts are. It says their kinds.
     Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does
     not fit.
     """
@@ -84,10 +85,11 @@ def ground_texts(
 def text_vectors(
     texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings
 ) -> Matrix:
-    """Return (K, C) vectors of the texts: from a file, else by the encoder that the network was
-    trained with, or the backbone's own where the network does not name one.
+    """Return (K, C) vectors of the texts, from a file if there is one. Else they come from the
+    encoder that the network was trained with, or the backbone's own where the network does not name
+    one.
 
-    Raises ModelError where that encoder is not to be had, StoreError where the file lacks a text.
+    Raises ModelError where that encoder is not available, StoreError where the file lacks a text.
     """
     from stepline.text import embed
     from stepline.training.network_file import UNKNOWN_SOURCES

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 class Networks:
     """The trained networks of the main job, ready to infer. None where the settings name none.
 
-    aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2).
-    describer: finds and describes steps without speech (ProcX). recognisers: Whisper's models, as
-    `shared_recognisers` keeps them. None: each goes with its video, before the memory is needed for
-    something else. witness: the vision-language model that is asked, with its answers in corrected
-    videos counted.
+    aligner: places steps (NaSVA).
+    detector: says whether the picture shows what is said (WYS2).
+    describer: finds and describes steps without speech (ProcX).
+    recognisers: Whisper's models, as `shared_recognisers` keeps them. None: each goes with its
+    video, before the memory is needed for something else.
+    witness: the vision-language model that is asked, with its answers in corrected videos counted.
     """
 
     aligner: "LoadedAligner | None" = None
@@ -80,9 +81,9 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     """Return every trained network that the settings name. several: whether more than one video is
     to share them.
 
-    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
-    other features than the settings make, SettingsError for a language model's prompt that is none,
-    before any video is heard.
+    Raises ModelError where one cannot be read. Raises ModelError or SettingsError where it was
+    trained on other features than the settings make. Raises SettingsError for a language model's
+    prompt that is not one. All of this is before any video is heard.
     """
     if settings.writing.writer == "llm":
         from stepline.writing.llm.prompts import chosen_prompt

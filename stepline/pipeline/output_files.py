@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEYFRAME_SIDE = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB a step
+KEYFRAME_SIDE = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB per step
 SMALL_SIDE = 320  # pixels. About 9 kB, where a page has very many
 MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
 MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
@@ -32,8 +32,9 @@ MANY_STEPS = 60  # from which key frames are small, so that the page of an hour 
 class OutputOptions:
     """What to write for each video. formats: keys of `outputs.OUTPUTS`.
 
-    force: also where an earlier run has. overwrite: also in the place of files that no earlier run
-    wrote. web: where the folder and the videos will be found.
+    force: also where an earlier run has.
+    overwrite: also in the place of files that no earlier run wrote.
+    web: where the folder and the videos will be found.
     """
 
     out: Path
@@ -105,13 +106,13 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id: of its most likely second, or of the
-    moment before a click with its place marked.
+    """Return a JPEG of every step that is shown, by step id. It is of the step's most likely
+    second, or of the moment before a click with its place marked.
 
     Steps that share that second and their span get pictures of their own, of seconds spread evenly
     over it.
-    thumbnails: pictures kept while the video was looked at, of which none is decoded again. start:
-    second of the video from which they count.
+    thumbnails: pictures kept while the video was looked at. None of them is decoded again.
+    start: second of the video from which they count.
     """
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span

@@ -32,7 +32,7 @@ class FeatureHeader(FrozenModel):
     cuts: tuple[float, ...] | None = None  # None: no motion was measured
     end: float = 0.0
     warnings: tuple[str, ...] = ()
-    # of text in the picture; None: no cue was looked for
+    # of text in the picture. None: no cue was looked for
     lines: tuple[ScreenText, ...] | None = None
 
 

@@ -50,10 +50,11 @@ class VisualFeatures:
 class LookOptions:
     """How pictures are looked at.
 
-    backbone: that of the settings, where several videos share it. motion: whether motion, cuts and
-    cues are measured. screens: whether a screen recording is read, too. Its pictures are decoded
-    again. thumbnails: as `MediaReader` takes them. ahead: pictures that another thread decodes
-    beforehand; for a GPU more.
+    backbone: that of the settings, where several videos share it.
+    motion: whether motion, cuts and cues are measured.
+    screens: whether a screen recording is read, too. Its pictures are decoded again.
+    thumbnails: as `MediaReader` takes them.
+    ahead: pictures that another thread decodes beforehand, more for a GPU.
     """
 
     backbone: "Backbone | None" = None

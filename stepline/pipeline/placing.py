@@ -77,7 +77,7 @@ def place_steps(
     for and against each.
 
     tellings: (K, S) of `grounding.ground`, of sentences that begin with those inside.
-    Of a sound without a picture no step is shown. Steps that a writer saw and no one says stand
+    Of a sound without a picture no step is shown. Steps that a writer saw and no one says stay
     where it saw them.
     """
     from stepline.grounding.fusion import part_neighbours
@@ -153,9 +153,10 @@ def ground_steps(
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
-    aligner: a trained network that does it; else the default grounder, which needs none. written:
-    whether the steps are what a writer found in the transcript, not the user's own lines. graph:
-    what other videos of the task do, whose lines the steps are.
+    aligner: a trained network that does it. Without one the default grounder does, which needs
+    none.
+    written: whether the steps are what a writer found in the transcript, not the user's own lines.
+    graph: what other videos of the task do, whose lines the steps are.
     """
     # by a trained network
     backbone = visual.backbone
@@ -282,8 +283,7 @@ def describe_by_witness(
 
 
 def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video of so many seconds as slices of them. One where cuts are not
-    known."""
+    """Return the shots of a video of `seconds` as slices of them. One where cuts are not known."""
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
@@ -348,8 +348,9 @@ def describe_evidence(
     while it is said.
 
     For it: a shot that begins with its sentence, its words on screen. Against it: what makes it
-    unclear, and a presenter's face for half of the time or longer, unless the log odds (T,) of
-    doing against talk are for doing. Neither: other text that a person can compare.
+    unclear, and a presenter's face for half of the time or longer. The face does not count where
+    the log odds (T,) of doing against talk are for doing. Neither: other text that a person can
+    compare.
     """
     span = shown_span(step) or step.said
     if span is None:

@@ -1,5 +1,5 @@
-"""What the main job is asked: the settings of every stage, and one video with what the user gives
-beside it."""
+"""What the main job is asked: the settings of every stage, and one video with what the user
+adds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +36,14 @@ class StepsSettings(Settings):
 class Request:
     """One video and what the user gives with it.
 
-    id: keys the outputs. captions: a file that stands for recognition; where it is the path itself,
-    there is no video. texts: the user's own lines
-    to ground, instead of steps written from the speech. graph: what other videos of the task do, whose
-    lines the texts are. origin: of a video that was fetched. kept:
-    whether the file stays, so that outputs may name it. part: the seconds that are heard and looked
-    at alone. title: what the user calls it.
+    id: keys the outputs.
+    captions: a file that replaces recognition. Where it is the path itself, there is no video.
+    texts: the user's own lines to ground, instead of steps written from the speech.
+    graph: what other videos of the task do, whose lines the texts are.
+    origin: of a video that was fetched.
+    kept: whether the file stays, so that outputs may name it.
+    part: the seconds that are heard and looked at alone.
+    title: what the user calls it.
     """
 
     path: Path

@@ -37,7 +37,7 @@ BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 def find_silent_screen(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> ScreenReading | None:
-    """Return what is on the screen of a video in which no one speaks, None where it is no screen
+    """Return what is on the screen of a video in which no one speaks, None where it is not a screen
     recording: pairs of its pictures tell."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None
@@ -46,7 +46,7 @@ def find_silent_screen(
 
 
 def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | None:
-    """Return what captions on a screen say, None where there are none."""
+    """Return what captions on a screen say, None without captions."""
     sentences = typed_captions(reading, duration)
     if not sentences:
         return None

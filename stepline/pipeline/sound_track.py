@@ -26,8 +26,8 @@ class SoundChoice:
 
 
 def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> SoundChoice:
-    """Return which sound track of a video is heard: the one named in the settings, else by
-    language, by who speaks, by the file's default, in this order."""
+    """Return which sound track of a video is heard. The order is: the one named in the settings, by
+    language, by who speaks, by the file's default."""
     media = settings.media
     count = len(info.sound_languages)
     if count < 2:

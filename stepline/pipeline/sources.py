@@ -106,8 +106,11 @@ class VideoSource:
         """Yield what the main job is asked of it. What a link brings is in OUT, until the end
         unless `keep`.
 
-        title: what the user calls it. force: fetch a link again. captions: SITE_PATH: those of the link's
-        page. texts: None: the titles of the page's chapters. graph: whose lines the texts are.
+        title: what the user calls it.
+        force: fetch a link again.
+        captions: SITE_PATH: those of the link's page.
+        texts: None: the titles of the page's chapters.
+        graph: whose lines the texts are.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
@@ -192,8 +195,8 @@ def open_only_source(
     graph: "TaskGraph | None" = None,
     report: "Report | None" = None,
 ) -> Iterator[Request]:
-    """Yield the one video that a command takes; of a link, fetched into `out`, or for as long as it
-    is worked on.
+    """Yield the one video that a command takes. Of a link, it is fetched into `out`, or for as long
+    as it is worked on.
 
     A file is named by its stem alone.
     """
@@ -257,7 +260,7 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 def _find_links(
     urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
-    """Return the videos of addresses; where several are given, a fault is kept for its turn."""
+    """Return the videos of addresses. Where several are given, a fault is kept for its turn."""
     if not urls:
         return []
     from stepline.media.links import Link, find_links
@@ -279,8 +282,8 @@ def find_videos(
     """Return the named files and the videos inside named folders, in the order named, each once.
 
     A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
-    summaries that Stepline cut are none of them. captions: as of `find_sources`. Those of a video
-    that is taken are left out.
+    summaries that Stepline cut are left out. captions: as of `find_sources`. Those of a video that
+    is taken are left out.
     Raises MediaError where a folder holds none and one is needed.
     """
     # each file once, also where two names lead to it

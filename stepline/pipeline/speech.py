@@ -134,7 +134,7 @@ def recognise_many(
 def _speech_without_recogniser(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> Speech | None:
-    """Return what is said where no one has to listen for it; else None."""
+    """Return what is said where no one has to listen for it, else None."""
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
     if request.captions is not None:
@@ -153,8 +153,9 @@ def drop_speech_past_end(
 ) -> SpeechInVideo:
     """Return the sentences that begin before `duration` seconds and the steps that rest on them.
 
-    Later ones are captions of another video, or of one that was cut short. keep_all_steps: a step
-    that rests on nothing else stays, as one that is not spoken of (the user's own lines).
+    Later ones are captions of another video, or of one that was cut short.
+    keep_all_steps: a step that rests on nothing else stays, as one that is not spoken of (the
+    user's own lines).
     """
     shorter = _begun_before(duration, transcript)
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers

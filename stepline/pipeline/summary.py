@@ -47,8 +47,8 @@ def write_summary(
 ) -> Summary:
     """Cut the summary of the video at `path` and write its storyboard, both or neither.
 
-    Raises SettingsError where another file stands in their place, MediaError where no step is shown
-    or nothing can be cut, StoreError where `out` cannot be written.
+    Raises SettingsError where another file is in their place. Raises MediaError where no step is
+    shown or nothing can be cut, StoreError where `out` cannot be written.
     """
     from stepline.media import join_clips
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard

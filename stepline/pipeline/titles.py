@@ -1,5 +1,8 @@
-"""The title of a video, and where it is from: the user, the page of a link, the file's metadata,
-what is said at the beginning, or the file's name. Its author and its date."""
+"""The title of a video, its author and its date, and where the title is from.
+
+The title is from the user, the page of a link, the file's metadata, what is said at the beginning,
+or the file's name.
+"""
 
 import re
 from typing import TYPE_CHECKING

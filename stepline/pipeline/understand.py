@@ -138,7 +138,7 @@ def understand(
     networks = networks or load_networks(settings)
     settings = with_witness(settings, networks.witness)
     run = VideoRun(request, settings, networks, part_info(whole, request.part))
-    # Before the reading: a file that is replaced meanwhile is then known by what was there first.
+    # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
     made_from = fingerprint(request, settings, networks)
 
@@ -170,7 +170,7 @@ def understand(
 def _check_writer_before_recognition(request: Request, settings: StepsSettings) -> None:
     """Raise where a language model is to write what is to be recognised first, and is not there.
 
-    With captions it is asked at once: then its cached replies serve without it.
+    With captions it is asked immediately: then its cached replies serve without it.
     """
     from stepline.writing import check_writer
 
@@ -318,8 +318,8 @@ def _build_record(
 
 
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
-    """Return what recognised, wrote, encoded, placed and judged, the device where it is not a CPU
-    and the sound track where there are several, as a record names them."""
+    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them
+    come the device where it is not a CPU and the sound track where there are several."""
     placed = results.placed
     backbone = results.evidence.visual.backbone
     writer: str | None = run.settings.writing.writer

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class UserLines(WrittenSteps):
-    """tellings: (K, S) P(sentence s tells line k). Rows sum to P(the line is said)."""
+    """tellings: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
 
     tellings: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
 
@@ -30,7 +30,7 @@ def place_user_lines(
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
 ) -> UserLines:
-    """Return the lines as steps, in the order given, with `said` where the narration tells them.
+    """Return the lines as steps, in the order given, with `said` where the narration says them.
 
     graph: what other videos of the task do, whose lines these are.
     """

@@ -82,7 +82,7 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 
 
 def _cgroup_number(file: Path) -> int | None:
-    """Return the number in a file of a cgroup. None where it is "max" or there is none."""
+    """Return the number in a file of a cgroup. None where it is "max" or missing."""
     text = file.read_text().strip() if file.is_file() else ""
     if text.isdecimal():
         return int(text)

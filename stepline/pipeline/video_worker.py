@@ -83,8 +83,8 @@ def finish_video(source: VideoSource, setup: VideoWorkerSetup, networks: Network
 
 
 def portable_error(error: Exception) -> Exception:
-    """Return the error as it can be sent to another process, its trace in a note; as a RuntimeError
-    with its name and words where it cannot be."""
+    """Return the error as it can be sent to another process, its trace in a note. Where it cannot
+    be, return a RuntimeError with its name and words."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     try:
         copy: object = pickle.loads(pickle.dumps(error))

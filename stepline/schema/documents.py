@@ -62,7 +62,7 @@ def record_schema() -> Schema:
 
 
 def events_schema() -> Schema:
-    """Return the schema of an event, a line of `stepline live`; only what is known is in it."""
+    """Return the schema of an event, a line of `stepline live`. Only what is known is in it."""
     schema = _described(LiveEvent)
     for name, definition in _definitions(schema, LiveEvent):
         always = [*definition["properties"]]
@@ -76,7 +76,7 @@ def events_schema() -> Schema:
 
 
 def settings_schema() -> Schema:
-    """Return the schema of the main job's settings, as TOML has them: "none" stands for null."""
+    """Return the schema of the main job's settings, as TOML has them: "none" means null."""
     schema = _described(StepsSettings)
     for _, definition in _definitions(schema, StepsSettings):
         # TOML has no null

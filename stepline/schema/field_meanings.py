@@ -62,7 +62,7 @@ def docstring_meanings(kind: type) -> dict[str, str]:
     docstring = inspect.getdoc(kind) or ""
     text = " ".join(docstring.split())
     meanings: dict[str, str] = {}
-    # what stands before the first, then names and words in turn
+    # what is before the first, then names and words in turn
     _, *parts = pattern.split(text)
     for place in range(0, len(parts), 2):
         described_names = parts[place].split(", ")

@@ -1,5 +1,5 @@
-"""Who may use the studio: anyone with the token of the address that was opened, with the password,
-or with a key for programs, whose role says what it may do.
+"""Who may use the studio: anyone with the token of the address that was opened, or with the
+password. A key for programs is the third way. Its role says what it may do.
 
 The token is new at each start. A browser gets it once, in the address, and keeps it in a cookie
 that no script reads and no page of another site sends. Programs send it as `Authorization: Bearer`.
@@ -41,7 +41,7 @@ PROGRAM_PATHS = re.compile(r"/api/.*|/health|/metrics")  # asked by programs, no
 
 
 class Password:
-    """A password of which only the scrypt hash is kept, and which cannot be tried often."""
+    """A password that cannot be tried often. Only its scrypt hash is kept."""
 
     def __init__(self, password: str, clock: Callable[[], float] = time.monotonic) -> None:
         if len(password) < MIN_PASSWORD_CHARS:
@@ -170,8 +170,8 @@ class Access:
         return len(tokens) == 1 and self._is_token(tokens[0])
 
     def _role(self, request: Request) -> Role | None:
-        """Return what a request may do: all with the token in header and cookie and no other text
-        there, what its role says with one key in the header alone. None without either."""
+        """Return what a request may do. With the token in header and cookie and no other text
+        there: all. With one key in the header alone: what its role says. None without either."""
         headers = request.headers
         tokens = [value.removeprefix("Bearer ") for value in headers.getlist("Authorization")]
         for pair in ";".join(headers.getlist("Cookie")).split(";"):
@@ -206,8 +206,8 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
 def _entry_reply(request: Request) -> Response:
     """Return the reply that leads to the page of a request, without the token.
 
-    A browser sends no strict cookie where the page of another site, or a file, led to a redirect;
-    so there a page of this server leads on.
+    A browser sends no strict cookie where the page of another site, or a file, led to a redirect.
+    So there a page of this server leads on.
     """
     path = request.url.path
     if request.headers.get("Sec-Fetch-Site", "none") == "none":

@@ -1,8 +1,8 @@
 """The pages that ask people about videos, as views of the studio that keep the answers in the
 library's database.
 
-`/annotate/` asks whether a clip of the library shows the words that are spoken in it, as `stepline
-annotate vnd` does with its own files (WYS2, section 4). `/audit/` lets people check a sample of a
+`/annotate/` asks whether a clip of the library shows the words that are spoken in it (WYS2, section
+4). `stepline annotate vnd` does so with its own files. `/audit/` lets people check a sample of a
 dataset, as `stepline curate audit` does (NaSVA, section 4.5).
 """
 

@@ -46,8 +46,11 @@ MAX_QUERY_CHARS = 500
 
 
 class ShareBody(FrozenModel):
-    """Which videos are shared. videos: whether the videos themselves are copied. out: a folder
-    outside of the library, below one that is allowed; None for one file as the reply."""
+    """Which videos are shared. videos: whether the videos themselves are copied.
+
+    out: a folder outside of the library, below one that is allowed, or None for one file as the
+    reply.
+    """
 
     ids: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
     videos: bool = False
@@ -148,7 +151,7 @@ class StudioApi:
         return [_moment(moment) for moment in self._index.search(query, most, names)]
 
     async def share(self, request: Request) -> Response:
-        """Return one file that holds the videos' steps; with `out`, write a folder of them."""
+        """Return one file that holds the videos' steps. With `out`, write a folder of them."""
         body = await read_body(request, ShareBody)
         library = self._studio.library
         ids = [known_id(library, id) for id in body.ids]
@@ -181,8 +184,8 @@ class StudioApi:
         return JSONResponse(openapi(self.operations()))
 
     def health(self, _: Request) -> Response:
-        """Return that the database answers; 503 where it does not, without the reason, since
-        anyone may ask."""
+        """Return that the database answers. The error 503 says that it does not, without the
+        reason, since anyone may ask."""
         try:
             self._studio.database.row("SELECT 1 FROM library")
         except StoreError as error:

@@ -91,7 +91,7 @@ class JobApi:
         return JSONResponse(self._jobs.as_json(job))
 
     def remove(self, request: Request) -> Response:
-        """Remove a job; 409 for one that waits or runs."""
+        """Remove a job. The error is 409 for one that waits or runs."""
         id = request.path_params["id"]
         with not_found("no such job"):
             state = self._stored_jobs.get(id).state
@@ -100,7 +100,7 @@ class JobApi:
         return JSONResponse({"job": id})
 
     def change(self, change: Callable[[int], bool], request: Request) -> Response:
-        """Change a job, and return it; 409 where its state does not allow that."""
+        """Change a job, and return it. The error is 409 where its state does not allow that."""
         id = request.path_params["id"]
         with not_found("no such job"):
             state = self._stored_jobs.get(id).state

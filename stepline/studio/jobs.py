@@ -113,7 +113,7 @@ class JobRunner:
             thread.join()
 
     def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
-        """Keep a job, and run it in its turn."""
+        """Keep a job, and run it when it is next."""
         job = self._jobs.add(source, options.model_dump(mode="json"), priority)
         self.wake(job.id)
         return job
@@ -205,7 +205,7 @@ class JobRunner:
         """Return what a worker does for a job.
 
         The job may be a stranger's, as its library may be. Raises StoreError where its paths are
-        not allowed, ValidationError where its options are none.
+        not allowed, ValidationError where its options are not valid.
         """
         library = self._studio.library
         options = JobOptions.model_validate_json(json.dumps(job.options))

@@ -94,7 +94,7 @@ class KeyFile:
 
     def add(self, name: str, role: Role) -> str:
         """Make a key and return it. It cannot be read again. Raises SettingsError for a name that
-        is taken, or is no name."""
+        is taken, or is not a name."""
         secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
         try:
             key = ApiKey(name=name, role=role, digest=_digest(secret), created=time.time())
@@ -123,7 +123,7 @@ class KeyFile:
             self._write(others)
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the key that a text is. None where it is none."""
+        """Return the key that a text is. None where it is not a key."""
         digest = _digest(secret)
         match = None
         for key in self.all():

@@ -62,7 +62,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
     yield "retry: 2000\n\n"
     last = LogPart()
     silence = 0.0
-    run = b""  # the first line, which tells one run from another
+    run = b""  # the first line, which distinguishes one run from another
     while not is_stopping():
         part = await run_in_threadpool(_read, path, last)
         if run and part.first and part.first != run:

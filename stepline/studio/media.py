@@ -33,7 +33,7 @@ BROWSER_TYPES = {
 # The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
-    """Return the picture at a second, as JPEG. Raises MediaError where there is none."""
+    """Return the picture at a second, as JPEG. Raises MediaError without a picture there."""
     from PIL import Image
 
     with DECODER_SLOTS:

@@ -46,8 +46,12 @@ PAGE_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the API. parameters: those of the query, with their meaning. body: the model of
-    what is sent. reads_video: whether it may take long. Other operations do not wait for it."""
+    """A row of the API.
+
+    parameters: those of the query, with their meaning.
+    body: the model of what is sent.
+    reads_video: whether it may take long. Other operations do not wait for it.
+    """
 
     method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
     path: str
@@ -92,7 +96,7 @@ class Operation:
 
 
 async def in_video_thread(act: Callable[..., Result], *arguments: object) -> Result:
-    """Return what a function that reads videos returns; only `VIDEO_THREADS` run at a time."""
+    """Return what a function that reads videos returns. Only `VIDEO_THREADS` run at a time."""
     return await to_thread.run_sync(act, *arguments, limiter=VIDEO_THREADS)
 
 
@@ -132,7 +136,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
 
 def page_of(request: Request) -> slice:
     """Return which items of a list a request asks for. Raises HTTPException (400) where `from` or
-    `most` is none."""
+    `most` is not valid."""
     first = request.query_params.get("from", "0")
     most = request.query_params.get("most")
     if not is_whole_number(first):

@@ -114,8 +114,11 @@ class StudioOptions:
 
     port: None for the port of the last time, or any free one if the library has none. A browser
     keeps there what it could not send yet. password: required for a host that others can reach.
-    certificate: None for plain http. at_once: jobs at a time. settings: of the main job. audit: the
-    OUT of `stepline curate` whose dataset people check at /audit/. None: the library's own folder.
+    certificate: None for plain http.
+    at_once: jobs at a time.
+    settings: of the main job.
+    audit: the OUT of `stepline curate` whose dataset people check at /audit/. None: the library's
+    own folder.
     keys: of programs.
     """
 

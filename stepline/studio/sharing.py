@@ -73,8 +73,8 @@ def share(
     the index.
 
     with_videos: whether their videos are copied too. Raises StoreError for a folder that `share`
-    did not make, that is not allowed, or that is in the library, where its copies could be taken
-    for videos.
+    did not make or that is not allowed. Raises it too for one that is in the library, where its
+    copies could be taken for videos.
     """
     folder = library.resolve_allowed(out)
     if is_below(folder, (library.folder,)):

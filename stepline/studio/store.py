@@ -40,7 +40,7 @@ OwnId: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # as uuid4 
 StoredModel = TypeVar("StoredModel", "Job", "Upload", "OutboxEvent")
 
 MAX_ENDED_JOBS = 200  # that are listed
-# Jobs that run or wait come first, in their turn, then the others, the last ended first.
+# Jobs that run or wait come first, in their order, then the others, the last ended first.
 JOB_ORDER = (
     "state NOT IN ('running', 'waiting'), state <> 'running', "
     "coalesce(ended, 0) DESC, priority DESC, id"
@@ -83,7 +83,7 @@ class Upload(FrozenModel):
 
 
 class EventBody(FrozenModel):
-    """What a webhook is told. id: of the job or the video."""
+    """What a webhook is sent. id: of the job or the video."""
 
     event: EventName
     id: int | str
@@ -231,11 +231,12 @@ class JobStore:
         self._events = events
 
     def all(self) -> list[Job]:
-        """Return the jobs in `JOB_ORDER`; of those that ended the last `MAX_ENDED_JOBS`."""
+        """Return the jobs in `JOB_ORDER`, of those that ended the last `MAX_ENDED_JOBS`."""
         return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
 
     def in_state(self, state: JobState, most: int | None = None) -> list[Job]:
-        """Return the jobs of a state, in their turn. most: only the first so many."""
+        """Return the jobs of a state, in their order. most: the number to return, the first
+        ones."""
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
         limit = -1 if most is None else most
         return self._select(query, state, limit)

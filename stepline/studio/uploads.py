@@ -66,7 +66,7 @@ class Uploads:
         self._end_idle(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
-        """Return a new upload. Raises HTTPException for a file that is no video, too many open
+        """Return a new upload. Raises HTTPException for a file that is not a video, too many open
         uploads, and a disk that is too small."""
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
@@ -90,7 +90,7 @@ class Uploads:
 
     def end(self, upload: Upload) -> None:
         """End an upload, and remove what came of it. Raises HTTPException (409) for one that is
-        whole, or of which a piece is on its way."""
+        whole, or that has a piece on its way."""
         if upload.job is not None:
             raise HTTPException(HTTPStatus.CONFLICT, "the upload is whole; cancel its job")
         if upload.id in self._busy:
@@ -114,8 +114,8 @@ class Uploads:
         whole.
 
         The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset
-        that is not the end of the file, or a second piece at the same time, (413) for more bytes
-        than announced, (410) for an upload that can never become whole, which is ended.
+        that is not the end of the file, or a second piece at the same time. It is (413) for more
+        bytes than announced, and (410) for an upload that can never become whole, which is ended.
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")

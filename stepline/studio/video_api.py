@@ -55,8 +55,11 @@ SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
 
 
 class CorrectionBody(FrozenModel):
-    """What a page sends to correct a video. id: the client's own, so that what is sent twice counts
-    once. record: the stamp of the record that it shows; with another one the reply is 409."""
+    """What a page sends to correct a video.
+
+    id: the client's own, so that what is sent twice counts once.
+    record: the stamp of the record that it shows, with another one the reply is 409.
+    """
 
     by: PersonName
     base: Annotated[int, Field(ge=0)]
@@ -273,7 +276,7 @@ class VideoApi:
         return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
 
     async def correct(self, request: Request) -> Response:
-        """Keep a correction; 409 says who changed the same since, and what."""
+        """Keep a correction. The error 409 says who changed the same since, and what."""
         id = self._id(request)
         body = await read_body(request, CorrectionBody)
         fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
@@ -341,9 +344,9 @@ class VideoApi:
 
 
 def card_filter(request: Request, words: str = "") -> CardFilter:
-    """Return which videos a request asks for by their labels and state.
+    """Return the videos that a request asks for, by their labels and state.
 
-    Raises HTTPException (400) for a state that is none.
+    Raises HTTPException (400) for an unknown state.
     """
     query = request.query_params
     state = query.get("state") or None

@@ -1,6 +1,6 @@
 """The process of one job, a video or a playlist: `python -m stepline.studio.worker`.
 
-It reads its task from the first line of its standard input, and writes its progress and its records
+It reads its task from the first line of its standard input. It writes its progress and its records
 as lines of JSON to its standard output. It ends when its input ends, since the process that started
 it is gone then.
 """
@@ -44,8 +44,13 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """The input of a worker. source: a path or an address. out: the library's folder. allowed: the
-    folders that may be read. settings: of the main job."""
+    """The input of a worker.
+
+    source: a path or an address.
+    out: the library's folder.
+    allowed: the folders that may be read.
+    settings: of the main job.
+    """
 
     source: str
     out: str

@@ -2,8 +2,8 @@
 every server reads the same way.
 
 A request states the bytes of its body by one Content-Length. Whatever would let a proxy in front
-see another request than this server (a second length, any Transfer-Encoding, folded lines, bare
-line ends) is refused with 400, on every path.
+see another request than this server is refused with 400, on every path. That is a second length,
+any Transfer-Encoding, folded lines, bare line ends.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MAX_CONNECTIONS = 64  # at a time. A browser opens six
 MAX_READING_SECONDS = 10.0
 MAX_CLOSING_SECONDS = 3.0  # in which a client must answer the end of TLS
 MAX_HEAD_BYTES = 65536  # of a request's line and headers
-MAX_WAITING_CLIENTS = 128  # that the system queues, and that are taken in at once
+MAX_WAITING_CLIENTS = 128  # that the system queues, and that are taken in together
 
 END_OF_HEAD = re.compile(rb"\n\r?\n")
 # As a header that frames the body may be spelled: others read an underscore as a hyphen.
@@ -67,10 +67,10 @@ class StrictConnection(h11.Connection):
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP over a limited number of connections, each of which must send its requests in time.
+    """HTTP over a limited number of connections. Each must send its requests in time.
 
-    When there is one too many, the oldest one that waits is closed: for its TLS handshake, for a
-    request, or for its client to read.
+    When there is one too many, the oldest one that waits is closed. It may wait for its TLS
+    handshake, for a request, or for its client to read.
     """
 
     most: int | None = None  # connections; None: MAX_CONNECTIONS

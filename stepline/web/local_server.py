@@ -64,12 +64,14 @@ def is_this_machine(host: str) -> bool:
 class Guards:
     """The rules of an application for requests and replies.
 
-    token: value of the header X-Stepline in requests that send something. tells_header: whether
-    the error of a request without it says the value, which is no secret then. policy:
-    Content-Security-Policy of replies that have none of their own. answers_to: whether a Host
-    header is this server. max_bytes: of a request's body. refuse: a reply instead of the route's,
-    for a user without access. count: called with each request, the status of its reply, and the
-    seconds until it began.
+    token: value of the header X-Stepline in requests that send something.
+    tells_header: whether the error of a request without it says the value, which is not a secret
+    then.
+    policy: Content-Security-Policy of replies that have none of their own.
+    answers_to: whether a Host header is this server.
+    max_bytes: of a request's body.
+    refuse: a reply instead of the route's, for a user without access.
+    count: called with each request, the status of its reply, and the seconds until it began.
     """
 
     token: str
@@ -279,8 +281,10 @@ class Certificate:
 class LocalServer:
     """An application on a port of this machine. Raises OSError where the port is taken.
 
-    lifespan: whether the application begins and ends something with the server. host: an address of
-    this machine that others can reach. connections: at a time. certificate: for https.
+    lifespan: whether the application begins and ends something with the server.
+    host: an address of this machine that others can reach.
+    connections: at a time.
+    certificate: for https.
     """
 
     def __init__(

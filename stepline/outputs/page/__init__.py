@@ -1,7 +1,7 @@
 """One self-contained HTML page of a record: player, steps, timeline, alignment, transcript.
 
 Everything is inside the file but the video, which it links to. A strict Content-Security-Policy
-names the page's one script and one style sheet by their hashes, so text that slipped past the
+names the page's one script and one style sheet by their hashes. So text that slipped past the
 escaping would still not run, and nothing can be fetched. The page is readable without its script.
 """
 
@@ -42,9 +42,11 @@ def page(
 ) -> str:
     """Return the page as HTML.
 
-    alignment: drawn as a picture, row = text. media: the video's path as seen from the page's
-    folder. Without it the page has no player. keyframes: a JPEG for a step's id. linked_data: the
-    JSON-LD of what the page holds of a record. digest: by which the page is recognised.
+    alignment: drawn as a picture, row = text.
+    media: the video's path as seen from the page's folder. Without it the page has no player.
+    keyframes: a JPEG for a step's id.
+    linked_data: the JSON-LD of what the page holds of a record.
+    digest: by which the page is recognised.
     """
     if digest is None:
         digest = record_digest(record)

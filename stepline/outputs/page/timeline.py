@@ -283,7 +283,7 @@ def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[Tim
 
 @dataclass(frozen=True)
 class RowLabel:
-    """A row's name: the step it belongs to, None where the text is no step of the record."""
+    """A row's name: the step it belongs to, None where the text is not a step of the record."""
 
     number: int | None
     text: str

@@ -108,9 +108,12 @@ class SentenceView:
 
 @dataclass(frozen=True)
 class PageView:
-    """Everything the page says. total: seconds on every time axis. score: what its per cent are,
-    long and short. needed: materials and tools under their headings, where there are any. marks,
-    looks: the colours of sentences and of placed steps that occur, in words.
+    """Everything the page says.
+
+    total: seconds on every time axis.
+    score: what its per cent are, long and short.
+    needed: materials and tools under their headings, where there are any.
+    marks, looks: the colours of sentences and of placed steps that occur, in words.
 
     pictures: those that several steps have, held once. has_settings: whether the JSON has settings.
     is_portrait: whether the pictures are higher than wide. models: rows of dotted key and value.
@@ -210,8 +213,8 @@ def citing_steps(record: Record) -> list[dict[int, Step]]:
 
 
 def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
-    """Return whether the sentence is shown: by the steps that cite it, as the page says of them;
-    else as judged."""
+    """Return whether the sentence is shown, by the steps that cite it, as the page says of them.
+    Without such steps it is as judged."""
     verdicts = {step_verdict(step) for step in citing}
     placed: tuple[Mark, ...] = ("shown", "likely", "unclear")
     for mark in placed:
