@@ -35,7 +35,7 @@ ASPECT = 16 / 9  # of the world; a narrower frame crops it
 
 
 class SceneRenderer:
-    """Draws the scenes of one video; everything that does not move is painted once."""
+    """Draws the scenes of one video. Everything that does not move is painted once."""
 
     def __init__(self, seed: int, settings: RenderSettings | None = None) -> None:
         self.settings = settings or RenderSettings()
@@ -53,7 +53,7 @@ class SceneRenderer:
     def frame(self, scene: Scene, t: float, length: float, loudness: float, number: int) -> Picture:
         """Return the picture `t` s into a scene of `length` s, (height, width, 3) uint8.
 
-        loudness in [0, 1] opens the presenter's mouth; number chooses the grain.
+        loudness in [0, 1] opens the presenter's mouth. Number chooses the grain.
         """
         canvas = self._set(scene).copy()
         if scene.kind == "talk":

@@ -62,7 +62,7 @@ class TrainingVideo:
     step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text
     encoder alone, whose vectors of the steps are `linking` (K, D). task: what the video shows how
     to do, None where it is not known. truth: (K, T) where each step is shown, sentence_truth (S,
-    T); None where nobody planted it.
+    T). None where no one planted it.
     """
 
     id: str
@@ -100,7 +100,7 @@ def simulated(
     world: str = "short",
     lag: float | None = None,
 ) -> Corpus:
-    """Return a corpus of the simulated world; held out are its last videos."""
+    """Return a corpus of the simulated world. Held out are its last videos."""
     count = size.videos + size.held_out
     changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
     settings = WORLDS[world].model_copy(update=changes)
@@ -167,7 +167,7 @@ class Benchmark:
 BENCHMARKS = {
     "recipe": Benchmark("ht-step", "ht-step", "official", "val_seen"),
     "narration": Benchmark("htm-align", "htm_align.json", "nasva"),
-}  # by the kind of their texts, whose vectors lie in the store of that name
+}  # by the kind of their texts, whose vectors are in the store of that name
 
 
 @dataclass(frozen=True)

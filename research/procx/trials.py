@@ -171,7 +171,7 @@ def score_events(reference: Events, given: Events) -> dict[str, float]:
 
 
 def _meteor_of_pairs(reference: Events, given: Events) -> float:
-    """Return the mean METEOR of paired sentences, 0 without a pair; roles as officially in SODA."""
+    """Return the mean METEOR of paired sentences, 0 without a pair. Roles as officially in SODA."""
     pairs: list[tuple[list[str], str]] = []
     for video, truth in reference.items():
         told = list(given.get(video, ()))
@@ -227,7 +227,7 @@ def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
 
 
 def selector_of(selection: Selection, truth: Sequence[Sequence[Event]]) -> ProposalSelector | None:
-    """Return what chooses the steps; None: the settings do. truth: of each video, for the
+    """Return what chooses the steps. None: the settings do. truth: of each video, for the
     oracle."""
     if selection == "oracle":
         return oracle_selection(truth)
@@ -243,7 +243,7 @@ def score_name(form: str, selection: Selection, metric: str) -> str:
 class ProcxTrials(TrialStore[ProcxTrial]):
     """Trials kept with their networks and with what these described.
 
-    selections: how steps are chosen for scoring; forms: those that a pre-training alone is scored
+    selections: how steps are chosen for scoring. forms: those that a pre-training alone is scored
     on.
     """
 
@@ -278,7 +278,7 @@ class ProcxTrials(TrialStore[ProcxTrial]):
 def _validation(
     trial: ProcxTrial, corpus: ProcxCorpus, best: dict[str, Tensor]
 ) -> HeldOutScorer[StepSample]:
-    """Return the scorer of the validation videos, places and words; `best` gets the weights of the
+    """Return the scorer of the validation videos, places and words. `best` gets the weights of the
     best network."""
 
     def keep(network: nn.Module) -> None:
@@ -294,7 +294,7 @@ def _trained(
     folder: Path,
     curve: list[Progress],
 ) -> ProcX | Vid2Seq:
-    """Return the trained network, the best on validation videos where it has `patience`; `curve`
+    """Return the trained network, the best on validation videos where it has `patience`. `curve`
     gets every step."""
     samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
@@ -334,7 +334,7 @@ def _trained(
 
 
 def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
-    """Return what a trial is trained on itself; what is said goes with it only where that is
+    """Return what a trial is trained on itself. What is said goes with it only where that is
     read."""
     if trial.zero_shot:
         samples = first_fraction(corpus.samples(trial.pretraining or "raw"), trial.narrated_share)
@@ -375,8 +375,8 @@ def _scored(
     forms: Sequence[Form],
     selections: Sequence[Selection],
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the metrics of every selection of steps in the withheld videos; what was described is
-    written beside."""
+    """Return the metrics of every selection of steps in the withheld videos. What was described is
+    written next to."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
     for form in forms:
@@ -441,7 +441,7 @@ def _described(
 def _described_by_vid2seq(
     trial: ProcxTrial, network: Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
 ) -> dict[str, list[Event]]:
-    """Return what the sequence baseline writes; what was malformed is counted by its reason."""
+    """Return what the sequence baseline writes. What was malformed is counted by its reason."""
     vocabulary = TimedVocabulary(corpus.vocabulary, network.settings.bins)
     watched = [
         VideoInput(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None)
@@ -513,7 +513,7 @@ def point_weights(
 
 
 def spread_plot(spreads: dict[str, Floats]) -> str:
-    """Return the histograms of several networks as one SVG file that stands alone."""
+    """Return the histograms of several networks as one SVG file that is alone."""
     series = {
         name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()
     }

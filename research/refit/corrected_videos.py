@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # in the library: settings that `stepline steps --settings` takes
 LEARNED = "learned.toml"
 EVIDENCE = ".stepline-learn"  # in the library: what was seen of each video
-FORM = 1  # of those files; of another form they are made anew
+FORM = 1  # of those files; of another form they are made again
 KEY = 24  # hexadecimal digits of their names
 PARTS: dict[Part, str] = {
     "placing": "where steps are shown, and whether",
@@ -125,7 +125,7 @@ def visual_features(
     progress: Progress | None = None,
 ) -> VisualFeatures:
     """Return what the main job saw of a video: from `folder`, where it was kept, else looked at
-    anew.
+    again.
 
     Raises MediaError where the video cannot be read, StoreError where it has no picture.
     """
@@ -170,7 +170,7 @@ def learned_settings(folder: Path) -> StepsSettings:
 
 
 def write_settings(result: Refit, path: Path) -> None:
-    """Write what was accepted as TOML; of a part that was refused, what the file held before
+    """Write what was accepted as TOML. Of a part that was refused, what the file held before
     stays."""
     from stepline.limits import MAX_SETTINGS_BYTES, parse_toml, read_limited
 

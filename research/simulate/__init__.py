@@ -1,4 +1,4 @@
-"""Planted truth at the level of features: many narrated videos a second, of which everything is
+"""Planted truth at the level of features: many narrated videos per second, of which everything is
 known.
 
     simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=1000)

@@ -1,7 +1,7 @@
-"""Settings of the simulated world: one class a part, and the worlds, backbones and recognisers that
+"""Settings of the simulated world: one class per part, and the worlds, backbones and recognisers that
 have a name.
 
-The defaults are a short-video world (T about 130 s) that a small model learns in seconds;
+The defaults are a short-video world (T about 130 s) that a small model learns in seconds.
 `YOUCOOK2` has the lengths of real cooking videos. "Measured" numbers are those of YouCook2,
 WhenAct, CrossTask and COIN (docs/world.md).
 """
@@ -42,7 +42,7 @@ class TaskSettings(Settings):
 class TimelineSettings(Settings):
     """Which steps a video shows, and when. Seconds."""
 
-    # fraction of the article's steps that a video shows; HT-Step: about half
+    # fraction of the article's steps that a video shows. HT-Step: about half
     present: Fraction = 0.5
     least_present: Count = 3
     swapped: Fraction = 0.15  # probability that a shown step changes places with the next
@@ -55,10 +55,10 @@ class TimelineSettings(Settings):
     window_most: Positive = 45.0
     gap_mean: Positive = 9.6  # of the gamma-distributed time between windows; YouCook2: 9.4
     gap_shape: Positive = 2.3  # YouCook2: 0.55, many short and few long ones
-    # of the time before the first window and after the last; YouCook2: 51
+    # of the time before the first window and after the last. YouCook2: 51
     margin_mean: Positive = 9.6
     margin_shape: Positive = 2.3
-    # of a video; one outside the limits is stretched or shrunk as a whole
+    # of a video. One outside the limits is stretched or shrunk as a whole
     shortest: Positive = 60.0
     longest: Positive = 260.0
 
@@ -73,7 +73,7 @@ class NarrationSettings(Settings):
     pause: NonNegative = 0.7  # mean of the exponential silence between sentences
     # of the other sentences, those that tell a step which the video does not show
     absent: Fraction = 0.12
-    # and those that talk about an object without doing anything; the rest is chat
+    # and those that talk about an object without doing anything. The rest is chat
     object_chat: Fraction = 0.30
     object_dropped: Fraction = 0.25  # "it" in place of the object
     action_dropped: Fraction = 0.20  # "do that" in place of the action
@@ -106,14 +106,14 @@ class StyleSettings(Settings):
 
     # sine of the angle by which the map of this kind is turned away from that of all kinds
     distortion: Fraction
-    noise: NonNegative  # norm, beside an action and an object of norm 1 each
+    noise: NonNegative  # norm, next to an action and an object of norm 1 each
 
 
 class BackboneSettings(Settings):
-    """A pair of a video and a text encoder; norms beside an action and an object of norm 1 each."""
+    """A pair of a video and a text encoder. Norms next to an action and an object of norm 1 each."""
 
     width: Annotated[int, Field(ge=32)] = 128  # C
-    # cosine between an action as text and as picture; CLIP: objects are better known
+    # cosine between an action as text and as picture. CLIP: objects are better known
     action_shared: Fraction = 0.20
     object_shared: Fraction = 0.40
     walk: NonNegative = 1.75  # nuisance that drifts: AR(1); the strongest dial of difficulty
@@ -172,7 +172,7 @@ RECOGNISERS: dict[str, RecogniserSettings] = {
     "noisy": RecogniserSettings(word_error=0.22, jitter=2.0, punctuated=False, noise=0.5),
 }
 
-EMBEDDER = "embedder"  # the text encoder that links steps with narration, beside the backbones
+EMBEDDER = "embedder"  # the text encoder that links steps with narration, next to the backbones
 
 Recogniser: TypeAlias = Literal["clean", "aligned", "noisy"]
 
@@ -192,7 +192,7 @@ class SimulationSettings(Settings):
     # what the transcript, the written steps and their vectors come from
     recogniser: Recogniser = "clean"
     difficulty: NonNegative = 1.0  # factor of the walk and of the white noise in the video features
-    # norm beside unit vectors, of the text embedder that links steps with narration
+    # norm next to unit vectors, of the text embedder that links steps with narration
     embedder_noise: NonNegative = 0.6
 
     @model_validator(mode="after")
@@ -254,10 +254,10 @@ EASY = SimulationSettings(difficulty=0.6)
 
 
 def version_2(world: SimulationSettings) -> SimulationSettings:
-    """Return a world of version 1 with what real videos have beside it: docs/world.md,
+    """Return a world of version 1 with what real videos have next to it: docs/world.md,
     benchmarks/fit_world.py.
 
-    Narration as far from its windows as in WhenAct; in the shared clips a tenth of a window comes
+    Narration as far from its windows as in WhenAct. In the shared clips a tenth of a window comes
     before its words and 36 % after them, 12.5 % of the steps are shown again and 4.8 % in advance,
     and none of these is told again. That an action is seen a third as often around its act is a
     choice: no label tells it.

@@ -58,7 +58,7 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
     """One score from a row and a sentence together, the highest over the video (softly) is the
     sentence's.
 
-    TAN's head reads one token that has attended to all of the video; here every row is read with
+    TAN's head reads one token that has attended to all of the video. Here every row is read with
     the sentence.
     """
 

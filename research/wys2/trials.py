@@ -39,7 +39,7 @@ from stepline.wys2.train import train_detector
 class Wys2Trials(TrialStore[Wys2Trial]):
     """Trials kept without their networks.
 
-    ROC-AUC: on the test clips' truth; validation: on the validation clips' SS labels; precision: of
+    ROC-AUC: on the test clips' truth. validation: on the validation clips' SS labels. precision: of
     the positives that were trained on, by the truth, and `positives` how many, both only of
     detectors.
     """
