@@ -1,4 +1,4 @@
-"""A study remakes a paper's tables: each training is run once and kept, its scores stand next to the
+"""A study remakes a paper's tables: each training is run once and kept, its scores are next to the
 published ones.
 
     trial      one training, named by a hash of all that it does: tables share trainings, a rerun finds them done
@@ -197,7 +197,7 @@ class Study(ABC, Generic[R, T]):
     titles: ClassVar[Mapping[str, str]]
     columns: ClassVar[Sequence[str]]  # scores that tables show
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {}  # of tables that show others
-    published_names: ClassVar[Sequence[str]]  # scores of which the paper gives values
+    published_names: ClassVar[Sequence[str]]  # scores that the paper gives values of
     published_form: ClassVar[str] = ".1f"
     heads: ClassVar[Mapping[str, str]] = {}  # of columns whose head is not their score's name
     scale: ClassVar[float] = 1.0  # that makes scores per cent

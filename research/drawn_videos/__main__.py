@@ -1,4 +1,4 @@
-"""`python -m research.drawn_videos demo|render|many`: drawn videos with their truth next to them."""
+"""`python -m research.drawn_videos demo|render|many`: drawn videos, their truth next to them."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""The camera: where it stands, how it sways, and the light and grain of its film."""
+"""The camera: where it is, how it sways, and the light and grain of its film."""
 
 import math
 from dataclasses import dataclass

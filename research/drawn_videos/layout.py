@@ -89,7 +89,7 @@ def _random_layout(
 
 
 def _draw_modes(count: int, settings: ScriptSettings, rng: Random) -> list[Mode]:
-    """Return a mode a step. The shares hold over many videos and nearly in each."""
+    """Return a mode per step. The shares hold over many videos and nearly in each."""
     never = int(settings.said_only * count + rng.random())
     far = int(settings.far * count + rng.random())
     modes: list[Mode] = []

@@ -53,7 +53,7 @@ class Rim:
 
 @dataclass
 class Pen:
-    """Paints on a square of `pixels` a side. `seed` moves textures."""
+    """Paints on a square of `pixels` per side. `seed` moves textures."""
 
     pixels: int
     seed: int = 0

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SOUND_BLOCK = 1024  # samples handed to the encoder at once; AAC's own frame
+SOUND_BLOCK = 1024  # samples handed to the encoder together; AAC's own frame
 TAIL = 0.4  # s of picture after the last word
 
 

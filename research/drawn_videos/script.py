@@ -24,8 +24,8 @@ class Scene(FrozenModel):
     """One thing the camera sees.
 
     talk: the presenter speaks into the camera. table: hands do `action` with `item` on `target`,
-    `props` stand around.
-    roll: the things stand there and no one touches them. title: a card with `caption`.
+    `props` are around.
+    roll: the things are there and no one touches them. title: a card with `caption`.
     """
 
     kind: Literal["talk", "table", "roll", "title"]

@@ -1,4 +1,4 @@
-"""The voice: espeak-ng reads the utterances aloud, one after the other, never two at once."""
+"""The voice: espeak-ng reads the utterances aloud, one after the other, never two together."""
 
 import shutil
 import subprocess

@@ -48,7 +48,7 @@ class Task(FrozenModel):
 
 
 class Chat(FrozenModel):
-    """What people say that is not a step. `{task}` stands for the task's name."""
+    """What people say that is not a step. `{task}` is replaced by the task's name."""
 
     greeting: tuple[Line, ...]
     promise: tuple[Line, ...]

@@ -2,8 +2,8 @@
 beyond them.
 
 The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label
-at all, so the fractions of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30
-for 0.8. The simulated backbones stand in for the real ones by rank alone: dull for S3D-G, usual for
+at all. So the fractions of texts that are dropped replace it: 0 for 0.6, 0.15 for 0.7, 0.30
+for 0.8. The simulated backbones replace the real ones by rank alone: dull for S3D-G, usual for
 CLIP, sharp for InternVideo.
 """
 
@@ -54,12 +54,12 @@ class Round(Settings):
     labeller: Labeller = "best second"
     # of the first labels, those of least loss that are kept. Agreement keeps as many
     small_loss: Fraction = 0.4
-    # the paper's cosine that `refine.threshold` stands for in the simulated world
+    # the paper's cosine that `refine.threshold` means in the simulated world
     eps2: Fraction | None = None
 
     @property
     def in_cosines(self) -> "Round":
-        """The round with the paper's own threshold, for features of which it was chosen."""
+        """The round with the paper's own threshold, for the features that it was chosen for."""
         if self.eps2 is None:
             return self
         refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})

@@ -1,5 +1,5 @@
-"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers. Training.
-Scores."""
+"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers, training,
+scores."""
 
 import shutil
 import time
@@ -52,7 +52,7 @@ VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)
 def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[StepSpans, ...]:
     """Return the labels of the written steps before any network is trained.
 
-    Raises DatasetError when the planted truth is asked for where there is none.
+    Raises DatasetError when the planted truth is asked for and there is not one.
     """
     if plan.first == "video":
         likeness = [cosine_matrix(video.step_vectors, video.features.values) for video in videos]
@@ -246,7 +246,7 @@ def soft_task(
 
 
 def one_second(sums: Matrix, rng: np.random.Generator) -> Mask:
-    """Return (K, T) with one second per text, drawn by probabilities summed up along the seconds."""
+    """Return (K, T), one second per text, drawn by probabilities summed up along the seconds."""
     at = (rng.random((len(sums), 1)) * sums[:, -1:] >= sums).sum(axis=1)
     positive = np.zeros(sums.shape, np.bool_)
     positive[np.arange(len(sums)), np.minimum(at, sums.shape[1] - 1)] = True
@@ -260,7 +260,7 @@ def with_unshown_texts(
     rng: np.random.Generator,
 ) -> list[Sample]:
     """Return each video's labelled steps among texts that it does not show, as many where there are
-    so many.
+    enough.
 
     Both kinds keep their order. The places of the unshown ones among the others are random.
     """

@@ -225,8 +225,9 @@ class CachedEmbedder:
 def swap_quality(videos: Sequence[SimulatedVideo], records: Sequence[Record]) -> dict[str, float]:
     """Return how right Sieve & Swap was by the planted truth.
 
-    Fractions of kept pieces that tell a step, that tell one in view, that are swapped. Of swaps
-    that are the step told. recall: of the sentences that tell a step, those kept.
+    Fractions: of kept pieces that describe a step, that describe one in view, that are swapped. Of
+    swaps: those that are the step described. recall: of the sentences that describe a step, those
+    kept.
     """
     found = [
         row

@@ -3,8 +3,8 @@ or by the truth.
 
 Refined: two towers learn by MIL-NCE which clips of 3 s go with which narration (WYS2's baseline, no
 labels). A step moves to the `LENGTH` seconds near its speech that its sentences fit best. True: the
-window that one of its sentences tells of. A step that is not shown is left out. ProcX names refined
-times as future work. Letters: K steps, S sentences, T feature rows, D width.
+window that one of its sentences describes. A step that is not shown is left out. ProcX names
+refined times as future work. Letters: K steps, S sentences, T feature rows, D width.
 """
 
 from collections.abc import Sequence

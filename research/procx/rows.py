@@ -130,7 +130,7 @@ USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")
 class ProcxRow(Row[ProcxTrial]):
     """A row: how steps are selected, and the benchmark's form that is scored.
 
-    baseline: what knows nothing of networks. The trial then says of which world alone.
+    baseline: what knows nothing of networks. The trial then says only from what world.
     """
 
     selection: Selection = "surest"

@@ -41,10 +41,11 @@ from stepline.procx.model import ProcX
 class Facts:
     """What the tables rest on.
 
-    scored: ids of the videos scored, by form, a list a seed. swap_quality: how right Sieve & Swap
-    was, a seed. steps: of all narrated videos, by their wording, a seed. attention: over how many
-    points it spreads on average, by the row of table 2b, a seed. cpu_seconds: of all trainings
-    together.
+    scored: ids of the videos scored, by form, a list per seed.
+    swap_quality: how right Sieve & Swap was, per seed.
+    steps: of all narrated videos, by their wording, per seed.
+    attention: over how many points it spreads on average, by the row of table 2b, per seed.
+    cpu_seconds: of all trainings together.
     """
 
     scored: Mapping[str, Sequence[Sequence[str]]]

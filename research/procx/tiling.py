@@ -2,8 +2,8 @@
 
     describe_many(network, vocabulary, videos, selector=tiling_selector(cover=1.0))
 
-A segmentation takes k proposals in the order of their middles, gives each a segment between two
-ends of any proposals (or of the video), and leaves what is between segments uncovered. Its worth,
+A segmentation takes k proposals in the order of their middles. It gives each a segment between two
+ends of any proposals (or of the video). It leaves what is between segments uncovered. Its worth,
 for each k exactly maximal:
 
     W(k) = max sum_i score_i IoU(segment_i, box_i) - cost * (uncovered seconds)
@@ -46,7 +46,7 @@ def tile(
     order = np.argsort(boxes.sum(axis=1), kind="stable")
     ends = np.unique(np.concatenate(([0.0, duration], boxes.ravel().clip(0.0, duration))))  # (G,)
     most = min(most, len(order))
-    best = np.full((most + 1, len(ends)), -np.inf)  # with so many segments, all before this end
+    best = np.full((most + 1, len(ends)), -np.inf)  # with that many segments, all before this end
     best[0] = -cost * ends
     node = np.full(best.shape, -1)  # the last segment of each, as a row of `segments`
     segments = _Segments()
@@ -152,5 +152,5 @@ def tile_proposals(
 
 
 def tiling_selector(cover: float = 0.0) -> ProposalSelector:
-    """Return the selector that fills each video. Cover as in `tile_proposals`."""
+    """Return the selector that fills each video. `cover`: as in `tile_proposals`."""
     return lambda _, proposals: tile_proposals(proposals, cover=cover)

@@ -6,7 +6,7 @@ densevid_eval. The convention is "stepline": every withheld video counts, one wi
 0. All in per cent.
 
 How attention spreads over the points that it samples, with and without a look at the keys (ProcX,
-figure 3): a query and head spreads over exp(entropy of its weights) points, 1 where one point has
+figure 3). A query and head spreads over exp(entropy of its weights) points, 1 where one point has
 all, 16 where all are alike. Letters: B videos, N queries, H heads, L levels, P points, D width of a
 head.
 """
@@ -70,7 +70,7 @@ from stepline.procx.settings import (
 from stepline.procx.train import soda_scorer, train_procx
 from stepline.training.loop import HeldOutScorer, Progress
 
-VALIDATION_STEPS = 300  # about so many steps between two validation scores
+VALIDATION_STEPS = 300  # about how many steps are between two validation scores
 LONGEST = 32  # tokens of a sentence; what is said has 20
 
 
@@ -157,7 +157,7 @@ Events = Mapping[str, Sequence[Event]]
 def score_events(reference: Events, given: Events) -> dict[str, float]:
     """Return the metrics of `METRICS`, "steps" and "texts". Both: id -> (start, end, sentence).
 
-    steps: how many a video was given. texts: METEOR of the sentences alone, over the steps that are
+    steps: how many a video was given. texts: METEOR of the sentences alone. The steps are
     paired one to one by IoU, however little it is.
     """
     words = densevid([reference], given, meteor=_meteor()).mean
@@ -376,7 +376,7 @@ def _scored(
     selections: Sequence[Selection],
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return the metrics of every selection of steps in the withheld videos. What was described is
-    written next to."""
+    also written."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
     for form in forms:
@@ -513,7 +513,7 @@ def point_weights(
 
 
 def spread_plot(spreads: dict[str, Floats]) -> str:
-    """Return the histograms of several networks as one SVG file that is alone."""
+    """Return the histograms of several networks as one self-contained SVG file."""
     series = {
         name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()
     }

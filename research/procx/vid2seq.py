@@ -17,12 +17,12 @@ its reason:
     two times without words             NO_WORDS
     more than two times in a row        the last two are taken, the others are SPARE_TIMES
 
-The same bin as start and end is that bin: a step is never without length. Half bytes that are not
+The same bin as start and end is that bin: a step is never without length. Half bytes that are not a
 character become U+FFFD. Steps come back in the order in which they were written. They may overlap.
 
 Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP,
 so that no language model is pre-trained. The denoising loss of its pre-training is left out.
-Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written, D width, V
+Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written, D width. V
 tokens of the vocabulary with times.
 """
 
@@ -245,8 +245,8 @@ class TimedVocabulary:
 
 @dataclass(frozen=True)
 class ParsedSteps:
-    """The steps that a sequence tells, (start, end, sentence) in seconds, and what of it is
-    none."""
+    """The steps in a sequence, (start, end, sentence) in seconds, and what of it is not a
+    step."""
 
     events: tuple[Event, ...]
     dropped: tuple[Rejected, ...]
@@ -311,7 +311,7 @@ def decode_events(
 
 
 def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
-    """Return why a run of times and the words after it are not step."""
+    """Return why a run of times and the words after it are not a step."""
     if len(times) < 2:
         return ONE_TIME if times else NO_TIMES
     if not sentence:
@@ -449,8 +449,8 @@ def caption_context(
 
 
 def _speech_tokens(video: VideoInput, vocabulary: TimedVocabulary) -> list[int]:
-    """Return what is said as a sequence of times and words. Sentences after the video's end stand
-    at its end."""
+    """Return what is said as a sequence of times and words. Sentences after the video's end are
+    put at its end."""
     events = [(one.span.start, one.span.end, one.text) for one in video.speech or ()]
     return encode_events(events, video.duration, vocabulary)
 

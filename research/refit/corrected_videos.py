@@ -83,7 +83,7 @@ def corrected_videos(
 
 
 def source_of(record: Record, name: str) -> str:
-    """Return who made a video, where its page said so, else the folder of the library that it lies
+    """Return who made a video, where its page said so, else the folder of the library that it is
     in, else itself.
 
     name: of the record's file, below the library.
@@ -96,9 +96,9 @@ def source_of(record: Record, name: str) -> str:
 def record_settings(record: Record) -> StepsSettings:
     """Return the settings that made a record.
 
-    Raises SettingsError where a refit could not make its steps again: a trained network or a
-    vision-language model placed them, the pictures were not looked at, or a part of the video alone
-    was.
+    Raises SettingsError where a refit could not make its steps again. That is so if a trained
+    network or a vision-language model placed them. It is also so if the pictures were not looked
+    at, or only a part of the video was.
     """
     inputs = record.settings.get("inputs")
     settings = validate(

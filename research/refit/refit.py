@@ -5,7 +5,7 @@ out by source.
     judge     the three weights of P(the picture shows it) of a sentence (wys2/judge.py)
 
 Maximum a posteriori: each parameter has a normal prior around its default, on the scale that
-`Parameter` names, and a step adds -log P(its verdict) and 1 - tIoU of its span. Sources are held
+`Parameter` names. A step adds -log P(its verdict) and 1 - tIoU of its span. Sources are held
 out in turn (leave one source out, at most `FOLDS` folds). A part is accepted where its held-out
 loss falls, by a bootstrap over sources, and no figure with it. Letters: V videos, N steps or
 sentences of all videos.
@@ -45,7 +45,7 @@ Told: TypeAlias = Callable[[str], None]
 LEAST_VIDEOS, LEAST_SOURCES = 5, 3
 FOLDS = 10
 GRID = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)  # standard deviations of the prior that are tried
-SLACK = 1.0  # s by which the best second may miss a span that people gave; their edges are not finer
+SLACK = 1.0  # s by which the best second may miss a span of people; their edges are not finer
 # s of a sentence's clip that must show its step. As the judge that is shipped was fitted
 OVERLAP = 0.5
 SURE = 1e-3  # of a probability in a logarithm

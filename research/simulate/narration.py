@@ -33,8 +33,9 @@ WordStatus: TypeAlias = npt.NDArray[np.int8]  # SAID, DROPPED or MISHEARD
 class Lines:
     """K texts of one style. Every array has K rows.
 
-    action, object, chat: what a line means, numbers of the world's vocabulary or NONE. step: the
-    task's step that it tells, NONE for chat. window: the window it tells of, NONE where the video
+    action, object, chat: what a line means, numbers of the world's vocabulary or NONE.
+    step: the task's step that it describes, NONE for chat.
+    window: the window it is about, NONE where the video
     does not show it. times: (K, 2) when it is said, NaN for lines that no one says. said_action,
     said_object: SAID, DROPPED or MISHEARD. wording: picks the words. sources: for each line the
     narrations that it was written from.
@@ -109,7 +110,7 @@ def _sentence_times(
 def _mentioned_windows(
     timeline: Timeline, starts: Times, settings: NarrationSettings, rng: np.random.Generator
 ) -> Ints:
-    """Return for each sentence the window that it tells of: each mention takes the free sentence
+    """Return for each sentence the window that it is about: each mention takes the free sentence
     nearest its time."""
     mentions = 1 + rng.poisson(settings.more_mentions, len(timeline.windows))
     if settings.again_told < 1:

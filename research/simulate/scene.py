@@ -1,5 +1,5 @@
-"""Which steps a video shows and when, and what is in view in every second, before anything encodes
-it.
+"""Which steps are shown in a video and when, and what is in view in every second, before anything
+encodes it.
 
 Letters: T seconds, P windows, L dimensions of a meaning.
 """
@@ -63,7 +63,7 @@ def _shown_order(
     steps: int, settings: TimelineSettings, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
     """Return the shown steps in the order of showing, neighbours swapped, some repeated or
-    previewed. And the kinds."""
+    previewed, and the kinds."""
     shown = rng.random(steps) < settings.present
     if shown.sum() < settings.least_present:
         shown[rng.permutation(steps)[: settings.least_present]] = True
@@ -122,7 +122,7 @@ def make_scene(
 
 
 def _acting(timeline: Timeline, seconds: Times, window: Ints, settings: SceneSettings) -> Flags:
-    """Tell for each second (T,) whether it is in the act of the window that began last: not
+    """Say for each second (T,) whether it is in the act of the window that began last: not
     before, not after it."""
     start, end = timeline.windows[np.maximum(window, 0)].T
     part = (seconds - start) / (end - start)

@@ -1,5 +1,5 @@
-"""Settings of the simulated world: one class per part, and the worlds, backbones and recognisers that
-have a name.
+"""Settings of the simulated world: one class per part, and the named worlds, backbones and
+recognisers.
 
 The defaults are a short-video world (T about 130 s) that a small model learns in seconds.
 `YOUCOOK2` has the lengths of real cooking videos. "Measured" numbers are those of YouCook2,
@@ -24,7 +24,7 @@ class TaskSettings(Settings):
     most_steps: Count = 13
     latent: Annotated[int, Field(ge=2)] = 12  # dimensions of an action's and of an object's meaning
     unseen: CountOrZero = 0  # of the tasks, how many only held-out videos follow
-    # the article's lines stand in an order of their own, not in that of the videos
+    # the article's lines are in an order of their own, not in that of the videos
     shuffled: bool = True
 
     @model_validator(mode="after")
@@ -40,7 +40,7 @@ class TaskSettings(Settings):
 
 
 class TimelineSettings(Settings):
-    """Which steps a video shows, and when. Seconds."""
+    """Which steps are shown in a video, and when. Seconds."""
 
     # fraction of the article's steps that a video shows. HT-Step: about half
     present: Fraction = 0.5
@@ -77,7 +77,7 @@ class NarrationSettings(Settings):
     object_chat: Fraction = 0.30
     object_dropped: Fraction = 0.25  # "it" in place of the object
     action_dropped: Fraction = 0.20  # "do that" in place of the action
-    # of the mentions, those told at any time of the video: overviews, recaps
+    # of the mentions, those said at any time of the video: overviews, recaps
     anywhere: Fraction = 0.34
     offset: float = 0.0  # median of shown start - said start of the others
     offset_scale: NonNegative = 2.5  # of the Student t that is added
@@ -85,14 +85,14 @@ class NarrationSettings(Settings):
     offset_most: Positive = 90.0  # the greatest offset
     # standard deviation, between videos, of what a whole video adds to `offset`
     lag_spread: NonNegative = 0.0
-    again_told: Fraction = 1.0  # probability that a preview or a repetition is told as a step is
+    again_told: Fraction = 1.0  # probability that a preview or a repetition is said as a step is
 
 
 class WriterSettings(Settings):
     """The stand-in for the language model that writes steps from the transcript."""
 
-    chunk: Count = 10  # sentences that it sees at once; NaSVA section 3.1
-    # probability that a sentence which tells a step (shown or not) becomes a step
+    chunk: Count = 10  # sentences that it sees together; NaSVA section 3.1
+    # probability that a sentence which describes a step (shown or not) becomes a step
     step_kept: Fraction = 0.9
     object_chat_kept: Fraction = 0.3  # probability that object chat does
     chat_kept: Fraction = 0.05  # probability that chat does
@@ -110,7 +110,8 @@ class StyleSettings(Settings):
 
 
 class BackboneSettings(Settings):
-    """A pair of a video and a text encoder. Norms next to an action and an object of norm 1 each."""
+    """A pair of a video and a text encoder. Norms next to an action and an object of norm 1
+    each."""
 
     width: Annotated[int, Field(ge=32)] = 128  # C
     # cosine between an action as text and as picture. CLIP: objects are better known
@@ -258,9 +259,9 @@ def version_2(world: SimulationSettings) -> SimulationSettings:
     benchmarks/fit_world.py.
 
     Narration as far from its windows as in WhenAct. In the shared clips a tenth of a window comes
-    before its words and 36 % after them, 12.5 % of the steps are shown again and 4.8 % in advance,
-    and none of these is told again. That an action is seen a third as often around its act is a
-    choice: no label tells it.
+    before its words and 36 % after them. 12.5 % of the steps are shown again and 4.8 % in advance,
+    and none of these is narrated again. That an action is seen a third as often around its act is
+    a choice: no label says it.
     """
     heard = {
         "offset": -2.3,

@@ -57,7 +57,7 @@ def _offsets(video: SimulatedVideo) -> Times:
 
 
 def _well_aligned(video: SimulatedVideo) -> Values:
-    """Tell for each sentence whether its middle is in the window that it tells of: well
+    """Say for each sentence whether its middle is in the window that it is about: well
     aligned."""
     lines = video.narration
     window = video.timeline.windows[lines.window]
@@ -89,7 +89,7 @@ def _inversions_in_a_minute(video: SimulatedVideo) -> Values:
 
 
 def _inversions_in_the_video(video: SimulatedVideo) -> Values:
-    """Return the fraction of all pairs of told sentences in a video that are said in one order,
+    """Return the fraction of all pairs of step sentences in a video that are said in one order,
     shown in the other."""
     lines = video.narration
     told = np.flatnonzero(lines.shown)

@@ -1,5 +1,5 @@
-"""One simulated video: its timeline is drawn at once, its features, vectors, words and Record when
-asked for."""
+"""One simulated video: its timeline is drawn immediately, its features, vectors, words and Record
+when asked for."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def person_captions(video: SimulatedVideo) -> tuple[Step, ...]:
 
 def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
     """Return every text of a style with where it is shown: a recipe line's every window, else the
-    one it tells of.
+    one it is about.
 
     ids: a recipe line's number among all tasks' lines (HT-Step), a sentence's row (HTM-Align), a
     step's own id.

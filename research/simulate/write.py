@@ -12,7 +12,7 @@
     texts/embedder/{style}/{id}.pth                               the same of the encoder that links texts
 
 One video is in memory at a time. The files of all videos are written last, each whole or not at
-all, so that a folder without ht-step/annotations.json is one that was not finished.
+all. So a folder without ht-step/annotations.json was not finished.
 """
 
 import csv

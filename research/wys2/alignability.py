@@ -25,7 +25,7 @@ from stepline.wys2.detector import Detector
 
 HEAD_TRAINING = TrainSettings(
     epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4
-)  # its own; the paper tells none
+)  # its own; the paper gives none
 HIDDEN = 64  # between the head's layers
 
 

@@ -32,8 +32,10 @@ CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
 class SimulatedClip:
     """A clip.
 
-    pair: 3 s, three candidate texts. overlapping: the same with 16 s. similarity, unresolved:
-    cosine of narration and key-step after and before pronouns are resolved, NaN without a key-step.
+    pair: 3 s, three candidate texts.
+    overlapping: the same with 16 s.
+    similarity, unresolved: cosine of narration and key-step after and before pronouns are
+    resolved, NaN without a key-step.
     truth: it shows what is said. object: how clearly the object that is named is in view, -1 where
     none is named.
     """

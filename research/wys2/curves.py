@@ -2,7 +2,7 @@
 section 4.4).
 
 A label says of one segment of 4 s how much of it a summary keeps. The detector learns from
-key-steps of other videos (SS labels). A summarizer of IV-Sum's form learns from so many labels of
+key-steps of other videos (SS labels). A summarizer of IV-Sum's form learns from that many labels of
 `lessons`, and is scored on `tests`. The score of a segment is the greatest of the detector's scores
 of the segment and each sentence that is said in it. Letters: S segments, N labels, D numbers of a
 code.
@@ -142,7 +142,7 @@ def segment_scores(video: SimulatedVideo, detector: Detector) -> Matrix:
 
 
 def first_labels(samples: Segments, count: int, rng: np.random.Generator) -> Segments:
-    """Return videos in random order until they hold so many segments, the last one cut. All where
+    """Return videos in random order until they hold that many segments, the last one cut. All where
     there are fewer."""
     found: Segments = []
     for index in rng.permutation(len(samples)).tolist():

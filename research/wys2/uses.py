@@ -2,7 +2,7 @@
 alignability (4.3).
 
 `python -m research wys2-tables --table summaries --table alignability`. The detector learns from
-some videos of a world (SS labels), summarizers and heads from others, on its features or on raw
+some videos of a world (SS labels). Summarizers and heads from others, on its features or on raw
 ones. Both are scored on videos that neither has seen.
 """
 
