@@ -5,8 +5,8 @@ speech does?
 
 CLIPS and DIR as of `real_clips.py`. The labelled steps are given as lines. Of those that are shown,
 it prints the share whose second is in a labelled span, 1 s of slack. It does so for the middle of
-what is said of a line, for the network alone (`speech=0`), next to speech as it comes, and for a
-network with fresh weights, which has learnt nothing.
+what is said of a line, for the network alone (`speech=0`), and next to speech as it comes. It also
+does so for a network with fresh weights, which has learnt nothing.
 """
 
 import argparse

@@ -249,9 +249,9 @@ def heard_again(
 ) -> dict[str, float]:
     """Return the word errors as they are, and if utterances with an unsure word are read again.
 
-    A word of four letters under a probability of UNSURE. "plain" by the same reading, "told" with
-    the text that is in the picture as prompt. The second reading stays where it is more certain, or
-    where more of its words are on screen.
+    A word of four letters under a probability of UNSURE. Result "plain" is by the same reading,
+    "told" with the text that is in the picture as prompt. The second reading stays where it is more
+    certain, or where more of its words are on screen.
     cache: of real_clips.py.
     """
     settings = AsrSettings(language="en")

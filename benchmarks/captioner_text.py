@@ -3,12 +3,11 @@ any video.
 
     OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python benchmarks/captioner_text.py [--minutes 3]
 
-The vocabulary and the network learn from the sentences of the training videos, and 1 in 12 of these
+The vocabulary and the network learn from the sentences of the training videos. 1 in 12 of these
 is held back to choose the epoch. The validation videos are looked at one time. Its query is a
-vector of
-zeros: this is the text decoder as a language model, next to a unigram and a Kneser-Ney trigram of
-the same tokens. A word is what is between blanks. Its perplexity counts the end mark as a word,
-and does not depend on how words are split into tokens.
+vector of zeros. So this is the text decoder as a language model, next to a unigram and a Kneser-Ney
+trigram of the same tokens. A word is what is between blanks. Its perplexity counts the end mark as
+a word, and does not depend on how words are split into tokens.
 """
 
 import argparse

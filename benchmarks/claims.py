@@ -6,7 +6,8 @@ docs/results/claims.md.
 
 benchmarks/claims.toml says what is claimed and in which file of benchmarks/results it was measured.
 A claim is that one thing scores above another. Its differences come one per seed, each with a
-simulated world and networks of its own, or one per training seed in each of several worlds. The
+simulated world and networks of its own. Or they come one per training seed in each of several
+worlds. The
 interval is Student's, 95 %, of their mean. A claim reproduces where it is above zero, reverses
 where it is below, and is "cannot be told" where it holds zero.
 

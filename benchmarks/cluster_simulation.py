@@ -52,9 +52,10 @@ def workload(
     measured: stage -> (n,) seconds of each measured video, 0 where it was not reached. sizes: (n,)
     their durations. A video is a measured one drawn at random, its stages scaled along each stage's
     line through duration.
-    far: the wanted durations lie far from the measured ones, where a line
-    says nothing. Stages grow in proportion then. poison: fraction of videos that hang in their
-    first stage until `limit` and end there. bytes_a_second: of the media.
+    far: the wanted durations lie far from the measured ones, where a line says nothing. Stages grow
+    in proportion then.
+    poison: fraction of videos that hang in their first stage until `limit` and end there.
+    bytes_a_second: of the media.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(sizes), size=len(wanted))
@@ -103,8 +104,8 @@ class Cluster:
     start: until a fresh worker has its models. batch: videos that a worker is handed together.
     speculate: give an idle worker a copy of the task that runs longest, once no video waits.
     storage: bytes/s that all read together. stream: bytes/s of one reader.
-    loss: a node that dies or is pre-empted is away for `away` seconds. driver_every: the driver
-    dies, all tasks in flight with it, and is back after `driver_away`.
+    loss: a node that dies or is pre-empted is away for `away` seconds.
+    driver_every: the driver dies, all tasks in flight with it, and is back after `driver_away`.
     """
 
     nodes: int = 100
@@ -132,10 +133,10 @@ class SimulatedRun:
     """What a run came to. Worker seconds: useful + lost + copied + starting + waiting + away =
     workers x makespan.
 
-    useful: spent on tasks that ended, failing ones included. lost: on tasks that a node or the
-    driver took with it. copied: on the slower of two copies.
-    starting: loading models. waiting: for
-    storage or for want of videos.
+    useful: spent on tasks that ended, failing ones included.
+    lost: on tasks that a node or the driver took with it.
+    copied: on the slower of two copies. starting: loading models.
+    waiting: for storage or for want of videos.
     tail: from the moment when no video waits. last: from when 99 in 100 videos are done. slowest,
     usual: the 99th and 50th percentile of the seconds from a video's first start to its end.
     """

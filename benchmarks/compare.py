@@ -15,17 +15,17 @@ steps that are in the same order there. Steps and pairs that are not covered cou
 
 Arms: the whole graph. The common procedure alone. As many steps of the graph as the single video
 has, those of most videos first. Those in one wording each, where the other arms of the graph match
-the wordings of all its videos. And the single video, which covers most of the others on average
-(so it is chosen without the left-out one). Scores are means over a dish's videos, then over dishes,
-with a bootstrap interval over dishes. Also printed: how often an added video of another dish is
-left out, and a dish's own.
+the wordings of all its videos. The last is the single video, which covers most of the others on
+average (so it is chosen without the left-out one). Scores are means over a dish's videos, then over
+dishes, with a bootstrap interval over dishes. Also printed: how often an added video of another
+dish is left out, and a dish's own.
 
 The third reads {id: {class, steps: [{label}]}}, where every step is called by its label in the
 task's list. The labels that at least half of a task's videos do (20 videos at most) are the truth
-for the common steps: printed are recall and precision of the common procedure, the share of steps
-that are in a group with another label, and in how many pairs of common labels the order is that of
-most videos, and that of the task's list. CrossTask's videos.json.gz has numbers for labels, which
---headlines tasks.json.gz turns into the headlines of the task's wikiHow article.
+for the common steps. Printed are recall and precision of the common procedure, and the share of
+steps that are in a group with another label. Also in how many pairs of common labels the order is
+that of most videos, and that of the task's list. CrossTask's videos.json.gz has numbers for labels,
+which --headlines tasks.json.gz turns into the headlines of the task's wikiHow article.
 
 --queries: the videos of all dishes are one library, which is asked how to make each dish of at
 least three. Printed are precision and recall of the videos that `compare --query` finds. They are

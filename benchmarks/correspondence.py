@@ -6,8 +6,8 @@ CLIPS, DIR as for real_clips.py. Words over another film are cut where it ends. 
 leaving out the makers (first word of the file's name) of both clips of a pair, centre of the
 pictures and all. AUC, and the share of steps that stay "shown" at `belong_least`, own against
 foreign, with bootstrap intervals over clips. And of the found steps, how many are shown or only
-said as reported, by the weights of other makers. --write: fits the weights to all pairs and writes
-stepline/grounding/correspondence.json.
+said as reported, by the weights of other makers. With --write it fits the weights to all pairs. It
+writes stepline/grounding/correspondence.json.
 """
 
 import argparse

@@ -238,9 +238,10 @@ def status_time(folder: Path) -> dict[str, object]:
     """Measure what `status` asks of a run of WHOLE videos whose stages are all done but for a tenth
     that is left out.
 
-    The whole run is made of what a driver leaves: items, manifests, folders of cells as old as the
-    manifests say, and the totals of 400 logs. The cells themselves are not made, because no one
-    looks at them. What a status without manifests takes beyond that is measured by its slope.
+    The whole run is made of what a driver leaves. These are items, manifests, folders of cells as
+    old as the manifests say, and the totals of 400 logs. The cells themselves are not made, because
+    no one looks at them. What a status without manifests takes beyond that is measured by its
+    slope.
     """
     plan = planned()
     names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")

@@ -2,14 +2,14 @@
 
     python benchmarks/curate_simulation.py OUT [OUT ...]
 
-OUT: folders of finished runs of `stepline curate`. The first gives the service times. For
-each, the simulation of its own videos with its own workers is set next to what it really took. The
-model is believed only as far as that. The check runs on wall seconds, which a busy machine
-stretches alike on both sides. The large cluster on CPU seconds. Videos of half a minute say little
-of those of 6.5 minutes, so stages grow in proportion to duration. On a ten-minute video of 720p all
-stages together take 0.075 CPU seconds per second (docs/results/speed.md). The rate printed is
-next to it. Durations, failure rates and storage of the large cluster are the settings below. They
-are assumptions, and named so.
+OUT: folders of finished runs of `stepline curate`. The first gives the service times. For each, the
+simulation of its own videos with its own workers is set next to what it really took. The model is
+believed only as far as that. The check runs on wall seconds, which a busy machine stretches alike
+on both sides. The large cluster runs on CPU seconds. Videos of half a minute say little of those of
+6.5 minutes, so stages grow in proportion to duration. On a ten-minute video of 720p all stages
+together take 0.075 CPU seconds per second (docs/results/speed.md). The rate printed is next to it.
+Durations, failure rates and storage of the large cluster are the settings below. They are
+assumptions, and named so.
 """
 
 import argparse

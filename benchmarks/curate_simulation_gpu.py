@@ -25,7 +25,7 @@ RESULT = RESULTS / "curate_simulation_gpu.json"
 VIDEOS = 1_200_000
 SPEEDS = (10.0, 30.0, 100.0)  # of a GPU, next to a core
 ON_GPU = ("transcribe", "encode")
-# share of a stage that is not a network's. Docs/results/speed.md
+# share of a stage that is not a network's, docs/results/speed.md
 DECODING = {"transcribe": 0.13, "encode": 0.53}
 USUAL = GpuCluster(nodes=25, cores=16, gpus=1, sharing=4)
 FAILING = {"loss_every": 200 * HOUR}

@@ -158,7 +158,7 @@ def stages(
 
 
 def same_bytes(outs: Sequence[Path]) -> bool:
-    """Tell whether runs have the same cells and datasets, byte for byte. Notes of a training hold
+    """Say whether runs have the same cells and datasets, byte for byte. Notes of a training hold
     paths and seconds."""
     trees = []
     for out in outs:

@@ -8,12 +8,12 @@ stage by stage.
 
 Alignable: the sentence or step says something that is really shown somewhere. Well aligned: and the
 middle of its span lies where that is shown. `tight`: with an IoU of 0.5 or more. A recognised
-sentence stands for the true ones with which it overlaps by half of the shorter. A step for the true
-step with which it shares most words, half of its own at least. R@1 and IoU are over the written
-steps that are really shown, the same in every row. One that a stage has dropped or placed nowhere
-is a miss. `kept_steps` counts those alone that a stage keeps. `steps_of_X` asks every stage for
-those that X keeps: this separates choosing from placing. "self-trained": the last network places
-all.
+sentence stands for the true ones with which it overlaps by half of the shorter. A step stands for
+the true step with which it shares most words, half of its own at least. R@1 and IoU are over the
+written steps that are really shown, the same in every row. One that a stage has dropped or placed
+nowhere is a miss. `kept_steps` counts those alone that a stage keeps. `steps_of_X` asks every stage
+for those that X keeps: this separates choosing from placing. "self-trained": the last network
+places all.
 Intervals: bootstrap over videos.
 """
 

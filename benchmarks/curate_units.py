@@ -80,7 +80,7 @@ def half_of(one: Span, other: Span) -> float:
 
 
 def units_of(record: Record, truth: Record, *, said: bool = False) -> dict[str, Unit]:
-    """Return a unit a step, by step id. said: where it is said, not where it is shown."""
+    """Return a unit per step, by step id. said: where it is said, not where it is shown."""
     found = {}
     for step in record.steps:
         true = true_step(step, truth)

@@ -1,14 +1,12 @@
 """Kinds of evidence that were measured and left out: python benchmarks/evidence.py CLIPS --cache
 DIR [--drawn DIR]
 
-Sounds (YAMNet. `stepline weights get yamnet`), motion that repeats itself or goes up and down
-(pictures at 8 per second), and looks grouped by EfficientNet-Lite0's 1,280 pooled features instead
-of
-thumbnails: the rows of docs/results/real_clips.md. CLIPS, DIR: as in real_clips.py, --drawn: the
-cache of grounding.py. AUC: of the seconds marked "doing" against "talk", by a logistic regression
-fitted on other makers' clips.
-places: best seconds right of the found steps that are shown, if the
-evidence, at the weight that is best on other makers' clips, moved them around their words.
+Sounds (YAMNet, from `stepline weights get yamnet`), motion that repeats itself or goes up and down
+(pictures at 8 per second). Also looks grouped by EfficientNet-Lite0's 1,280 pooled features instead
+of thumbnails. They are the rows of docs/results/real_clips.md. CLIPS, DIR: as in real_clips.py,
+--drawn: the cache of grounding.py. AUC: of the seconds marked "doing" against "talk", by a logistic
+regression fitted on other makers' clips. Places: best seconds right of the found steps that are
+shown, if the evidence moved them around their words. Its weight is best on other makers' clips.
 """
 
 import argparse
@@ -307,7 +305,7 @@ def heard_in_pauses(
 
 @contextmanager
 def looks_of(rows: Array, level: float | None) -> Iterator[None]:
-    """Let shots be grouped by their mean rows (T, 1280), by cosine. Level None leaves the
+    """Let shots be grouped by their mean rows (T, 1280), by cosine. `level` None leaves the
     thumbnails."""
 
     def group(shots: Sequence[slice], _: Array) -> Array:

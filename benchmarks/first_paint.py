@@ -123,11 +123,8 @@ def write_shot_page(count: int, folder: Path) -> Path:
 
 
 def measure(browser: Browser, path: Path, slowdown: float, rounds: int) -> dict[str, float]:
-    """Return the bytes of a page, seconds to its first paint and load, and seconds of work.
-
-    To the first paint: median and greatest. To the load: median. Work until the first paint:
-    median.
-    """
+    """Return the bytes of a page, its seconds to the first paint (median, greatest) and to the
+    load (median), and the median seconds of work until the paint."""
     paints = []
     loads = []
     work = []

@@ -2,7 +2,7 @@
 
     python benchmarks/fit_instruction.py research/narrations [--shared FOLDER] [--write]
 
-How-to narrations are those of `texts` and `later`. Talks those of `talks` and the talk_* of
+How-to narrations are those of `texts` and `later`. Talks are those of `talks` and the talk_* of
 `texts`. The tagger was trained on `texts`, so the talks there count for the fit alone. Printed is
 what holds on the talks of `talks`, each left out, and on the how-to narrations, a fifth left out at
 a time. With --shared also on real captions (transcripts, clips_long) and tutorials (TutorialVQA)

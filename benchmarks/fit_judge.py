@@ -4,7 +4,7 @@ fitted to.
     python benchmarks/fit_judge.py --cache DIR --fit 0 16 --test 300 316
     python benchmarks/fit_judge.py --clips CLIPS --records DIR
 
-Drawn videos with known truth: a sentence is shown when a step that rests on it is on screen for at
+Drawn videos with known truth. A sentence is shown when a step that rests on it is on screen for at
 least half a second of its clip. Steps are written and grounded by the main job's own functions from
 the script's sentences at their true times. The regressions are fitted to the first seeds. ROC-AUC
 (with intervals over videos) and expected calibration error are measured on the others. The
@@ -13,9 +13,9 @@ wordings must not unteach it. Next to them: what the picture's cosine says of a 
 grounding.
 
 The second begins with those weights and fits what ships. These are the most likely weights on real
-clips (as real_clips.py reads them) under a normal prior around the drawn ones, each maker left out
-in turn. A sentence is shown when a labelled step that is spoken in it, by at least `SPOKEN` of the
-sentence, is on screen for half a second of its clip.
+clips (as real_clips.py reads them) under a normal prior around the drawn ones. Each maker is left
+out in turn. A sentence is shown when a labelled step in it is on screen for half a second of its
+clip. The step must be spoken in it, by at least `SPOKEN` of the sentence.
 """
 
 import argparse

@@ -6,8 +6,8 @@ on dishes left out.
 
 NARRATION: the narrations of YouCook2 videos with the videos' own sentences and seconds. There are
 three lists per video: its own sentences, those with half as many of another dish between them, and
-those of another dish alone. --step-probabilities: a JSON of P(it describes a step) of each sentence
-by video.
+those of another dish alone. The option --step-probabilities is a JSON of P(it describes a step) of
+each sentence by video.
 
 The loss: - log of the share of a line's posterior in sentences whose middle, two seconds later, is
 in its span. Added is SAID_WEIGHT times the cross-entropy of P(said anywhere). Numbers without
@@ -73,8 +73,7 @@ DIGITS = 4
 @dataclass(frozen=True)
 class LineList:
     """Lines against one narration. features: (K, S, F). parts: (S,) of `sentence_parts`.
-    sentences: (S,) where each is said. spans: (K,) where each line is shown, None for a line of
-    another dish."""
+    sentences: (S,) when said. spans: (K,) where shown, None for a line of another dish."""
 
     dish: str
     features: np.ndarray
@@ -184,9 +183,8 @@ def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Batch:
-    """Lists padded to one size. features: (B, K, S, F).
-    lines: (B, K) and sentences: (B, S), True where there is one.
-    hits: (B, K, S). strange: (B, K), True for a line of another dish."""
+    """Lists padded to one size. features: (B, K, S, F). hits: (B, K, S). True where there is one:
+    lines (B, K), sentences (B, S). strange: (B, K), True for a line of another dish."""
 
     features: Tensor
     lines: Tensor

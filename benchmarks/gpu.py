@@ -93,8 +93,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Row:
-    """What a work came to. Tflops and its share of the device's peak are None where operations are
-    not reported."""
+    """What a work came to. `tflops` and its share of the device's peak are None where operations
+    are not reported."""
 
     network: str
     kind: str

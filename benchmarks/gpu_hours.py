@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-GPU = 312e12 / 10  # floating-point operations a second
+GPU = 312e12 / 10  # floating-point operations per second
 EIGHT = 7.0  # GPUs that eight are worth
 
 
 @dataclass(frozen=True)
 class Job:
-    """name. Samples. CPU seconds a sample on one core. reached: operations a second of that core,
-    in the same run."""
+    """Its name, samples, and CPU seconds per sample on one core. reached: operations per second of
+    that core, in the same run."""
 
     name: str
     samples: float

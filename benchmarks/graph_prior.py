@@ -67,8 +67,8 @@ Weights: TypeAlias = tuple[float, float, float]  # of wordings, order and share
 
 @dataclass(frozen=True)
 class LeftOutVideo:
-    """A video and the graph of the others of its dish. truths: by rule, the spans of the steps that
-    each line is, [] where it is not one."""
+    """A video and the graph of the others of its dish. truths: by rule, the spans of the steps
+    that each line is, else []."""
 
     dish: str
     graph: TaskGraph

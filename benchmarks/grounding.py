@@ -4,9 +4,8 @@
 
 The script's own steps are grounded from where they are really spoken: the grounding is measured
 alone, without the recogniser and the writer. R@1: the most likely second lies inside a true span of
-a shown step.
-far: those shown at least 5 s away from where they are said. AUC: P(shown) of shown
-against said-only steps. accuracy: the verdict shown or said is right. Differences are paired by
+a shown step. Far: those shown at least 5 s away from where they are said. AUC: P(shown) of shown
+against said-only steps. Accuracy: the verdict shown or said is right. Differences are paired by
 step. Intervals are bootstrapped over videos. Videos are drawn at 4 frames per second, the rate at
 which the pipeline looks.
 """
@@ -184,7 +183,7 @@ def summary(rows: Sequence[Item]) -> dict[str, list[float]]:
 
 
 def with_intervals(rows: Sequence[Item]) -> dict[str, list[list[float]]]:
-    """Return, a figure, [value, low, high] of speech alone, of both, and of the difference.
+    """Return, per figure, [value, low, high] of speech alone, of both, and of the difference.
     Bootstrap over videos."""
     videos = sorted({r.video for r in rows})
     by_video = {v: [r for r in rows if r.video == v] for v in videos}

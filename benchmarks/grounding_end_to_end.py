@@ -24,8 +24,7 @@ from stepline.storage import read_record
 
 
 def partner(steps: Sequence[Step], true: Step) -> int | None:
-    """Return the place of the written step that stands for a true one, None where there is not
-    one."""
+    """Return the place of the written step that stands for a true one, None where no step does."""
     near = [
         k
         for k, step in enumerate(steps)

@@ -1,9 +1,10 @@
-"""Who imports whom in a package, by every way there is. Circles, and arrows that run upward.
+"""Who imports whom in a package, by every way there is, with circles, and arrows that run upward.
 
-An arrow leads from a module to one that it imports. There are four kinds. "top" is when the module
-is imported, "function" when a function of it runs, "types" for type checkers alone. "hidden" is by
-a string that is handed to `import_module` or `__import__`. Where such a call gets no string itself,
-every string of its file that names a module counts. So the table of lazy names in
+An arrow leads from a module to one that it imports. There are four kinds. The first is
+"top" when the module is imported, then "function" when a function of it runs, and "types" for type
+checkers alone. The last is "hidden", by a
+string that is handed to `import_module` or `__import__`. Where such a call gets no string itself,
+every string of its file that names a module counts. The table of lazy names in
 `stepline/__init__.py` is read so. Plugins are not arrows: `stepline.plugins` loads entry points of
 other packages, which name no module of this one.
 """

@@ -4,16 +4,16 @@ step.
     python benchmarks/line_labels.py NARRATION.json.gz --step-probabilities FILE [--folds FILE]
         [--only coarse|windows|live]
 
-NARRATION: YouCook2's narrations with the seconds in which people marked the steps. coarse: NaSVA's
-coarse labels of the video's own sentences, and of those with half as many of another dish between
-them.
-windows: Sieve & Swap with the lists of all videos as the text base. Each video's documents
-are its own list, or that and those of 19 other videos.
-live: the lines of the own list and of
-another dish's, sentence by sentence. A line counts as believed from the first sentence on after
-which it counts as said. A label is right where its middle, 2 s later, is in the span
-of its step.
---folds: weights of the line model with dishes left out, fitted once and kept there.
+NARRATION: YouCook2's narrations with the seconds in which people marked the steps.
+coarse: NaSVA's coarse labels of the video's own sentences, and of those with half as many of
+another dish between them.
+windows: Sieve & Swap with the lists of all videos as the text base. Each video's documents are its
+own list, or that and those of 19 other videos.
+live: the lines of the own list and of another dish's, sentence by sentence. A line counts as
+believed from the first sentence on after which it counts as said. A label is right where its
+middle, 2 s later, is in the span of its step.
+
+The option --folds: weights of the line model with dishes left out, fitted once and kept there.
 Without it those that are shipped, which saw these videos.
 """
 
@@ -124,7 +124,7 @@ def read_videos(reader: NarrationReader, chances: dict[str, list[float]]) -> lis
 
 
 def is_right(label: Span, span: Span) -> bool:
-    """Tell whether the middle of a label, a little later, is in the span that people marked."""
+    """Say whether the middle of a label, a little later, is in the span that people marked."""
     return span.start <= label.center + LAG_SECONDS <= span.end
 
 

@@ -9,8 +9,8 @@ OUT/NAME/CLIP.json, as a scoring script reads them.
 Moonshine reads pieces of speech of 12 s at most, cut at pauses, and gives no word times. A sentence
 of a piece lasts for its share of the letters. Both sides have the same sound, the same pauses and
 the same writer. No picture is looked at. --made-speech: word errors on that of benchmarks/asr.py,
-clean and under noise. Heard: of the words of four letters or more in the labels, those that a
-recogniser has within 2 s of where the step is spoken (labels are in other words, so none has all).
+clean and under noise. Heard: of words of four letters or more in the labels, those that a
+recogniser has within 2 s of where the step is spoken. Labels are in other words, so none has all.
 """
 
 import argparse

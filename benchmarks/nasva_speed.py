@@ -2,11 +2,11 @@
 
     python benchmarks/nasva_speed.py [--only steps memory epoch loading] [--quick]
 
-Released sizes (D 256, FFN 2048, 3 + 3 layers, batch 8) and the released loss on all sides, AdamW
-(fused on our side, as stepline trains. PyTorch's default on the references': 17 ms of a step).
+Released sizes (D 256, FFN 2048, 3 + 3 layers, batch 8) and the released loss on all sides. AdamW is
+fused on our side, as stepline trains, and PyTorch's default on the references': 17 ms of a step.
 Variants take turns in one process, minima and medians. Memory is the peak of a process of its own.
-Three references (plain_transformer.py, with the loss as its formula reads): dropout as released.
-Attention dropout 0. Equal function. One thread in CPU seconds, then two threads by the clock, which
+Three references (plain_transformer.py, with the loss as its formula reads): dropout as released,
+attention dropout 0, equal function. One thread in CPU seconds, then two threads by the clock, which
 means something on a quiet machine alone. An epoch of mixed lengths is shuffled on the references'
 side and bucketed on ours. Writes benchmarks/results/nasva_speed.json.
 """

@@ -7,7 +7,7 @@ research/procx/arms.py.
 With --patience each training is validated every 300 steps, its best network is taken, and rates are
 chosen by the validation score. Results are in procx_plateau.json.
 
-Goes on where it was stopped. benchmarks/results/procx_arms.json is written after every training.
+Goes on where it was stopped. It writes benchmarks/results/procx_arms.json after every training.
 `show` prints tables. Several may run at the same time in one folder, for worlds or arms that
 differ.
 """

@@ -6,8 +6,8 @@ plain form.
 
 Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000.
 Timed: forward, all losses with their matching, backward, clipping, AdamW. Variants take turns in
-one process at one thread: CPU seconds, minima and medians. "grid_sample": points are sampled.
-"plain": so, and linear layers, feed-forward and dropout are PyTorch's own. The share of each part
+one process at one thread: CPU seconds, minima and medians. In "grid_sample" points are sampled. In
+"plain" too, and linear layers, feed-forward and dropout are PyTorch's own. The share of each part
 is of one profiled step. Memory is the peak of a process of its own, above the idle one. Writes
 benchmarks/results/procx_model.json. What it does not measure this time stays there.
 """

@@ -6,8 +6,9 @@
 benchmarks/results/quick.json. Both versions do the same in turn, each measure in a process of its
 own, one thread. What counts is the ratio of the least CPU seconds, so that a busy machine disturbs
 both alike.
---release: keeps the ratios under that name in benchmarks/results/quick.json, from which
-the table is printed, a column per release.
+
+--release: keeps the ratios under that name in benchmarks/results/quick.json, from which the table
+is printed, a column per release.
 """
 
 import argparse

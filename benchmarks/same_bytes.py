@@ -3,8 +3,8 @@ CLIPS [--clip NAME ...] [--side NAME ...]
 
 CLIPS is a folder of videos. The main job runs on them once as the machine is, and once per side, in
 a process of its own. Sides have other numbers of threads in the environment, or one core. As far as
-the libraries have a switch for it, sides have the instructions of another processor (CTranslate2,
-NumPy and OpenBLAS have one, ONNX Runtime has none). Prints how many records are not the same bytes.
+the libraries have a switch for it, sides have the instructions of another processor. CTranslate2,
+NumPy and OpenBLAS have one, ONNX Runtime has none. Prints how many records are not the same bytes.
 Also how many of them differ in words heard, in the text or status of a step, and in the number of
 steps.
 """

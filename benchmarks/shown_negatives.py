@@ -9,9 +9,9 @@ of these the half that is least like the video's own. Scored apart from the vide
 (before: "other task, apart"), or next to them. The network is one of `python -m research
 nasva-tables --table lag` (one teacher, labels around its best second), taken from, or trained into,
 its folder. Judged by the planted truth about the written steps of videos that it was trained on, as
-in curate. Printed: ROC-AUC and calibration error (ECE, ten bins) of P(shown). "best cosine" needs
-no fit, "told the truth" is the fit to the truth of the other half of the videos: the most that the
-regression's numbers allow.
+in curate. Printed: ROC-AUC and calibration error (ECE, ten bins) of P(shown). The row "best cosine"
+needs no fit. The row "told the truth" is the fit to the truth of the other half of the videos, the
+most that the regression's numbers allow.
 """
 
 import argparse

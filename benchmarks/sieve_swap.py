@@ -5,8 +5,8 @@ other domains.
 
 Thresholds are chosen on made_transcripts/pairs.tsv. The test half of the videos chooses nothing.
 The base is the recipes of ../shared/data without half of the videos' own. With --others it takes
-only N recipes of no video next to those (all need about five minutes of a quiet core for their
-vectors). --read writes the swaps that a person reads and judges.
+only N recipes of no video next to those. All need about five minutes of a quiet core for their
+vectors. --read writes the swaps that a person reads and judges.
 """
 
 import argparse

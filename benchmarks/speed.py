@@ -9,8 +9,8 @@ benchmarks/straightforward.py in turn. Warm: one process whose models are loaded
 the hour, --memory all but memory, which is added to the file. Writes benchmarks/results/speed.json.
 
 --against: prints tables of this checkout next to another, in turn. They are all videos in one
-process (times real time), one cold process (--cold, else the first video), CPU seconds per minute
-of video by stage. --python: an interpreter, say of an environment without torch.
+process (times real time), one cold process (--cold, else the first video), CPU seconds by stage per
+minute. The option --python is an interpreter, say of an environment without torch.
 """
 
 import argparse

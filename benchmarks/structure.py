@@ -3,7 +3,7 @@
 Each FOLDER is a checkout, or a file of numbers that --json printed for one. Several are set side by
 side, as in docs/design.md. Counted is the package `stepline` alone. With --laboratory it shows some
 rows of research/ and benchmarks/ next to it. The option --worst lists the ten densest files, --show
-ROW the places behind a row, --json prints the numbers, --tighten lowers the bounds of
+ROW the places behind a row. The option --json prints the numbers, --tighten lowers the bounds of
 structure_bounds.json to what is measured.
 
 "Unexplained" names are those of public classes and functions that hold a word of RIDDLE_WORDS:

@@ -13,10 +13,9 @@ viewers who change the same) counts as an error.
 The second makes a sparse file of that many GiB in a library. It asks for ranges of it at random,
 open-ended as a browser's player does, and measures the time to the first 64 KiB.
 
-The third makes that many records. One after the other, it asks for a page of the list, for videos
-with a word in the title, for the corrected ones, and for a search.
-It measures ms at the client,
-and CPU ms of the server.
+The third makes that many records. In order, it asks for a page of the list, for videos
+with a word in the title, for corrected ones, and for a search. It measures ms at the client, and
+CPU ms of the server.
 """
 
 import argparse

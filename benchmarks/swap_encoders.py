@@ -149,8 +149,9 @@ def sums(pieces: Sequence[Piece], values: Sequence[float], videos: int) -> Float
 def statistics_at(pieces: Sequence[Piece], floor: float, videos: int) -> dict[str, Ratio]:
     """Return what is measured of the pieces whose step is as near as `floor`.
 
-    likeness: mean METEOR of the swapped text over pieces said while a caption holds.
-    own words: the same of what was said. in a caption: pieces said then, of all kept.
+    likeness: mean METEOR of the swapped text over pieces said while a caption holds. Own words: the
+    same of what was said. In a caption: pieces said then, of all kept.
+
     precision, recall: kept pieces that tell a step, of the kept ones and of those that tell one.
     """
     kept = [piece for piece in pieces if piece.cosine >= floor]

@@ -7,9 +7,9 @@ through.
 Records of 100 sentences and 10 steps of their own, made as they are read. The indexes of their
 features, texts and digests are in memory as a store's would be. Rows are drawn when they are read,
 20 of 16 numbers per video, because what is read of them is gone after each batch. Networks are as
-small. `nasva` learns steps and narrations, `procx` steps, once with what is said around them,
+small. `nasva` learns steps and narrations, `procx` steps, once with what is said around them.
 `wys2` has all videos as unlabelled clips (5 per video: the number of clips changes nothing,
-unlabelled_memory.py), `refine` labels all videos by two untrained teachers and gathers their
+unlabelled_memory.py). `refine` labels all videos by two untrained teachers and gathers their
 narrations. What `procx` keeps of a sentence is packed, so what it gets packs as real narration
 does: 100 sentences of TutorialVQA cut to 60 characters (5.9 kB) pack to 3.2 kB, those drawn here to
 3.8 kB. Two words per video occur in no other. Each trainer has a process of its own. Counted are

@@ -9,7 +9,7 @@ clips. It says the truth with reliability r. Else, and where it is of another ki
 Pictures are named by their seconds, nothing is decoded. DIR is the cache of
 `benchmarks/grounding.py`, or that of `benchmarks/real_clips.py`. R@1, far and verdict as in
 `benchmarks/grounding.py`. "shown" and "unclear" both count as shown. Intervals: bootstrap over
-videos of the difference to no one being asked.
+videos of the difference to not asking.
 """
 
 import argparse
@@ -204,7 +204,7 @@ def figures(found: Sequence[Row]) -> dict[str, Any]:
 
 
 def gain(found: Sequence[Row], without: Sequence[Row]) -> list[float]:
-    """Return how much R@1 rises over no one being asked, and its 95 % interval. Bootstrap over
+    """Return how much R@1 rises over not asking, and its 95 % interval. Bootstrap over
     videos."""
     names = sorted({row.video for row in found})
     pairs = {

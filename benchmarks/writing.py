@@ -79,12 +79,12 @@ class Score:
 
     @property
     def recall(self) -> float:
-        """Share of the actions that a step matches. 1 when there is not one."""
+        """Share of the actions that a step matches. 1 when there are no actions."""
         return self.matched / self.actions if self.actions else 1.0
 
     @property
     def precision(self) -> float:
-        """Share of the counted steps that match an action. 1 when there is not one."""
+        """Share of the counted steps that match an action. 1 when there are no steps."""
         return self.matched / self.counted if self.counted else 1.0
 
     @property

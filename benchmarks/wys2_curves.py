@@ -2,8 +2,8 @@
 
     python benchmarks/wys2_curves.py --seeds 0 1 2
 
-Prints tau, mean over worlds, a row an input. Benchmarks/results/wys2_curves.json is written after
-every world.
+Prints tau, mean over worlds, a row per input. The file benchmarks/results/wys2_curves.json is
+written after every world.
 """
 
 import argparse

@@ -91,7 +91,7 @@ class TrialStore(ABC, Generic[T]):
         return Outcome(tree["scores"], tree["cpu_seconds"], tree.get("counted", {}))
 
     def has_run(self, trial: T) -> bool:
-        """Tell whether the outcomes of a trial and of its predecessors are there."""
+        """Say whether the outcomes of a trial and of its predecessors are there."""
         return (self.folder / trial.key / "outcome.json").exists() and all(
             map(self.has_run, trial.predecessors)
         )
@@ -178,7 +178,7 @@ class ClaimResult:
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether the mean difference is what is asserted. None where nothing is."""
+        """Say whether the mean difference is what is asserted. None where nothing is."""
         return None if self.claim.least is None else mean(self.gains) > self.claim.least
 
 
@@ -271,8 +271,8 @@ class Study(ABC, Generic[R, T]):
         return Outcome(self.store.outcome(trial).scores, self.store.cpu_seconds(trial))
 
     def result(self, row: R, failures: Mapping[T, str]) -> RowResult[R]:
-        """Return what a row's trials gave, a seed. NaN where one of them lacks a score that others
-        have."""
+        """Return what a row's trials gave, per seed. NaN where one of them lacks a score that
+        others have."""
         for trial in (self.sized(row.trial, seed) for seed in self.seeds):
             if trial in failures:
                 return RowResult(row, {}, (), failures[trial])

@@ -115,7 +115,7 @@ def _encode(
 
 
 def _yuv420p_planes(image: Picture) -> Picture:
-    """Return a frame as yuv420p planes, (1.5 H, W). Swscale's own conversion did not give the same
+    """Return a frame as yuv420p planes, (1.5 H, W). The conversion of swscale did not give the same
     bytes every time."""
     height, width, _ = image.shape
     r, g, b = (image[..., channel].astype(np.float32) for channel in range(3))

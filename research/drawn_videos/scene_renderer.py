@@ -53,7 +53,7 @@ class SceneRenderer:
     def frame(self, scene: Scene, t: float, length: float, loudness: float, number: int) -> Picture:
         """Return the picture `t` s into a scene of `length` s, (height, width, 3) uint8.
 
-        loudness in [0, 1] opens the presenter's mouth. Number chooses the grain.
+        loudness in [0, 1] opens the presenter's mouth. `number` chooses the grain.
         """
         canvas = self._set(scene).copy()
         if scene.kind == "talk":

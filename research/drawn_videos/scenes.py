@@ -1,5 +1,5 @@
-"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them.
-Title cards."""
+"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them,
+and title cards."""
 
 from collections.abc import Callable
 from random import Random

@@ -62,8 +62,8 @@ class TrainingVideo:
     step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text
     encoder alone. Its vectors of the steps are `linking` (K, D).
     task: what the video shows how to do, None where it is not known.
-    truth: (K, T) where each step is shown, sentence_truth (S,
-    T). None where no one planted it.
+    truth: (K, T) where each step is shown, sentence_truth (S, T).
+    None where no one planted it.
     """
 
     id: str

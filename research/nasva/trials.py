@@ -52,7 +52,7 @@ VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)
 def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[StepSpans, ...]:
     """Return the labels of the written steps before any network is trained.
 
-    Raises DatasetError when the planted truth is asked for and there is not one.
+    Raises DatasetError when the planted truth is asked for where there is no truth.
     """
     if plan.first == "video":
         likeness = [cosine_matrix(video.step_vectors, video.features.values) for video in videos]

@@ -46,7 +46,7 @@ LEAST_VIDEOS, LEAST_SOURCES = 5, 3
 FOLDS = 10
 GRID = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)  # standard deviations of the prior that are tried
 SLACK = 1.0  # s by which the best second may miss a span of people; their edges are not finer
-# s of a sentence's clip that must show its step. As the judge that is shipped was fitted
+# s of a sentence's clip that must show its step, as the judge that is shipped was fitted
 OVERLAP = 0.5
 SURE = 1e-3  # of a probability in a logarithm
 JUDGE_SPREAD = 1.0  # standard deviation of the prior of each of the judge's weights, nats

@@ -35,10 +35,10 @@ class Lines:
 
     action, object, chat: what a line means, numbers of the world's vocabulary or NONE.
     step: the task's step that it describes, NONE for chat.
-    window: the window it is about, NONE where the video
-    does not show it. times: (K, 2) when it is said, NaN for lines that no one says. said_action,
-    said_object: SAID, DROPPED or MISHEARD. wording: picks the words. sources: for each line the
-    narrations that it was written from.
+    window: the window it is about, NONE where the video does not show it.
+    times: (K, 2) when it is said, NaN for lines that no one says.
+    said_action, said_object: SAID, DROPPED or MISHEARD. wording: picks the words.
+    sources: for each line the narrations that it was written from.
     """
 
     style: Style

@@ -100,7 +100,7 @@ def make_scene(
     settings: SceneSettings,
     rng: np.random.Generator,
 ) -> Scene:
-    """Return what is in view: actions inside their windows, in part. Objects long before and
+    """Return what is in view: actions inside their windows, in part, and objects long before and
     after."""
     seconds: Times = np.arange(int(np.ceil(timeline.duration)), dtype=np.float64) + 0.5
     latest = np.searchsorted(timeline.windows[:, 0], seconds, side="right") - 1

@@ -17,8 +17,8 @@ Values = Iterable[float]
 
 
 def statistics(videos: Iterable[SimulatedVideo]) -> dict[str, float]:
-    """Return every statistic by name. Seconds, fractions and counts a video. NaN where nothing was
-    counted."""
+    """Return every statistic by name. Seconds, fractions and counts per video. NaN where nothing
+    was counted."""
     found: dict[str, list[float]] = {name: [] for name in MEASURES}
     for video in videos:
         for name, measure in MEASURES.items():

@@ -2,8 +2,8 @@
 alignability (4.3).
 
 `python -m research wys2-tables --table summaries --table alignability`. The detector learns from
-some videos of a world (SS labels). Summarizers and heads from others, on its features or on raw
-ones. Both are scored on videos that neither has seen.
+some videos of a world (SS labels). Summarizers and heads learn from others, on its features or on
+raw ones. Both are scored on videos that neither has seen.
 """
 
 import json
