@@ -123,8 +123,8 @@ def write_shot_page(count: int, folder: Path) -> Path:
 
 
 def measure(browser: Browser, path: Path, slowdown: float, rounds: int) -> dict[str, float]:
-    """Return the bytes of a page, its seconds to the first paint (median, greatest) and to the
-    load (median), and the median seconds of work until the paint."""
+    """Return the bytes of a page, its seconds to the first paint (median, greatest), to its load
+    (median), and of work until the paint (median)."""
     paints = []
     loads = []
     work = []
