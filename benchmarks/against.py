@@ -1,7 +1,7 @@
 """Commands of this checkout against those of another, in turn: python benchmarks/against.py OTHER
 [--rounds 5]
 
-Both run the same command lines on the same files, one thread each, A B A B ...; what counts is the
+Both run the same command lines on the same files, one thread each, A B A B .... What counts is the
 ratio of CPU seconds (user and system) pair by pair, so that a busy machine disturbs both alike.
 Start-up is part of every figure.
 """
@@ -110,7 +110,7 @@ def commands(folder: Path, demo: Path, out: Path) -> dict[str, list[str]]:
 
 
 def cpu_seconds(checkout: Path, arguments: list[str]) -> float:
-    """Run a command with a checkout's code; return the CPU seconds that it and its children
+    """Run a command with a checkout's code. Return the CPU seconds that it and its children
     took."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -130,7 +130,7 @@ def cpu_seconds(checkout: Path, arguments: list[str]) -> float:
 
 
 def main() -> None:
-    """Print a row a command: median seconds of both, and the median, least and greatest ratio."""
+    """Print a row per command: median seconds of both, and the median, least and greatest ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=Path)
     parser.add_argument("--rounds", type=int, default=5)

@@ -3,10 +3,10 @@ speech does?
 
     python benchmarks/aligner_on_clips.py CLIPS --cache DIR --aligner RUN [--aligner RUN]
 
-CLIPS and DIR as of `real_clips.py`. The labelled steps are given as lines; of those that are shown,
-the share whose second lies in a labelled span, 1 s of slack, for the middle of what is said of a
-line, for the network alone (`speech=0`), beside speech as it comes, and for a network with fresh
-weights, which has learnt nothing.
+CLIPS and DIR as of `real_clips.py`. The labelled steps are given as lines. Of those that are shown,
+it prints the share whose second is in a labelled span, 1 s of slack. It does so for the middle of
+what is said of a line, for the network alone (`speech=0`), and next to speech as it comes. It also
+does so for a network with fresh weights, which has learnt nothing.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from stepline.text import embed
 
 
 def hits(labels: Sequence[dict[str, Any]], seconds: Sequence[float | None]) -> list[bool]:
-    """Return for each labelled step that is shown whether its second lies in one of its spans."""
+    """Return for each labelled step that is shown whether its second is in one of its spans."""
     return [
         second is not None
         and any(start - SLACK <= second <= end + SLACK for start, end in label["shown"])

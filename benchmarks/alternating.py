@@ -18,7 +18,7 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 def alternate(
     sides: Mapping[str, Callable[[], object]], rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Return what each side takes, all in turn in each round; each has to be warm."""
+    """Return what each side takes, all in turn in each round. Each has to be warm."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, work in sides.items():

@@ -6,7 +6,7 @@ what real clips give.
     python benchmarks/asr.py --labelled CLIPS [--words FILE]   # only this: labelled steps, and word errors
     python benchmarks/asr.py --labelled CLIPS --words FILE --cache DIR [--again MODEL]   # unsure words heard again
 
-The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never
+The speech is made by espeak-ng from texts in this file, clean and under pink noise. Whisper never
 heard such a voice, so its errors are more than on people. Prints tables and writes
 benchmarks/results/asr.json.
 """
@@ -43,7 +43,7 @@ Samples = npt.NDArray[np.float32]
 
 RATE = 16_000  # Hz
 RESULTS = Path(__file__).parent / "results" / "asr.json"
-VOICES = (("en-us", 150), ("en-gb+f3", 165))  # espeak-ng voice, words a minute
+VOICES = (("en-us", 150), ("en-gb+f3", 165))  # espeak-ng voice, words per minute
 TEXTS = (
     "Hi everyone and welcome back to my kitchen. Today I'm going to show you how to make fresh lemonade. First, "
     "wash the lemons under cold water. Then cut each lemon in half with a sharp knife. Squeeze the juice into a "
@@ -184,7 +184,7 @@ def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
     word error rate.
 
     clips: holds labels.json, steps with the seconds in which they are spoken (docs/real_clips.md).
-    A step is heard where two fifths of its words stand, in order, within 6 s of its seconds; it
+    A step is heard where two fifths of its words are, in order, within 6 s of its seconds. It
     begins with its first word.
     references: what is said, by clip.
     """
@@ -236,7 +236,7 @@ def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
 
 
 class PromptedWhisper(Whisper):
-    """Whisper that is told what stands in the picture."""
+    """Whisper that gets what is in the picture as prompt."""
 
     prompt: str | None = None
 
@@ -249,9 +249,9 @@ def heard_again(
 ) -> dict[str, float]:
     """Return the word errors as they are, and if utterances with an unsure word are read again.
 
-    A word of four letters under a probability of UNSURE; "plain" by the same reading, "told" with
-    the text that stands in the picture as prompt. The second reading stays where it is surer, or
-    where more of its words are on screen.
+    A word of four letters under a probability of UNSURE. Result "plain" is by the same reading,
+    "told" with the text that is in the picture as prompt. The second reading stays where it is more
+    certain, or where more of its words are on screen.
     cache: of real_clips.py.
     """
     settings = AsrSettings(language="en")

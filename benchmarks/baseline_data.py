@@ -41,7 +41,7 @@ def shown(
     rows: list[tuple[str, list[float]]],
     bounds: tuple[float, float] | None,
 ) -> Shown:
-    """Return a video; rows of one name are instances of one step."""
+    """Return a video. Rows of one name are instances of one step."""
     steps: dict[str, list[list[float]]] = defaultdict(list)
     for name, segment in sorted(rows, key=lambda row: row[1][0]):
         steps[name].append(segment)

@@ -5,7 +5,7 @@ over videos.
 
 Placing: the steps and their order are known, one span is given for each. Finding: nothing is known
 but the training split's median count. CrossTask: the task's steps are known, whether they are shown
-is not. WhenAct: the time at which the action is spoken of is known; videos there are the source
+is not. WhenAct: the time at which the action is spoken of is known. Videos there are the source
 videos of the one-minute clips.
 
 uniform      equal parts of the whole video, in order            (clip: of the part that answers the query)
@@ -84,7 +84,7 @@ def rank_prior(train: Sequence[Shown]) -> Placer:
 
 
 def step_prior(train: Sequence[Shown]) -> Placer:
-    """Return spans at the median relative place of the step itself; a step never seen takes the
+    """Return spans at the median relative place of the step itself. A step never seen takes the
     rank prior."""
     seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for video in train:
@@ -104,7 +104,7 @@ def step_prior(train: Sequence[Shown]) -> Placer:
 
 
 def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
-    """Return R@1 of the middle second, recall at overlap and mean overlap; one span a step."""
+    """Return R@1 of the middle second, recall at overlap and mean overlap. One span per step."""
     placed = [place(video, len(video.instances)) for video in videos]
     fits = [
         grounding_overlaps(list(spans), video.instances)
@@ -207,7 +207,7 @@ def judged(video: TaskVideo, fractions: Array) -> tuple[float, float]:
 
 
 def whenact_rows() -> dict[str, dict[str, Metric]]:
-    """Return R@1; the random second's is its exact expectation, the share of the clip that the
+    """Return R@1. The random second's is its exact expectation, the share of the clip that the
     window covers."""
     actions = [action for action in read_actions() if action.shown]
     _, source = np.unique([action.source for action in actions], return_inverse=True)

@@ -1,13 +1,13 @@
-"""The words of YouCook2: tokens a sentence, unknown ones, and the captioner's perplexity without
+"""The words of YouCook2: tokens per sentence, unknown ones, and the captioner's perplexity without
 any video.
 
     OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python benchmarks/captioner_text.py [--minutes 3]
 
-The vocabulary and the network learn from the sentences of the training videos, 1 in 12 of which is
-held back to choose the epoch; the validation videos are looked at once. Its query is a vector of
-zeros: this is the text decoder as a language model, beside a unigram and a Kneser-Ney trigram of
-the same tokens. A word is what stands between blanks; its perplexity counts the end mark as a word,
-and does not depend on how words are split into tokens.
+The vocabulary and the network learn from the sentences of the training videos. 1 in 12 of these
+is held back to choose the epoch. The validation videos are looked at one time. Its query is a
+vector of zeros. So this is the text decoder as a language model, next to a unigram and a Kneser-Ney
+trigram of the same tokens. A word is what is between blanks. Its perplexity counts the end mark as
+a word, and does not depend on how words are split into tokens.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def shortened(data: CaptionTokens) -> CaptionTokens:
 def train(
     network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes: float
 ) -> dict[str, float]:
-    """Train until time is up or the held-out part gets worse twice; the network is left as it was
+    """Train until time is up or the held-out part gets worse twice. The network is left as it was
     at its best."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     began, best, kept, epoch, worse = time.process_time(), math.inf, {}, 0, 0

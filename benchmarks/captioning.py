@@ -1,12 +1,12 @@
-"""Dense captioning scores measured: agreement with the official METEOR, speed beside it, and 10,000
-videos.
+"""Dense captioning scores measured: agreement with the official METEOR, speed next to it, and
+10,000 videos.
 
     python benchmarks/captioning.py [--data FOLDER] [--videos N]
 
-The references are YouCook2's validation captions, found in FOLDER (val.json.gz); the predictions
+The references are YouCook2's validation captions, found in FOLDER (val.json.gz). The predictions
 are made from them by seed: jitter, drop, duplicate, paraphrase, borrow. Where Java and
-pycocoevalcap run, the same videos are scored the official way in the same run: its own classes,
-METEOR asked for every pair of a video as SODA does, the tokenizer run at every tIoU as
+pycocoevalcap run, the same videos are scored the official way in the same run. This uses its own
+classes, METEOR asked for every pair of a video as SODA does, the tokenizer run at every tIoU as
 densevid_eval does. Without the data or Java those parts are left out and said so. Prints and writes
 benchmarks/results/captioning.json.
 """

@@ -1,7 +1,7 @@
 """The official way to score dense captions, for benchmarks/captioning.py: pycocoevalcap's own
 classes and Java.
 
-The loops over videos follow the facts known of SODA and of densevid_eval 2018; every metric and the
+The loops over videos follow the facts known of SODA and of densevid_eval 2018. Every metric and the
 tokenizer are pycocoevalcap's.
 """
 
@@ -53,7 +53,7 @@ def tokenized(videos: Videos) -> Videos:
 
 
 def official_soda(references: Videos, predictions: Videos) -> float:
-    """Return SODA_c's F1 with METEOR of every pair of a video, roles swapped; the pairing itself is
+    """Return SODA_c's F1 with METEOR of every pair of a video, roles swapped. The pairing itself is
     ours."""
     references, predictions = tokenized(references), tokenized(predictions)
     meteor, scores = OfficialMeteor(), []

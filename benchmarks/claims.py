@@ -5,13 +5,14 @@ docs/results/claims.md.
     python benchmarks/claims.py --write    # puts it into the page, between its two marks
 
 benchmarks/claims.toml says what is claimed and in which file of benchmarks/results it was measured.
-A claim is that one thing scores above another; its differences come one a seed, each with a
-simulated world and networks of its own, or one a training seed in each of several worlds. The
-interval is Student's, 95 %, of their mean. A claim reproduces where it lies above zero, reverses
-where it lies below, and cannot be told where it holds zero.
+A claim is that one thing scores above another. Its differences come one per seed, each with a
+simulated world and networks of its own. Or they come one per training seed in each of several
+worlds. The
+interval is Student's, 95 %, of their mean. A claim reproduces where it is above zero, reverses
+where it is below, and is "cannot be told" where it holds zero.
 
 Trainings that stopped in mid-learning give no verdict: their rows are called half-trained. Claims
-with a difference that a paper publishes stand apart from our own questions, and both are counted. A
+with a difference that a paper publishes are apart from our own questions, and both are counted. A
 published one that nothing measures is listed with the reason.
 """
 
@@ -41,7 +42,7 @@ Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
 
 
 def mean_and_interval(gains: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean and its interval; of one value, an endless one."""
+    """Return the mean and its interval. Of one value, an endless one."""
     return mean(gains), *(interval(gains) if len(gains) > 1 else (-math.inf, math.inf))
 
 

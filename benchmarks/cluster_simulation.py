@@ -1,6 +1,6 @@
 """Event simulation of `stepline curate` on a cluster: what breaks, what waits, how long it takes.
 
-The earliest free worker takes the next video; nodes and the driver die. A video's finished stages
+The earliest free worker takes the next video. Nodes and the driver die. A video's finished stages
 stay finished, as results in OUT do: what a death takes is the task in flight alone. How long each
 stage takes for each video is drawn from what was measured.
 
@@ -49,11 +49,13 @@ def workload(
 ) -> Workload:
     """Return V videos of the `wanted` durations (V,).
 
-    measured: stage -> (n,) seconds of each measured video, 0 where it was not reached; sizes: (n,)
+    measured: stage -> (n,) seconds of each measured video, 0 where it was not reached. sizes: (n,)
     their durations. A video is a measured one drawn at random, its stages scaled along each stage's
-    line through duration. far: the wanted durations lie far from the measured ones, where a line
-    tells nothing; stages grow in proportion then. poison: fraction of videos that hang in their
-    first stage until `limit` and end there. bytes_a_second: of the media.
+    line through duration.
+    far: the wanted durations lie far from the measured ones, where a line says nothing. Stages grow
+    in proportion then.
+    poison: fraction of videos that hang in their first stage until `limit` and end there.
+    bytes_a_second: of the media.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(sizes), size=len(wanted))
@@ -81,7 +83,7 @@ def _scaled(
 
 
 def durations(count: int, mean: float, spread: float, seed: int = 0) -> Floats:
-    """Return lognormal durations of that mean; spread: standard deviation of the log."""
+    """Return lognormal durations of that mean. spread: standard deviation of the log."""
     rng = np.random.default_rng(seed)
     return rng.lognormal(np.log(mean) - spread**2 / 2, spread, size=count)
 
@@ -96,14 +98,14 @@ NEVER = math.inf
 
 @dataclass(frozen=True)
 class Cluster:
-    """Machines and what befalls them. Times in seconds; `..._every`: mean time between,
+    """Machines and what befalls them. Times in seconds. `..._every`: mean time between,
     exponential.
 
-    start: until a fresh worker has its models. batch: videos that a worker is handed at once.
+    start: until a fresh worker has its models. batch: videos that a worker is handed together.
     speculate: give an idle worker a copy of the task that runs longest, once no video waits.
-    storage: bytes/s that all read together; stream: bytes/s of one reader. loss: a node that dies
-    or is pre-empted is away for `away` seconds. driver_every: the driver dies, all tasks in flight
-    with it, and is back after `driver_away`.
+    storage: bytes/s that all read together. stream: bytes/s of one reader.
+    loss: a node that dies or is pre-empted is away for `away` seconds.
+    driver_every: the driver dies, all tasks in flight with it, and is back after `driver_away`.
     """
 
     nodes: int = 100
@@ -131,9 +133,10 @@ class SimulatedRun:
     """What a run came to. Worker seconds: useful + lost + copied + starting + waiting + away =
     workers x makespan.
 
-    useful: spent on tasks that ended, failing ones included; lost: on tasks that a node or the
-    driver took with it; copied: on the slower of two copies; starting: loading models; waiting: for
-    storage or for want of videos.
+    useful: spent on tasks that ended, failing ones included.
+    lost: on tasks that a node or the driver took with it.
+    copied: on the slower of two copies. starting: loading models.
+    waiting: for storage or for want of videos.
     tail: from the moment when no video waits. last: from when 99 in 100 videos are done. slowest,
     usual: the 99th and 50th percentile of the seconds from a video's first start to its end.
     """
@@ -165,7 +168,7 @@ NO_VIDEO = -1
 
 
 def simulate(work: Workload, cluster: Cluster, *, seed: int = 0) -> SimulatedRun:
-    """Return what comes of a run; the same seed gives the same run."""
+    """Return what comes of a run. The same seed gives the same run."""
     return _Simulation(work, cluster, seed).run()
 
 
@@ -230,7 +233,7 @@ class _Simulation:
             )
 
     def _load_models(self, worker: int) -> None:
-        """Have a worker load its models; its video meanwhile is NO_VIDEO."""
+        """Let a worker load its models. During this its video is NO_VIDEO."""
         self.video[worker], self.since[worker], self.asked[worker] = NO_VIDEO, self.now, self.now
         self.loading.add(worker)
         heapq.heappush(
@@ -289,7 +292,7 @@ class _Simulation:
         )
 
     def _fetched_at(self, worker: int, video: int) -> float:
-        """Return when a video's bytes are here; they were asked for when the one before it was
+        """Return when a video's bytes are here. They were asked for when the one before it was
         begun."""
         cluster, count = self.cluster, self.bytes[video]
         if cluster.storage == cluster.stream == NEVER or not count:
@@ -319,7 +322,7 @@ class _Simulation:
             self._begin_video(worker, video)
 
     def _store_finished_stages(self, video: int, reached: float) -> float:
-        """Note which stages of a video are in OUT once it is `reached`; return the seconds of the
+        """Note which stages of a video are in OUT once it is `reached`. Return the seconds of the
         task in flight."""
         index = int(np.searchsorted(self.ends[video], reached, side="right"))
         stored = max(float(self.ends[video, index - 1]) if index else 0.0, self.done_until[video])

@@ -1,4 +1,4 @@
-"""TaskComparison of videos: how much of a left-out video the procedure of the others tells.
+"""TaskComparison of videos: how much of a left-out video the procedure of the others covers.
 
     python benchmarks/compare.py NARRATION.json.gz
     python benchmarks/compare.py youcookii_annotations_trainval.json --dishes 60
@@ -6,30 +6,30 @@
     python benchmarks/compare.py CROSSTASK_VIDEOS.json.gz --headlines CROSSTASK_TASKS.json.gz
     python benchmarks/compare.py NARRATION.json.gz --queries
 
-The first file is {id: {title: dish, steps: [{span, text}]}}; the second is YouCook2's own, whose
+The first file is {id: {title: dish, steps: [{span, text}]}}. The second is YouCook2's own, whose
 recipe types are the dishes. From each dish of at least three videos, each video is left out once. A
-step of it is covered where a step of the procedure, or of the other video, does the same: by
-`meaning`, a cosine of MiniLM of at least .6, or by `words`, where they share at least half of the
+step of it is covered where a step of the procedure, or of the other video, does the same. By
+`meaning` this is a cosine of MiniLM of at least .6. By `words` they share at least half of the
 smaller one's content words. Pairs of its steps are predicted where both are covered by different
-steps that stand in the same order there. Steps and pairs that are not covered count as misses.
+steps that are in the same order there. Steps and pairs that are not covered count as misses.
 
-Arms: the whole graph; the common procedure alone; as many steps of the graph as the single video
-has, those of most videos first; those in one wording each, where the other arms of the graph match
-the wordings of all its videos; and the single video, which covers most of the others on average
-(so it is chosen without the left-out one). Scores are means over a dish's videos, then over dishes,
-with a bootstrap interval over dishes. Also printed: how often an added video of another dish is
-left out, and a dish's own.
+Arms: the whole graph. The common procedure alone. As many steps of the graph as the single video
+has, those of most videos first. Those in one wording each, where the other arms of the graph match
+the wordings of all its videos. The last is the single video, which covers most of the others on
+average (so it is chosen without the left-out one). Scores are means over a dish's videos, then over
+dishes, with a bootstrap interval over dishes. Also printed: how often an added video of another
+dish is left out, and a dish's own.
 
 The third reads {id: {class, steps: [{label}]}}, where every step is called by its label in the
 task's list. The labels that at least half of a task's videos do (20 videos at most) are the truth
-for the common steps: printed are recall and precision of the common procedure, the share of steps
-that are in a group with another label, and in how many pairs of common labels the order is that of
-most videos, and that of the task's list. CrossTask's videos.json.gz has numbers for labels, which
---headlines tasks.json.gz turns into the headlines of the task's wikiHow article.
+for the common steps. Printed are recall and precision of the common procedure, and the share of
+steps that are in a group with another label. Also in how many pairs of common labels the order is
+that of most videos, and that of the task's list. CrossTask's videos.json.gz has numbers for labels,
+which --headlines tasks.json.gz turns into the headlines of the task's wikiHow article.
 
 --queries: the videos of all dishes are one library, which is asked how to make each dish of at
-least three. Printed are precision and recall of the videos that `compare --query` finds, and of
-those that it then compares, with the dish as the videos' title and without a title.
+least three. Printed are precision and recall of the videos that `compare --query` finds. They are
+printed also of those that it then compares, with the dish as the videos' title and without a title.
 """
 
 import argparse
@@ -70,7 +70,7 @@ NO_FLOOR = CompareSettings(video_likeness=0.0)
 
 
 def read_dishes(path: Path, least: int = MIN_VIDEOS) -> Dishes:
-    """Return the steps of the videos of each dish that has at least so many of them."""
+    """Return the steps of the videos of each dish that has at least that many of them."""
     data = path.read_bytes()
     if path.suffix == ".gz":
         data = gzip.decompress(data)
@@ -225,7 +225,7 @@ def make_record(number: int, texts: Sequence[str]) -> Record:
 
 
 def nan_mean(values: Sequence[float]) -> float:
-    """Return the mean of what is known; NaN where nothing is."""
+    """Return the mean of what is known. NaN where nothing is."""
     numbers = [value for value in values if not np.isnan(value)]
     return float(np.mean(numbers)) if numbers else float("nan")
 
@@ -240,7 +240,7 @@ def interval(values: Sequence[float]) -> str:
 
 
 def task_scores(task: "Task", vectors: CachedVectors) -> Scores:
-    """Return how well the common steps of a task and their order are told."""
+    """Return how well the common steps of a task and their order are found."""
     videos = task.videos
     comparison = compare(
         list(map(make_record, range(len(videos)), videos)), NO_FLOOR, embedder=vectors
@@ -287,7 +287,7 @@ def print_queries(dishes: Dishes) -> None:
 
 
 def write_library(dishes: Dishes, folder: Path, *, with_titles: bool) -> dict[str, str]:
-    """Write a record a video, and return the dish of each by its id."""
+    """Write a record per video, and return the dish of each by its id."""
     dish_of: dict[str, str] = {}
     for dish, videos in dishes.items():
         for texts in videos:
@@ -310,7 +310,7 @@ def query_library(dishes: Dishes, dish_of: dict[str, str], folder: Path) -> list
         answers = [record.id for record in records]
         try:
             compared = [video.id for video in compare(records).videos]
-        except StoreError:  # of which no two show the same task
+        except StoreError:  # no two of them show the same task
             compared = []
         row = {}
         for stage, ids in (("found", answers), ("compared", compared)):
@@ -323,7 +323,8 @@ def query_library(dishes: Dishes, dish_of: dict[str, str], folder: Path) -> list
 
 @dataclass
 class Task:
-    """videos: the labels of each one's steps, in order; places: of the labels in the task's list."""
+    """videos: the labels of each one's steps, in order. places: of the labels in the task's
+    list."""
 
     videos: list[list[str]]
     places: dict[str, int]
@@ -343,7 +344,7 @@ def read_coin(path: Path) -> dict[str, Task]:
 def read_crosstask(path: Path, headlines: Path) -> dict[str, Task]:
     """Return the tasks of CrossTask, whose steps are called by the headlines of their article.
 
-    A step without a headline is left out; steps of one headline are one.
+    A step without a headline is left out. Steps of one headline are one.
     """
     named_tasks = json.loads(gzip.decompress(headlines.read_bytes()))
     tasks: dict[str, Task] = defaultdict(lambda: Task([], {}))

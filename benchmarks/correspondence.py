@@ -4,10 +4,10 @@
 
 CLIPS, DIR as for real_clips.py. Words over another film are cut where it ends. Weights are fitted
 leaving out the makers (first word of the file's name) of both clips of a pair, centre of the
-pictures and all; AUC, and the share of steps that stay "shown" at `belong_least`, own against
-foreign, with bootstrap intervals over clips; and of the found steps, how many are shown or only
-said as told, by the weights of other makers. --write: fits the weights to all pairs and writes
-stepline/grounding/correspondence.json.
+pictures and all. AUC, and the share of steps that stay "shown" at `belong_least`, own against
+foreign, with bootstrap intervals over clips. And of the found steps, how many are shown or only
+said as reported, by the weights of other makers. With --write it fits the weights to all pairs. It
+writes stepline/grounding/correspondence.json.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def maker(name: str) -> str:
 def cues(
     record: Record, vectors: npt.NDArray[np.float32], seen: VisualFeatures, centre: Array
 ) -> list[float]:
-    """Return the three cues of one clip's words over one clip's pictures; an unknown topic is 0."""
+    """Return the three cues of one clip's words over one clip's pictures. An unknown topic is 0."""
     weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, {"conse": centre.tolist()})
     tie = package.correspondence(
         record.sentences,
@@ -59,7 +59,7 @@ def cues(
 
 
 def fit(rows: Array, own: npt.NDArray[np.bool_]) -> Any:
-    """Return the regression; each pair counts twice, once as if no text could be read."""
+    """Return the regression. Each pair counts twice, once as if no text could be read."""
     blind = rows * [1.0, 1.0, 0.0]
     both = np.concatenate([rows, blind]), np.concatenate([own, own])
     return LogisticRegression(C=10.0, class_weight="balanced").fit(*both)
@@ -98,7 +98,7 @@ def _right(pairs: list[tuple[dict[str, Any], Step]], earned: bool) -> int:
 
 @dataclass(frozen=True)
 class Clips:
-    """Clips by name. records, vectors: of those with steps in speech; seen, means: pictures of all,
+    """Clips by name. records, vectors: of those with steps in speech. seen, means: pictures of all,
     and the mean of their features."""
 
     records: dict[str, Record]
@@ -158,9 +158,9 @@ def centre_without(clips: Clips, words: str, shown: str) -> Array:
 
 @dataclass(frozen=True)
 class Judgements:
-    """own: (N, N) whether words and pictures are of one clip. steps: (N,) written ones. pairs: (N,)
-    labelled steps that were found. right: (N, 2) of them rightly judged, if the pictures are not
-    believed, and if they are."""
+    """own: (N, N) whether words and pictures are of one clip. steps: (N,) written ones.
+    pairs: (N,) labelled steps that were found. right: (N, 2) of them rightly judged, if the
+    pictures are not believed, and if they are."""
 
     own: npt.NDArray[np.bool_]
     steps: npt.NDArray[np.int64]

@@ -31,7 +31,7 @@ WANTED = ("true", "said")
 
 
 def labelled(record: Record, units: Mapping[str, Unit], label: str) -> Record:
-    """Return a record whose steps are "said" where their label is; those that are not shown have no
+    """Return a record whose steps are "said" where their label is. Those that are not shown have no
     true one."""
 
     def place(id: str, said: Span | None) -> Span | None:

@@ -1,14 +1,15 @@
-"""Draws and speaks a corpus of short how-to videos for `stepline curate`, with the truth beside
+"""Draws and speaks a corpus of short how-to videos for `stepline curate`, with the truth next to
 each.
 
     python benchmarks/curate_corpus.py DIR --videos 300 [--clips FOLDER] [--captioned]
 
-DIR/videos holds <id>.mp4, DIR/truth/<id>.json a Record each (what is said, and where it is really
-shown), DIR/videos.csv the list that `stepline curate` reads (video, title, task, category,
-captions). A tenth of the videos is what a curator must meet: copies, the same script drawn again,
-chat without a step, another language, no speech. `--clips` adds files as they are, without a truth;
-`--captioned` puts what is said beside each video (.vtt), so that curate hears none, which saves
-half of its time. The same arguments give the same bytes; a video that is there is not drawn again.
+DIR/videos holds <id>.mp4. DIR/truth/<id>.json is a Record each (what is said, and where it is
+really shown). DIR/videos.csv is the list that `stepline curate` reads (video, title, task,
+category, captions). A tenth of the videos is what a curator must meet: copies, the same script
+drawn again, chat without a step, another language, no speech. `--clips` adds files as they are,
+without a truth. `--captioned` puts what is said next to each video (.vtt), so that curate hears
+none, which saves half of its time. The same arguments give the same bytes. A video that is there is
+not drawn again.
 """
 
 import argparse
@@ -35,7 +36,7 @@ RENDER = RenderSettings(
 )
 # s of silence before the first word, after the last, between two sentences
 OPENING, CLOSING, PAUSE = 0.4, 1.2, 0.25
-# sentences a video: of steps that are shown, that are not, of chat
+# sentences per video: of steps that are shown, that are not, of chat
 SHOWN, ABSENT, TALK = (2, 4), (1, 3), (3, 5)
 # share of the shown steps said while they are shown (NaSVA: half), before layouts that do not fit
 # go
@@ -48,7 +49,7 @@ AWAY = 3.0  # s between a step that is said at another time and its picture
 TRIES = 200  # layouts tried for a video
 # kinds of videos that a curator must meet
 UNUSUAL = ("copy", "redrawn", "chat", "spanish", "silent")
-EVERY = 10  # one video of so many is unusual
+EVERY = 10  # one video of this many is unusual
 SPANISH = (
     "Hola a todos, bienvenidos otra vez a mi cocina.",
     "Primero cortamos la cebolla en trozos muy finos.",
@@ -101,7 +102,7 @@ def said_spans(lines: Sequence[Line], seed: int, rng: Random) -> tuple[list[Span
 def shown_spans(
     said: dict[int, Span], unsaid: Sequence[int], duration: float, rng: Random
 ) -> dict[int, Span] | None:
-    """Return where each step is shown, at the time it is said or away from it; None where there was
+    """Return where each step is shown, at the time it is said or away from it. None where there was
     no room."""
     spans: dict[int, Span] = {}
     for k in sorted([*said, *unsaid], key=lambda _: rng.random()):
@@ -230,7 +231,7 @@ def _step_shot(task: Task, step: TaskStep, span: Span, rng: Random) -> Shot:
 def _filler(
     task: Task, steps: Sequence[TaskStep], gap: Span, said: Sequence[Span], rng: Random
 ) -> Shot:
-    """Return the presenter where somebody speaks, mostly, and things that nobody touches
+    """Return the presenter where someone speaks, mostly, and things that no one touches
     elsewhere."""
     step = rng.choice(steps)
     heard = sum(gap.overlap(each) for each in said) > 0.4 * gap.duration

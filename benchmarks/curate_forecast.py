@@ -1,5 +1,5 @@
-"""Sets a forecast beside the run that followed it, and asks how far other samples of that run would
-have been off.
+"""Sets a forecast next to the run that followed it, and asks how far other samples of that run
+would have been off.
 
     stepline curate SOURCE --recipe R --out OUT --dry-run --json > forecast.json
     stepline curate SOURCE --recipe R --out OUT
@@ -8,8 +8,8 @@ have been off.
 Without forecast.json, the forecast is made from the dry run's journals by the version that runs
 this.
 
-What the run took of a stage is what the journals of the run and of the dry run's own videos say, so
-that both sides are about all videos. The samples drawn again begin with --sample videos and grow as
+What the run took of a stage is what the journals of the run and of the dry run's own videos say. So
+both sides are about all videos. The samples drawn again begin with --sample videos and grow as
 a dry run's do, of the video stages alone.
 """
 

@@ -1,10 +1,10 @@
-"""Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk; with
+"""Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk. With
 synthetic Records.
 
     python benchmarks/curate_index.py [planning listing cells parquet status rerun]
 
-Each cost is measured at two sizes, so that its slope is known and not only its mean; what is cheap
-is measured at the whole 1.2 M. CPU seconds at one thread; a record has 100 sentences of 9 words and
+Each cost is measured at two sizes, so that its slope is known and not only its mean. What is cheap
+is measured at the whole 1.2 M. CPU seconds at one thread. A record has 100 sentences of 9 words and
 10 steps, no single words.
 """
 
@@ -238,9 +238,10 @@ def status_time(folder: Path) -> dict[str, object]:
     """Measure what `status` asks of a run of WHOLE videos whose stages are all done but for a tenth
     that is left out.
 
-    The whole run is made of what a driver leaves: items, manifests, folders of cells as old as the
-    manifests say (the cells themselves are not made, for nobody looks at them), and the totals of
-    400 logs. What a status without manifests takes beyond that is measured by its slope.
+    The whole run is made of what a driver leaves. These are items, manifests, folders of cells as
+    old as the manifests say, and the totals of 400 logs. The cells themselves are not made, because
+    no one looks at them. What a status without manifests takes beyond that is measured by its
+    slope.
     """
     plan = planned()
     names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")

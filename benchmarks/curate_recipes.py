@@ -4,12 +4,12 @@
     benchmarks/curate_recipes.py CORPUS/videos.csv --work FOLDER [--engines local ray] [--recipes
     clean features]
 
-Each engine has one OUT for all recipes, FOLDER/ENGINE, so that what they share is computed once; a
-rerun goes on. Of each dataset is told: its files are the same on both engines, byte for byte;
-`datasets` loads its Parquet by the card alone and its tars as a WebDataset; `mlcroissant` finds its
-Croissant valid, with the sha256 of every file. Networks are those of curate_howtostep.toml; the
-text base is made of the drawn tasks' steps. The table is printed and written to
-benchmarks/results/curate_recipes.json.
+Each engine has one OUT for all recipes, FOLDER/ENGINE, so that what they share is computed once. A
+rerun goes on. Of each dataset it reports that its files are the same on both engines, byte for
+byte. `datasets` loads its Parquet by the card alone and its tars as a WebDataset. `mlcroissant`
+finds its Croissant valid, with the sha256 of every file. Networks are those of
+curate_howtostep.toml. The text base is made of the drawn tasks' steps. The table is printed and
+written to benchmarks/results/curate_recipes.json.
 """
 
 import argparse

@@ -2,14 +2,14 @@
 
     python benchmarks/curate_simulation.py OUT [OUT ...]
 
-OUT: folders of finished runs of `stepline curate`, of which the first gives the service times. For
-each, the simulation of its own videos with its own workers is set beside what it really took: the
-model is believed only as far as that. The check runs on wall seconds, which a busy machine
-stretches alike on both sides; the large cluster on CPU seconds. Videos of half a minute say little
-of those of 6.5 minutes, so stages grow in proportion to duration: on a ten-minute video of 720p all
-stages together take 0.075 CPU seconds a second (docs/results/speed.md); the rate printed stands
-beside it. Durations, failure rates and storage of the large cluster are the settings below; they
-are assumptions, and named so.
+OUT: folders of finished runs of `stepline curate`. The first gives the service times. For each, the
+simulation of its own videos with its own workers is set next to what it really took. The model is
+believed only as far as that. The check runs on wall seconds, which a busy machine stretches alike
+on both sides. The large cluster runs on CPU seconds. Videos of half a minute say little of those of
+6.5 minutes, so stages grow in proportion to duration. On a ten-minute video of 720p all stages
+together take 0.075 CPU seconds per second (docs/results/speed.md). The rate printed is next to it.
+Durations, failure rates and storage of the large cluster are the settings below. They are
+assumptions, and named so.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from stepline.remote import RemotePath
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
 VIDEOS = 1_200_000
-# s of a video, and the log's standard deviation; HowTo100M's mean is 6.5 min
+# s of a video, and the log's standard deviation. HowTo100M's mean is 6.5 min
 MEAN, SPREAD = 390.0, 0.6
 HOUR = 3600.0
 BYTES_A_SECOND = 60_000.0  # of a video at 0.5 Mbit/s
@@ -98,7 +98,7 @@ def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float
 
 
 def lengths(out: Path) -> list[float]:
-    """Return the seconds of each video as `probe` found them; 0 of one that it could not read."""
+    """Return the seconds of each video as `probe` found them. 0 of one that it could not read."""
     place = RemotePath(str(out))
     recipe = read_recipe(place)
     plan = Plan.from_recipe(recipe, resolve_stages(recipe, STAGE_TABLE))

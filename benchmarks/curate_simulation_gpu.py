@@ -3,10 +3,10 @@
     python benchmarks/curate_simulation_gpu.py [--price DOLLARS]
 
 Core seconds a second of video are those that `curate_simulation.py` took from a measured run. No
-GPU was had: how many times faster than a core it runs a network is assumed (SPEEDS), three times;
-what stays on the core of a GPU's worker is measured (docs/results/speed.md: decoding and voice
-detection beside recognition, decoding and motion beside features). Money is node hours at --price a
-node hour, 1 unless given. Writes benchmarks/results/curate_simulation_gpu.json.
+GPU was had: how many times faster than a core it runs a network is assumed (SPEEDS), three times.
+What stays on the core of a GPU's worker is measured (docs/results/speed.md: decoding and voice
+detection next to recognition, decoding and motion next to features). Money is node hours at --price
+a node hour, 1 unless given. Writes benchmarks/results/curate_simulation_gpu.json.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from stepline.evaluate.bootstrap import Floats
 RESULTS = Path(__file__).resolve().parent / "results"
 RESULT = RESULTS / "curate_simulation_gpu.json"
 VIDEOS = 1_200_000
-SPEEDS = (10.0, 30.0, 100.0)  # of a GPU, beside a core
+SPEEDS = (10.0, 30.0, 100.0)  # of a GPU, next to a core
 ON_GPU = ("transcribe", "encode")
-# share of a stage that is no network's; docs/results/speed.md
+# share of a stage that is not a network's, docs/results/speed.md
 DECODING = {"transcribe": 0.13, "encode": 0.53}
 USUAL = GpuCluster(nodes=25, cores=16, gpus=1, sharing=4)
 FAILING = {"loss_every": 200 * HOUR}

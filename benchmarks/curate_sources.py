@@ -108,7 +108,7 @@ def export(folder: Path, records: int) -> int:
 
 
 def peak_memory() -> int:
-    """Return the most KiB that this process held; not what its parent held before, which getrusage
+    """Return the most KiB that this process held. Not what its parent held before, which getrusage
     may tell."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

@@ -7,9 +7,9 @@ how it scales.
 Each run starts from nothing in a folder of its own. Numbers come from the run's journals
 (OUT/timings), but the CPU seconds of all its processes, which are looked at each second while it
 runs: those beyond the journals' are the engine's own. The overlap figure is wall / max(CPU seconds
-/ processes, slowest serial stage): 1 is perfect, and only a quiet machine tells it. With several
-rounds the runs alternate, every second round backwards, a row is the median of its runs, and the
-ratio of video-hours an hour, Ray's to local's of as many workers, is told of each round and of the
+/ processes, slowest serial stage): 1 is perfect, and only a quiet machine shows it. With several
+rounds the runs alternate, every second round backwards. A row is the median of its runs. The ratio
+of video-hours per hour, Ray's to local's of as many workers, is printed of each round and of the
 medians. The datasets of all runs must be the same, byte for byte. The table is printed and written
 to benchmarks/results/curate_throughput.json.
 """
@@ -40,7 +40,7 @@ HOUR = 3600.0
 
 
 def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, out: Path) -> float:
-    """Curate a source from nothing, with the settings of one row; return the CPU seconds of all its
+    """Curate a source from nothing, with the settings of one row. Return the CPU seconds of all its
     processes."""
     limits = ["--limit", str(limit)] if limit else []
     command = [
@@ -137,7 +137,7 @@ def loads(ends: Sequence[Mapping[str, Any]]) -> float:
 def stages(
     ends: Sequence[Mapping[str, Any]], hours: Mapping[str, float]
 ) -> dict[str, dict[str, float]]:
-    """Return units, CPU seconds, peak memory and video-hours a CPU hour of each stage; first units
+    """Return units, CPU seconds, peak memory and video-hours a CPU hour of each stage. First units
     count in no pace."""
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(line["stage"] for line in ends):
@@ -158,7 +158,7 @@ def stages(
 
 
 def same_bytes(outs: Sequence[Path]) -> bool:
-    """Tell whether runs have the same cells and datasets, byte for byte; notes of a training hold
+    """Say whether runs have the same cells and datasets, byte for byte. Notes of a training hold
     paths and seconds."""
     trees = []
     for out in outs:
@@ -180,7 +180,7 @@ def median(runs: Sequence[Any]) -> Any:
 
 
 def ratios(found: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> dict[str, Any]:
-    """Return what a run of Ray comes to beside the local one of as many workers, round by round."""
+    """Return a run of Ray compared with the local one of as many workers, round by round."""
     told: dict[str, Any] = {}
     for number in (
         "map_video_hours_an_hour",

@@ -7,12 +7,13 @@ stage by stage.
     python benchmarks/curate_truth.py --corpus CORPUS --out OUT
 
 Alignable: the sentence or step says something that is really shown somewhere. Well aligned: and the
-middle of its span lies where that is shown; `tight`: with an IoU of 0.5 or more. A recognised
-sentence stands for the true ones with which it overlaps by half of the shorter; a step for the true
-step with which it shares most words, half of its own at least. R@1 and IoU are over the written
-steps that are really shown, the same in every row: one that a stage has dropped or placed nowhere
-is a miss. `kept_steps` counts those alone that a stage keeps; `steps_of_X` asks every stage for
-those that X keeps: choosing told from placing. "self-trained": the last network places all.
+middle of its span lies where that is shown. `tight`: with an IoU of 0.5 or more. A recognised
+sentence stands for the true ones with which it overlaps by half of the shorter. A step stands for
+the true step with which it shares most words, half of its own at least. R@1 and IoU are over the
+written steps that are really shown, the same in every row. One that a stage has dropped or placed
+nowhere is a miss. `kept_steps` counts those alone that a stage keeps. `steps_of_X` asks every stage
+for those that X keeps: this separates choosing from placing. "self-trained": the last network
+places all.
 Intervals: bootstrap over videos.
 """
 
@@ -104,7 +105,7 @@ def by_network(
 
 
 def with_interval(units: Sequence[Unit], figure: Callable[[Unit], float]) -> list[float]:
-    """Return the mean of a figure over units with its interval, videos drawn anew: [mean, low,
+    """Return the mean of a figure over units with its interval, videos drawn again: [mean, low,
     high]."""
     if not units:
         return [float("nan")] * 3
@@ -142,7 +143,7 @@ def placing(units: Sequence[Unit]) -> dict[str, object]:
 def aligned_rows(
     stages: Mapping[str, Mapping[str, Unit]], wanted: Sequence[str]
 ) -> dict[str, dict[str, object]]:
-    """Return R@1 and IoU of the same steps in every stage; what one lacks is a miss."""
+    """Return R@1 and IoU of the same steps in every stage. What one lacks is a miss."""
     rows = {}
     for name, found in stages.items():
         base = {key: stages["said"][key] for key in wanted}

@@ -1,4 +1,4 @@
-"""Sentences and steps beside what they are about in the planted truth of `curate_corpus.py`; see
+"""Sentences and steps next to what they are about in the planted truth of `curate_corpus.py`. See
 `curate_truth.py`."""
 
 import re
@@ -44,7 +44,7 @@ def words(text: str) -> set[str]:
 
 
 def true_step(step: Step, truth: Record) -> Step | None:
-    """Return the true step that a written one stands for, by words; of equals the one said
+    """Return the true step that a written one stands for, by words. Of equals the one said
     nearest."""
     sentences = truth.transcript.sentences if truth.transcript else ()
     own, best = words(step.text), (0.0, 0.0)
@@ -80,7 +80,7 @@ def half_of(one: Span, other: Span) -> float:
 
 
 def units_of(record: Record, truth: Record, *, said: bool = False) -> dict[str, Unit]:
-    """Return a unit a step, by step id; said: where it is said, not where it is shown."""
+    """Return a unit per step, by step id. said: where it is said, not where it is shown."""
     found = {}
     for step in record.steps:
         true = true_step(step, truth)

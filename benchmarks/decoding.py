@@ -4,7 +4,7 @@ simulated world.
     python benchmarks/decoding.py                    # writes benchmarks/results/decoding.json, about 3 CPU minutes
 
 One small network a seed (D = 64, one layer each) is trained on narrations and written steps at the
-times at which they are said; nothing but the calibration sees planted truth, that of 100 videos
+times at which they are said. Nothing but the calibration sees planted truth, that of 100 videos
 which are neither trained on nor scored. The settings were chosen in worlds 10 and 11. R@1 in %,
 over texts that the video shows.
 """
@@ -318,8 +318,8 @@ def together(seeds: list[dict]) -> dict[str, object]:
 
 
 def memory(rows: int) -> dict[str, float]:
-    """Return by how much this process's memory peaks, MiB, when a video of so many rows is aligned,
-    and CPU seconds."""
+    """Return by how much this process's memory peaks, MiB, when a video of that many rows is
+    aligned, and CPU seconds."""
     import torch
 
     torch.manual_seed(0)

@@ -1,12 +1,12 @@
 """Kinds of evidence that were measured and left out: python benchmarks/evidence.py CLIPS --cache
 DIR [--drawn DIR]
 
-Sounds (YAMNet; `stepline weights get yamnet`), motion that repeats itself or goes up and down
-(pictures at 8 a second), and looks grouped by EfficientNet-Lite0's 1,280 pooled features instead of
-thumbnails: the rows of docs/results/real_clips.md. CLIPS, DIR: as in real_clips.py, --drawn: the
-cache of grounding.py. AUC: of the seconds marked "doing" against "talk", by a logistic regression
-fitted on other makers' clips. places: best seconds right of the found steps that are shown, if the
-evidence, at the weight that is best on other makers' clips, moved them around their words.
+Sounds (YAMNet, from `stepline weights get yamnet`), motion that repeats itself or goes up and down
+(pictures at 8 per second). Also looks grouped by EfficientNet-Lite0's 1,280 pooled features instead
+of thumbnails. They are the rows of docs/results/real_clips.md. CLIPS, DIR: as in real_clips.py,
+--drawn: the cache of grounding.py. AUC: of the seconds marked "doing" against "talk", by a logistic
+regression fitted on other makers' clips. Places: best seconds right of the found steps that are
+shown, if the evidence moved them around their words. Its weight is best on other makers' clips.
 """
 
 import argparse
@@ -44,13 +44,13 @@ Array = npt.NDArray[Any]
 Labels = dict[str, Any]  # of all clips
 Clip = dict[str, Array]  # what is known of a clip, arrays by name
 
-# YAMNet: samples a second; s between patches of 96 frames, 64 bands
+# YAMNet: samples a second. S between patches of 96 frames, 64 bands
 RATE, HOP, PATCH, MELS = 16_000, 0.48, 96, 64
 # scale and zero point of its 8-bit input and output
 AUDIO, SCORES = (0.047938, 144), (0.756542, 190)
 # of AudioSet's classes, from engines to crunching: things, materials, kitchen, tools
 HEARD = ("Engine", "Silence")
-PICTURES, CELL = 8, 8  # pictures a second in which motion repeats itself; px of a cell
+PICTURES, CELL = 8, 8  # pictures per second in which motion repeats itself; px of a cell
 LOW, HIGH, WINDOW = 0.5, 3.0, 4.0  # Hz; seconds
 WEIGHTS = (0.0, 0.5, 1.0, 2.0)  # nats a standard deviation
 LEVELS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # mean cosine distance up to which looks are one
@@ -86,7 +86,7 @@ def sounds(samples: npt.NDArray[np.float32]) -> Array:
 
 def repeated_motion(clip: Path, cuts: Array, seconds: int) -> Array:
     """Return (T, 2): how much of the vertical motion, where most moves, has one frequency of 0.5 to
-    3 Hz; how much of all motion goes down or up."""
+    3 Hz. How much of all motion goes down or up."""
     reader = MediaReader(clip, frame_rate=PICTURES, frame_size=96, sound=False)
     seen = [
         (frame.time, frame.image.mean(axis=2) / 255) for frame in reader if isinstance(frame, Frame)
@@ -116,7 +116,7 @@ def _cells(planes: Array) -> Array:
 
 
 def _periodicity(rows: Array) -> float:
-    """Return the greatest share of the power of rows (N, cells) within 0.25 Hz of one frequency; 5
+    """Return the greatest share of the power of rows (N, cells) within 0.25 Hz of one frequency. 5
     % of the cells."""
     at = np.arange(len(rows)) - (len(rows) - 1) / 2
     level = rows - rows.mean(axis=0)
@@ -146,7 +146,7 @@ def pooled(images: Sequence[npt.NDArray[np.uint8]]) -> Array:
 
 
 def observed(clip: Path, seen: VisualFeatures, cache: Path) -> Clip:
-    """Return what else is seen and heard of a clip, and the CPU seconds of each kind; from the
+    """Return what else is seen and heard of a clip, and the CPU seconds of each kind. From the
     cache where it is."""
     store = cache / f"{clip.stem}.evidence.npz"
     if not store.exists():
@@ -305,7 +305,7 @@ def heard_in_pauses(
 
 @contextmanager
 def looks_of(rows: Array, level: float | None) -> Iterator[None]:
-    """Let shots be grouped by their mean rows (T, 1280), by cosine; level None leaves the
+    """Let shots be grouped by their mean rows (T, 1280), by cosine. `level` None leaves the
     thumbnails."""
 
     def group(shots: Sequence[slice], _: Array) -> Array:
@@ -329,7 +329,7 @@ def looks_row(
     seen: dict[str, VisualFeatures],
     rows: dict[str, Clip],
 ) -> list[int]:
-    """Return best seconds right, seconds of talk that a look tells, and seconds of doing that it
+    """Return best seconds right, seconds of talk that a look finds, and seconds of doing that it
     calls talk."""
     right = talk = wrong = 0
     for name, record in known.items():

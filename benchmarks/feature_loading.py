@@ -3,10 +3,10 @@ time waited.
 
     python benchmarks/feature_loading.py        # writes benchmarks/results/feature_loading.json
 
-Videos of 60 to 1200 rows and 5 to 100 texts, 768 wide (0.97 MB a video on average), in batches of
-8, as in NaSVA's training. `cold`: the shards are dropped from the system's memory first, so that
-every row comes from disk. `step`: a stand-in for a GPU that takes that long a batch and leaves the
-processor free.
+Videos of 60 to 1200 rows and 5 to 100 texts, 768 wide (0.97 MB per video on average). They come in
+batches of 8, as in NaSVA's training. `cold`: the shards are dropped from the system's memory first,
+so that every row comes from disk. `step`: a stand-in for a GPU that takes that long per batch and
+leaves the processor free.
 """
 
 import argparse

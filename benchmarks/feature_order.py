@@ -3,10 +3,10 @@ it was.
 
     python benchmarks/feature_order.py        # writes benchmarks/results/feature_order.json
 
-A store of 48 shards of 20 videos (60 to 240 rows, 768 wide), of which 8 fit: into memory, from
-which the pages of any other shard are dropped (posix_fadvise) as if there were no more, and into
+A store of 48 shards of 20 videos (60 to 240 rows, 768 wide). 8 shards fit into memory, from
+which the pages of any other shard are dropped (posix_fadvise) as if there were no more. 8 fit into
 the cache of a bucket's files. Training goes through 4 shards at a time (16 in earnest). Both orders
-in the same run, each twice, one after the other; counted are bytes that came from disk
+in the same run, each twice, one after the other. Counted are bytes that came from disk
 (/proc/self/io), shards fetched, CPU seconds, and seconds of the wall.
 """
 
@@ -59,7 +59,7 @@ def epoch(store: FeatureStore, window: int) -> Iterator[str]:
 
 
 def drop(path: Path) -> None:
-    """Have the system forget what it holds of a file."""
+    """Let the system forget what it holds of a file."""
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -71,7 +71,7 @@ def bytes_read() -> int:
 
 
 def from_disk(folder: Path, window: int) -> dict[str, float]:
-    """Read an epoch from a disk of which ROOM shards fit into memory."""
+    """Read an epoch from a disk, where ROOM shards of it fit into memory."""
     store, used = FeatureStore(folder), OrderedDict[int, None]()
     for path in folder.glob("*.safetensors"):
         drop(path)

@@ -58,7 +58,7 @@ def noise_picture(number: int, size: tuple[int, int]) -> bytes:
 
 
 def made_record(count: int) -> Record:
-    """Return a record of so many steps, each said in two sentences."""
+    """Return a record of that many steps, each said in two sentences."""
     steps = []
     sentences = []
     for number in range(count):
@@ -86,7 +86,7 @@ def made_record(count: int) -> Record:
 
 
 def write_page(count: int, shape: str, folder: Path) -> Path:
-    """Write the page of so many steps with a picture each."""
+    """Write the page of that many steps with a picture each."""
     record = made_record(count)
     pictures = {}
     for number, step in enumerate(record.steps):
@@ -97,7 +97,7 @@ def write_page(count: int, shape: str, folder: Path) -> Path:
 
 
 def write_shot_page(count: int, folder: Path) -> Path:
-    """Write a list of so many shots, whose pictures are files."""
+    """Write a list of that many shots, whose pictures are files."""
     shots = []
     for number in range(1, count + 1):
         start = number * STEP_SECONDS
@@ -123,8 +123,8 @@ def write_shot_page(count: int, folder: Path) -> Path:
 
 
 def measure(browser: Browser, path: Path, slowdown: float, rounds: int) -> dict[str, float]:
-    """Return the bytes of a page, the median and greatest seconds to its first paint, the median to
-    its load, and the median seconds of work until the first paint."""
+    """Return the bytes of a page, its seconds to the first paint (median, greatest), to its load
+    (median), and of work until the paint (median)."""
     paints = []
     loads = []
     work = []

@@ -2,12 +2,12 @@
 
     python benchmarks/fit_instruction.py research/narrations [--shared FOLDER] [--write]
 
-How-to narrations are those of `texts` and `later`; talks those of `talks` and the talk_* of
+How-to narrations are those of `texts` and `later`. Talks are those of `talks` and the talk_* of
 `texts`. The tagger was trained on `texts`, so the talks there count for the fit alone. Printed is
 what holds on the talks of `talks`, each left out, and on the how-to narrations, a fifth left out at
-a time; with --shared also on real captions (transcripts, clips_long) and tutorials (TutorialVQA)
-that nothing was fitted on. --write stores the regression that is fitted on all, and the numbers in
-benchmarks/results/instruction.json.
+a time. With --shared also on real captions (transcripts, clips_long) and tutorials (TutorialVQA)
+that nothing was fitted on. The option --write stores the regression that is fitted on all, and the
+numbers in benchmarks/results/instruction.json.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def part_features(narrations: list[Narration]) -> list[np.ndarray]:
 
 
 def fit(rows: list[np.ndarray], narrations: list[Narration]) -> InstructionWeights:
-    """Return the regression; both kinds weigh alike, so its log odds are a log Bayes factor."""
+    """Return the regression. Both kinds weigh alike, so its log odds are a log Bayes factor."""
     labels = []
     for features, narration in zip(rows, narrations, strict=True):
         labels += [narration.instructs] * len(features)

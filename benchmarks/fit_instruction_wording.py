@@ -1,11 +1,11 @@
-"""Fits P(a sentence tells a step | its wording) and writes
+"""Fits P(a sentence describes a step | its wording) and writes
 stepline/sieve_swap/instruction_wording.json.
 
     python benchmarks/fit_instruction_wording.py
 
 A logistic regression on MiniLM vectors. Steps: the spoken ones of the development half of the made
 videos. Idle talk: the development half of idle_lines.txt, each line with several foods and slips.
-The ridge is chosen by five folds in which no idle line and no recipe is on both sides; the test
+The ridge is chosen by five folds in which no idle line and no recipe is on both sides. The test
 half, its frames and its idle lines are never read.
 """
 
@@ -32,7 +32,7 @@ TELLINGS = 12  # times that each idle line is said
 
 
 def samples() -> tuple[list[str], Array, list[str]]:
-    """Return the sentences, whether each tells a step, and the recipe or line that each comes
+    """Return the sentences, whether each describes a step, and the recipe or line that each comes
     from."""
     videos = [video for video in make_videos(read_recipes()) if video.half == "development"]
     texts, groups = [], []

@@ -4,18 +4,18 @@ fitted to.
     python benchmarks/fit_judge.py --cache DIR --fit 0 16 --test 300 316
     python benchmarks/fit_judge.py --clips CLIPS --records DIR
 
-Drawn videos with known truth: a sentence is shown when a step that rests on it is on screen for at
+Drawn videos with known truth. A sentence is shown when a step that rests on it is on screen for at
 least half a second of its clip. Steps are written and grounded by the main job's own functions from
-the script's sentences at their true times. The regressions are fitted to the first seeds; ROC-AUC
+the script's sentences at their true times. The regressions are fitted to the first seeds. ROC-AUC
 (with intervals over videos) and expected calibration error are measured on the others. The
 wording's logit keeps weight 1: real narrations (WhenAct) taught it, and the drawn world's few
-wordings must not unteach it. Beside them: what the picture's cosine tells of a clip without the
+wordings must not unteach it. Next to them: what the picture's cosine says of a clip without the
 grounding.
 
-The second begins with those weights and fits what ships: the likeliest weights on real clips (as
-real_clips.py reads them) under a normal prior around the drawn ones, each maker left out in turn. A
-sentence is shown when a labelled step that is spoken in it, by at least `SPOKEN` of the sentence,
-is on screen for half a second of its clip.
+The second begins with those weights and fits what ships. These are the most likely weights on real
+clips (as real_clips.py reads them) under a normal prior around the drawn ones. Each maker is left
+out in turn. A sentence is shown when a labelled step in it is on screen for half a second of its
+clip. The step must be spoken in it, by at least `SPOKEN` of the sentence.
 """
 
 import argparse
@@ -128,7 +128,7 @@ def labels(record: Record) -> Array:
 
 
 def fit(evidence: Array, told: Array, shown: Array, weight: float | None = None) -> Array:
-    """Return weights (3,) of evidence, told and one; the first is `weight` where given."""
+    """Return weights (3,) of evidence, wording and one. The first is `weight` where given."""
     columns = np.column_stack([evidence, told, np.ones(len(shown))])
     free = np.array([weight is None, True, True])
     fixed = np.array([weight or 0.0, 0.0, 0.0])

@@ -4,13 +4,14 @@ on dishes left out.
     python benchmarks/fit_line_model.py NARRATION.json.gz [--step-probabilities FILE] [--ablation]
         [--write | --write-so-far]
 
-NARRATION: the narrations of YouCook2 videos with the videos' own sentences and seconds. Three lists
-a video: its own sentences, those with half as many of another dish between them, and those of
-another dish alone. --step-probabilities: a JSON of P(it tells a step) of each sentence by video.
+NARRATION: the narrations of YouCook2 videos with the videos' own sentences and seconds. There are
+three lists per video: its own sentences, those with half as many of another dish between them, and
+those of another dish alone. The option --step-probabilities is a JSON of P(it describes a step) of
+each sentence by video.
 
-The loss: - log of the share of a line's posterior in sentences whose middle, two seconds later, lies
-in its span, and SAID_WEIGHT times the cross-entropy of P(told anywhere). Numbers without --write
-are of dishes that the weights were not fitted on, by FOLDS folds.
+The loss: - log of the share of a line's posterior in sentences whose middle, two seconds later, is
+in its span. Added is SAID_WEIGHT times the cross-entropy of P(said anywhere). Numbers without
+--write are of dishes that the weights were not fitted on, by FOLDS folds.
 """
 
 import argparse
@@ -71,9 +72,8 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class LineList:
-    """Lines against one narration. features: (K, S, F); parts: (S,) of `sentence_parts`; sentences:
-    (S,) where each is said; spans: (K,) where each line is shown, None for a line of another
-    dish."""
+    """Lines against one narration. features: (K, S, F). parts: (S,) of `sentence_parts`.
+    sentences: (S,) when said. spans: (K,) where shown, None for a line of another dish."""
 
     dish: str
     features: np.ndarray
@@ -88,7 +88,7 @@ class LineList:
 
     @property
     def hits(self) -> np.ndarray:
-        """(K, S): whether a sentence's middle, a little later, lies in the line's span."""
+        """(K, S): whether a sentence's middle, a little later, is in the line's span."""
         hits = np.zeros(self.features.shape[:2])
         for row, span in zip(hits, self.spans, strict=True):
             if span is not None:
@@ -156,7 +156,7 @@ class NarrationReader:
 
 
 def sentence_spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
-    """Return where each sentence is said; it ends where the next begins, or earlier."""
+    """Return where each sentence is said. It ends where the next begins, or earlier."""
     spans = []
     for number, row in enumerate(rows):
         end = row["start"] + LEAST_SECONDS + SECONDS_PER_WORD * len(row["text"].split())
@@ -167,7 +167,7 @@ def sentence_spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
 
 
 def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
-    """Return the second at which each line is likeliest shown, (K,), as the product grounds it by
+    """Return the second at which each line is most likely shown, (K,), as the product grounds it by
     words alone."""
     lines = len(item.spans)
     seconds = math.ceil(item.sentences[-1].end)
@@ -183,8 +183,8 @@ def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Batch:
-    """Lists padded to one size. features: (B, K, S, F); lines: (B, K) and sentences: (B, S), True
-    where there is one; hits: (B, K, S); strange: (B, K), True for a line of another dish."""
+    """Lists padded to one size. features: (B, K, S, F). hits: (B, K, S). True where there is one:
+    lines (B, K), sentences (B, S). strange: (B, K), True for a line of another dish."""
 
     features: Tensor
     lines: Tensor
@@ -334,7 +334,7 @@ class TrainedChain(torch.nn.Module):  # type: ignore[misc]   # torch is untyped 
         return total, torch.stack(rows[::-1], dim=2)
 
     def _log_never(self, weights: Tensor, batch: Batch, total: Tensor) -> Tensor:
-        """Return the logarithm of P(line k is told nowhere), (B, K)."""
+        """Return the logarithm of P(line k is said nowhere), (B, K)."""
         lists, lines, sentences = weights.shape
         others = 1 - torch.eye(lines, dtype=torch.float64)  # (K left out, K)
         cases = weights[:, None] * others[None, :, :, None]  # (B, K, K, S)
@@ -383,8 +383,8 @@ def with_said_so_far(weights: LineWeights, lists: Sequence[LineList]) -> LineWei
 
 
 def first_parts(item: LineList, seed: int) -> list[LineList]:
-    """Return a list with what is heard by sentences drawn at random, and with all; a line has its
-    span only where a sentence so far lies in it."""
+    """Return a list with what is heard by sentences drawn at random, and with all. A line has its
+    span only where a sentence so far is in it."""
     sentences = len(item.sentences)
     rng = random.Random(seed)
     counts = [rng.randint(1, sentences) for _ in range(HEARD_PARTS)]
@@ -498,7 +498,7 @@ class Outcome:
 
 
 def area_under_curve(values: np.ndarray, labels: np.ndarray) -> float:
-    """Return the area under the ROC curve; ties count half."""
+    """Return the area under the ROC curve. Ties count half."""
     above = values[labels][:, None] > values[~labels]
     equal = values[labels][:, None] == values[~labels]
     return float(above.mean() + equal.mean() / 2)

@@ -2,9 +2,9 @@
 
     python benchmarks/fit_shown_prior.py
 
-Likelihood of one action: the mean, over the seconds of its shown span, of log P(second), P being
+Likelihood of one action: the mean, over the seconds of its shown span, of log P(second). P is
 normalised over the 60 s of the clip, so that what the cut hides is not counted as far. The spoken
-windows are passages of 10 s; the words lie somewhere within, and the curve is averaged over where,
+windows are passages of 10 s. The words lie somewhere within, and the curve is averaged over where,
 so that what is fitted is the distance from the words.
 """
 
@@ -39,7 +39,7 @@ def fit(actions: Sequence[Action]) -> ShownPrior:
 
 
 def densities(prior: ShownPrior, actions: Sequence[Action]) -> Array:
-    """Return (N, CLIP); equal spoken windows are worked out once."""
+    """Return (N, CLIP). Equal spoken windows are worked out once."""
     known = {
         a.said: prior.distribution([a.said], CLIP) for a in {a.said: a for a in actions}.values()
     }

@@ -1,4 +1,4 @@
-"""Fits the few numbers that calibrate P(a sentence tells a step) on marked narration.
+"""Fits the few numbers that calibrate P(a sentence describes a step) on marked narration.
 
     python benchmarks/fit_step_score.py NARRATION.json.gz [--write]
 

@@ -3,7 +3,7 @@
     python benchmarks/fit_visible_text.py
 
 A logistic regression on MiniLM sentence vectors of 10,198 action phrases, each labelled seen or not
-seen. Measured by 5-fold cross-validation over source videos; the shipped weights are fitted on all.
+seen. Measured by 5-fold cross-validation over source videos. The shipped weights are fitted on all.
 """
 
 import json

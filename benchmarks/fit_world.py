@@ -2,16 +2,16 @@
 
     python benchmarks/fit_world.py          # about 15 CPU s; writes benchmarks/results/world_fit.json
 
-From WhenAct (2,105 phrases, when each is said and shown): how long after its words a window begins,
-as the world's narration settings `offset`, `offset_scale`, `offset_freedom` and `anywhere`, by
-indirect inference: the world is simulated with them, its sentences are hidden in passages as long
-as WhenAct's and cut into clips of 60 s as there, and the five quantiles of shown start - passage
-start are brought to WhenAct's. `lag_spread` is the square root of the covariance of two phrases of
-one source video (cut at 12 s from the middle of the passage).
+From WhenAct (2,105 phrases, when each is said and shown): how long after its words a window begins.
+These are the world's narration settings `offset`, `offset_scale`, `offset_freedom` and `anywhere`.
+They are fitted by indirect inference. The world is simulated with them. Its sentences are hidden in
+passages as long as WhenAct's and cut into clips of 60 s as there. The five quantiles of shown start
+- passage start are brought to WhenAct's. `lag_spread` is the square root of the covariance of
+two phrases of one source video (cut at 12 s from the middle of the passage).
 
 From the clips (112 labelled steps): the parts of a window before its words begin and after they
-end, of the words that overlap it; how many steps are shown again, how many for a moment before
-their turn, how many of these are told again.
+end, of the words that overlap it. How many steps are shown again, how many for a moment before
+their turn, how many of these are narrated again.
 """
 
 import argparse

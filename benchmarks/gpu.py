@@ -5,16 +5,16 @@ and float32.
     [--json] [--small]
 
 A row a network, work and precision: units a second, peak memory, TFLOP/s, and their share of a
-large matrix product's on the same device. Operations are counted as they are done, padding and all;
-CTranslate2 (recognition) tells none. Sizes are the papers': NaSVA batch 8 of T 400 / K 50 (near the
-mean of its videos) and T 1200 / K 100; ProcX batch 8 (fine-tuning) and 64 (pre-training), 7.7 steps
-a video, its matching on the CPU; WYS2's detector on ready features, and end to end on 16 frames a
-clip; CLIP is ViT-L/14, its weights random as those of S3D. Projected are hours of the papers'
-trainings at a row's speed: NaSVA 340,000 + 370,000 samples x 12 epochs (the authors: about 20 h on
-an RTX 3090), ProcX 48,000 videos x 10 epochs (about 32 h on A100). Decoding and reading from disk
-are in no row. --compile adds torch.compile of NaSVA. About --seconds (3) a row and its warm-up:
-under 10 minutes in all. --device cpu --small goes through every line, and proves that alone. Writes
-benchmarks/results/gpu.json, with --small nothing; without a GPU it ends.
+large matrix product's on the same device. Operations are counted as they are done, padding and all.
+CTranslate2 (recognition) reports none. Sizes are the papers': NaSVA batch 8 of T 400 / K 50 (near
+the mean of its videos) and T 1200 / K 100. ProcX batch 8 (fine-tuning) and 64 (pre-training), 7.7
+steps per video, its matching on the CPU. WYS2's detector on ready features, and end to end on 16
+frames per clip. CLIP is ViT-L/14, its weights random as those of S3D. Projected are hours of the
+papers' trainings at a row's speed. NaSVA has 340,000 + 370,000 samples x 12 epochs (the authors:
+about 20 h on an RTX 3090). ProcX has 48,000 videos x 10 epochs (about 32 h on A100). Decoding and
+reading from disk are in no row. --compile adds torch.compile of NaSVA. About --seconds (3) a row
+and its warm-up: under 10 minutes in all. --device cpu --small goes through every line, and proves
+that alone. Writes benchmarks/results/gpu.json, with --small nothing. Without a GPU it ends.
 """
 
 import argparse
@@ -76,7 +76,7 @@ SMALL_PROCX = ModelSettings(
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured. units: of `unit` that one call does; paper: units of the paper's whole
+    """What is measured. units: of `unit` that one call does. paper: units of the paper's whole
     training.
 
     plain: the same with every operation to be seen, where a compiler hides them.
@@ -93,8 +93,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Row:
-    """What a work came to; tflops and its share of the device's peak are None where operations are
-    not told."""
+    """What a work came to. `tflops` and its share of the device's peak are None where operations
+    are not reported."""
 
     network: str
     kind: str
@@ -213,7 +213,7 @@ class _Inputs(dict[str, torch.Tensor]):
 
 
 class _Processor:
-    """Stands for a checkpoint's own: the middle of each picture; one token a text."""
+    """Replaces a checkpoint's own: the middle of each picture. One token per text."""
 
     @staticmethod
     def image_processor(images: list[np.ndarray], return_tensors: str) -> _Inputs:  # noqa: ARG004
@@ -299,7 +299,7 @@ def procx(precision: str, *, small: bool) -> Iterator[Work]:
 
 
 def wys2(precision: str, *, small: bool) -> Iterator[Work]:
-    """The detector on ready features, and on frames through S3D; the summarizer."""
+    """The detector on ready features, and on frames through S3D. The summarizer."""
     rng, device = np.random.default_rng(0), current_device().name
     contrast, width = ContrastSettings(), 512
     for title, count, shape, settings in (
@@ -433,7 +433,7 @@ def measure(work: Work, precision: str, peak: float, budget: float) -> Row:
 
 
 def peak_tflops(precision: str, size: int) -> float:
-    """Return the TFLOP/s of a large matrix product, what this device reaches at most; float32
+    """Return the TFLOP/s of a large matrix product, what this device reaches at most. float32
     without TF32."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     a = torch.randn(size, size, device=current_device().name, dtype=dtype)
@@ -454,7 +454,7 @@ def line(row: Row) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is asked for; return 0."""
+    """Measure what is asked for. Return 0."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

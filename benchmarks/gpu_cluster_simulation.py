@@ -3,9 +3,9 @@ market.
 
 A video goes through hops, runs of stages that do or do not use a GPU, as Ray's groups of actors do.
 A worker of a GPU decodes on a core of its own, then waits for the GPU, which it shares with its
-neighbours; workers without one do the other hops. Results lie in OUT after each hop, so a lost node
+neighbours. Workers without one do the other hops. Results are in OUT after each hop, so a lost node
 takes what its workers have in hand alone. A group hands on only as much as the next one has room
-for. On a spot market each zone has a price of its own, a mean-reverting walk; the nodes of a zone
+for. On a spot market each zone has a price of its own, a mean-reverting walk. The nodes of a zone
 go with two minutes' notice while it is above the bid.
 
 V videos, H hops.
@@ -27,7 +27,7 @@ NEVER = math.inf
 
 @dataclass(frozen=True)
 class Hop:
-    """cpu: (V,) seconds on a core; gpu: (V,) seconds on a whole GPU behind them, or None where none
+    """cpu: (V,) seconds on a core. gpu: (V,) seconds on a whole GPU behind them, or None where none
     is used."""
 
     name: str
@@ -37,7 +37,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Market:
-    """usual: price in shares of the fixed one; spread: standard deviation of its log; back: hours
+    """usual: price in shares of the fixed one. spread: standard deviation of its log. back: hours
     to forget a swing.
 
     bid: share of the fixed price above which a zone's nodes go. notice: seconds in which a worker
@@ -55,10 +55,12 @@ class Market:
 
 @dataclass(frozen=True)
 class GpuCluster:
-    """nodes of `cores` and `gpus`, `sharing` workers a GPU; one core a worker. Times in seconds.
+    """nodes of `cores` and `gpus`, `sharing` workers per GPU. One core per worker. Times in
+    seconds.
 
-    start: until a worker has its models; loss_every: mean time between a node's own failures; away:
-    until it is back; price: of a node and hour; market: None where nodes are bought at that price.
+    start: until a worker has its models. loss_every: mean time between a node's own failures.
+    away: until it is back. price: of a node and hour. market: None where nodes are bought at that
+    price.
     """
 
     nodes: int = 25
@@ -75,14 +77,14 @@ class GpuCluster:
 
     @property
     def gpu_workers(self) -> int:
-        """Of a node; the other cores have workers without a GPU."""
+        """Of a node. The other cores have workers without a GPU."""
         return min(self.gpus * self.sharing, self.cores - 1)
 
 
 @dataclass(frozen=True)
 class GpuRun:
-    """hours: of the whole; gpu_busy, cpu_busy: shares of the seconds that nodes were there; lost:
-    worker hours that went with nodes; price: of all node hours."""
+    """hours: of the whole. gpu_busy, cpu_busy: shares of the seconds that nodes were there.
+    lost: worker hours that went with nodes. price: of all node hours."""
 
     hours: float
     gpu_busy: float
@@ -97,7 +99,7 @@ TASK_DONE, DECODED, NODE_LOST, NODE_BACK, PRICES = range(5)
 
 
 def simulate(hops: Sequence[Hop], cluster: GpuCluster, *, seed: int = 0) -> GpuRun:
-    """Return what comes of a run; the same seed gives the same run."""
+    """Return what comes of a run. The same seed gives the same run."""
     return _Simulation(hops, cluster, seed).run()
 
 
@@ -186,7 +188,7 @@ class _Simulation:
         self._push(self.now + self.cpu[hop][video], kind, worker, self.version[worker])
 
     def _decoded(self, worker: int, version: int) -> None:
-        """Take the GPU next: the workers that share it stand in line."""
+        """Take the GPU next: the workers that share it wait in line."""
         task = self.task[worker]
         if version != self.version[worker] or task is None:
             return
@@ -269,7 +271,7 @@ class _Simulation:
         return 1.0 if market is None else market.usual * math.exp(float(self.log_price[zone]))
 
     def _prices(self, _: int, __: int) -> None:
-        """Move each zone's price; nodes are counted at the old one before."""
+        """Move each zone's price. Nodes are counted at the old one before."""
         market = self.cluster.market
         assert market is not None
         for node in list(self.up_since):
@@ -295,9 +297,9 @@ def hops_of(
 ) -> list[Hop]:
     """Return the runs of stages that do or do not use a GPU.
 
-    times: (V,) core seconds by stage, in the order of the recipe; speeds: how much faster a GPU
-    does a stage's network, of the stages that use one; decoding: share of such a stage that stays
-    on the core.
+    times: (V,) core seconds by stage, in the order of the recipe.
+    speeds: how much faster a GPU does a stage's network, of the stages that use one.
+    decoding: share of such a stage that stays on the core.
     """
     hops: list[Hop] = []
     for name, seconds in times.items():

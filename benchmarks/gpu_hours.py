@@ -3,10 +3,10 @@ measured on a CPU.
 
     python benchmarks/gpu_hours.py
 
-No GPU was had. CPU seconds a sample are those of `nasva_speed.py`, `procx_model.py` and `s3d.py`
-(their results beside this file), the numbers of samples are the papers'. A GPU of 80 GB is taken as
-A100 of NVIDIA's data sheet at a tenth of its peak in bf16, a guess that no measurement bears; eight
-of them as seven. `gpu.py` measures.
+No GPU was had. CPU seconds per sample are those of `nasva_speed.py`, `procx_model.py` and `s3d.py`
+(their results next to this file), the numbers of samples are the papers'. A GPU of 80 GB is taken
+as A100 of NVIDIA's data sheet at a tenth of its peak in bf16. This is a guess that no measurement
+supports. Eight of them are taken as seven. `gpu.py` measures.
 """
 
 import json
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-GPU = 312e12 / 10  # floating-point operations a second
+GPU = 312e12 / 10  # floating-point operations per second
 EIGHT = 7.0  # GPUs that eight are worth
 
 
 @dataclass(frozen=True)
 class Job:
-    """name; samples; CPU seconds a sample on one core; reached: operations a second of that core,
-    in the same run."""
+    """Its name, samples, and CPU seconds per sample on one core. reached: operations per second of
+    that core, in the same run."""
 
     name: str
     samples: float

@@ -67,8 +67,8 @@ Weights: TypeAlias = tuple[float, float, float]  # of wordings, order and share
 
 @dataclass(frozen=True)
 class LeftOutVideo:
-    """A video and the graph of the others of its dish. truths: by rule, the spans of the steps that
-    each line is, [] where it is none."""
+    """A video and the graph of the others of its dish. truths: by rule, the spans of the steps
+    that each line is, else []."""
 
     dish: str
     graph: TaskGraph
@@ -168,7 +168,7 @@ def said_elsewhere(
 def placement(
     graph: TaskGraph, video: LeftOutVideo, weights: Weights, vectors: CachedVectors
 ) -> TextPlacement:
-    """Return where a video tells the lines of a graph."""
+    """Return where a video says the lines of a graph."""
     wordings, order, share = weights
     settings = CoarseSettings(graph_wordings=wordings, graph_order=order, graph_share=share)
     return place_texts(

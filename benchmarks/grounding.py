@@ -1,12 +1,12 @@
-"""Measures grounding on drawn videos: speech alone beside speech and pictures.
+"""Measures grounding on drawn videos: speech alone next to speech and pictures.
 
     python benchmarks/grounding.py --cache DIR --seeds 200 230
 
 The script's own steps are grounded from where they are really spoken: the grounding is measured
-alone, without the recogniser and the writer. R@1: the likeliest second lies inside a true span of a
-shown step; far: those shown at least 5 s away from where they are said; AUC: P(shown) of shown
-against said-only steps; accuracy: the verdict shown or said is right. Differences are paired by
-step; intervals are bootstrapped over videos. Videos are drawn at 4 frames a second, the rate at
+alone, without the recogniser and the writer. R@1: the most likely second lies inside a true span of
+a shown step. Far: those shown at least 5 s away from where they are said. AUC: P(shown) of shown
+against said-only steps. Accuracy: the verdict shown or said is right. Differences are paired by
+step. Intervals are bootstrapped over videos. Videos are drawn at 4 frames per second, the rate at
 which the pipeline looks.
 """
 
@@ -38,7 +38,7 @@ from stepline.vision import Activity
 RESULTS = Path(__file__).resolve().parent / "results"
 FAR = 5.0  # s between the spoken span and the nearest shown one
 DRAWS = 2000  # bootstrap samples
-LOOKS = 4  # frames a second that motion is measured on, as the pipeline does
+LOOKS = 4  # frames per second that motion is measured on, as the pipeline does
 
 Array = npt.NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def rendered(seed: int, cache: Path) -> tuple[Path, Script]:
 
 
 def seen(video: Path, texts: Sequence[str]) -> Seen:
-    """Return the pictures of a video, encoded once and then taken from the file beside it."""
+    """Return the pictures of a video, encoded once and then taken from the file next to it."""
     from stepline.text import embed
 
     store = video.with_suffix(".npz")
@@ -183,8 +183,8 @@ def summary(rows: Sequence[Item]) -> dict[str, list[float]]:
 
 
 def with_intervals(rows: Sequence[Item]) -> dict[str, list[list[float]]]:
-    """Return, a figure, [value, low, high] of speech alone, of both, and of the difference;
-    bootstrap over videos."""
+    """Return, per figure, [value, low, high] of speech alone, of both, and of the difference.
+    Bootstrap over videos."""
     videos = sorted({r.video for r in rows})
     by_video = {v: [r for r in rows if r.video == v] for v in videos}
     rng = np.random.default_rng(0)

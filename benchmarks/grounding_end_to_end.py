@@ -6,8 +6,8 @@ script's truth.
     python benchmarks/grounding_end_to_end.py --cache DIR --out OUT --seeds 200 230
 
 A true step's partner is the written step that is spoken mostly within the same words and shares
-most words with it; a true step without one counts as missed and as not shown. Figures as in
-`grounding.py`; `at` of a step that is called "said" is none, a miss.
+most words with it. A true step without one counts as missed and as not shown. Figures as in
+`grounding.py`. `at` of a step that is called "said" is empty, a miss.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from stepline.storage import read_record
 
 
 def partner(steps: Sequence[Step], true: Step) -> int | None:
-    """Return the place of the written step that stands for a true one, None where there is none."""
+    """Return the place of the written step that stands for a true one, None where no step does."""
     near = [
         k
         for k, step in enumerate(steps)

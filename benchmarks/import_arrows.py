@@ -1,11 +1,12 @@
-"""Who imports whom in a package, by every way there is; circles, and arrows that run upward.
+"""Who imports whom in a package, by every way there is, with circles, and arrows that run upward.
 
-An arrow leads from a module to one that it imports. Four kinds: "top" when the module is imported,
-"function" when a function of it runs, "types" for type checkers alone, and "hidden" by a string
-that is handed to `import_module` or `__import__`. Where such a call gets no string itself, every
-string of its file that names a module counts: the table of lazy names in `stepline/__init__.py`
-is read so. Plugins are no arrows: `stepline.plugins` loads entry points of other packages, which
-name no module of this one.
+An arrow leads from a module to one that it imports. There are four kinds. The first is
+"top" when the module is imported, then "function" when a function of it runs, and "types" for type
+checkers alone. The last is "hidden", by a
+string that is handed to `import_module` or `__import__`. Where such a call gets no string itself,
+every string of its file that names a module counts. The table of lazy names in
+`stepline/__init__.py` is read so. Plugins are not arrows: `stepline.plugins` loads entry points of
+other packages, which name no module of this one.
 """
 
 import ast
@@ -41,7 +42,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Floor:
-    """Where a module is in the layers. number: from the top; sibling: its part of that layer."""
+    """Where a module is in the layers. number: from the top. sibling: its part of that layer."""
 
     number: int
     sibling: str

@@ -2,10 +2,10 @@
 
     python benchmarks/judge_clips.py --out DIR
 
-Truth, for the clip that a person marked (steps_seen.json): a sentence spoken mostly within a marked
-step's spoken span is shown when the picture shows the step for half a second or more of the
-sentence's clip (3 s at least), else not; sentences of no marked step are chat, and count as not
-shown. The other English clips have no marks: their numbers are listed, not scored. One video: a
+Truth is for the clip that a person marked (steps_seen.json). A sentence may be spoken mostly within
+a marked step's spoken span. It is shown when the picture shows the step for half a second or more
+of the sentence's clip (3 s at least), else not. Sentences of no marked step are chat, and count as
+not shown. The other English clips have no marks: their numbers are listed, not scored. One video: a
 check, not a measurement.
 """
 
@@ -34,8 +34,8 @@ OVERLAP = 0.5  # s of the clip that must show the step, as in fit_judge.py
 
 
 def marked_as(sentence: Sentence, marked: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """Return whether a sentence tells a marked step, and whether the picture shows it while it is
-    said."""
+    """Return whether a sentence describes a marked step, and whether the picture shows it while it
+    is said."""
     steps = [
         one
         for one in marked

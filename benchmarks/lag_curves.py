@@ -39,7 +39,7 @@ Rows: TypeAlias = Iterable[Array]  # (T,) each
 
 
 def distributions(curve: ShownPrior, tellings: Tellings, lag: float = 0.0) -> list[Array]:
-    """Return P(second), (T,), of each telling; equal spoken windows are worked out once."""
+    """Return P(second), (T,), of each telling. Equal spoken windows are worked out once."""
     rows = []
     by_speech: dict[Passage, Array] = {}
     for telling in tellings:
@@ -76,7 +76,7 @@ def log_likelihood(rows: Rows, targets: Rows) -> Array:
 
 
 def log_mass(rows: Rows, targets: Rows) -> Array:
-    """Return (N,): the log of P(the second lies in the span)."""
+    """Return (N,): the log of P(the second is in the span)."""
     values = []
     for row, target in zip(rows, targets, strict=True):
         mass = row @ (target > 0)

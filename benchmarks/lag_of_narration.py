@@ -2,10 +2,11 @@
 
     python benchmarks/lag_of_narration.py NARRATION.json.gz
 
-NARRATION: narrations of YouCook2 videos, with the videos' own steps and spans, and people's mark of
-which sentences tell a step. A telling is a step with P(said) of at least .5 by the line model, and
-its most probable sentence, where people marked that one. The family of `said_to_shown.py` is fitted
-to each source and to both, and tested on dishes (YouCook2) and source videos (WhenAct) left out:
+NARRATION: narrations of YouCook2 videos, with the videos' own steps and spans, and people's mark on
+the sentences that describe a step. A telling is a step with P(said) of at least .5 by the line
+model, and its most probable sentence, where people marked that one. The family of
+`said_to_shown.py` is fitted to each source and to both, and tested on dishes (YouCook2) and source
+videos (WhenAct) left out:
 
     log-likelihood  mean over a picture's seconds of log P(second), P normalised over the video
     R@1             the likeliest second lies in the span
@@ -89,7 +90,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def is_within(seconds: Iterable[float], pictures: Iterable[Span]) -> Array:
-    """Return (N,): 1 where a second lies in its span, else 0."""
+    """Return (N,): 1 where a second is in its span, else 0."""
     hits = []
     for second, picture in zip(seconds, pictures, strict=True):
         is_hit = picture.start <= second <= picture.end
@@ -98,7 +99,7 @@ def is_within(seconds: Iterable[float], pictures: Iterable[Span]) -> Array:
 
 
 def best_second(row: Array) -> float:
-    """Return the second at which a step is likeliest shown, as benchmarks/whenact.py answers."""
+    """Return the second at which a step is most likely shown, as benchmarks/whenact.py answers."""
     everything = [slice(0, len(row))]
     typical = GroundSettings().typical
     being_shown = occupancy(row[None], everything, typical)
@@ -175,7 +176,7 @@ def line_prior(narration: Narration, curve: ShownPrior, lag: float) -> Array:
 
 
 def grounded_seconds(narration: Narration, prior: Array) -> Array:
-    """Return the second at which each step is likeliest shown, (K,), while steps compete."""
+    """Return the second at which each step is most likely shown, (K,), while steps compete."""
     count = len(prior)
     steps = [Step(id="0", text="line")] * count
     inputs = GroundingInputs(steps, narration.seconds)
@@ -221,7 +222,7 @@ def mean_by_video(values: Array, videos: Names) -> Figure:
 
 
 def describe(tellings: Tellings) -> Json:
-    """Return how many are told ahead of the picture, on the spot and after it, and how far."""
+    """Return how many are said ahead of the picture, on the spot and after it, and how far."""
     videos = [telling.video for telling in tellings]
     offsets = np.array([telling.offset for telling in tellings])
     is_ahead = (offsets > 0).astype(float)
@@ -282,8 +283,8 @@ def lag_figures(likelihood: Array) -> Json:
     """Return the usual lag and how it varies from video to video. likelihood: (V, L) log-likelihood
     of each video under each lag.
 
-    Usual lag and spread are the mean and the deviation of the normal, of which each video draws its
-    lag, that have the greatest marginal likelihood.
+    Usual lag and spread are the mean and the deviation of the normal that each video draws its
+    lag from. They have the greatest marginal likelihood.
     """
     best = GRID_LAGS[likelihood.argmax(axis=1)]
     heights = likelihood.max(axis=1, keepdims=True)

@@ -1,9 +1,10 @@
 """What corrections of some real clips do for the others: python benchmarks/learning.py CLIPS
 --cache DIR [--splits 10]
 
-CLIPS, DIR as for real_clips.py. The labels stand for a careful person: each written step that tells
-a labelled one gets its verdict and, where it is shown, its seconds; what tells none is deleted, and
-what is missing is added. `python -m research.refit` learns from such corrections and is measured
+CLIPS, DIR as for real_clips.py. The labels stand for a careful person: each written step that
+matches a labelled one gets its verdict and, where it is shown, its seconds. What matches none is
+deleted, and what is missing is added. `python -m research.refit` learns from such corrections and
+is measured
 
     all        on all clips, each maker (first word of the file's name) held out in turn, as the command measures it
     splits     by ten corrected clips of several makers, on the clips of the other makers, drawn anew `--splits` times:
@@ -127,7 +128,7 @@ def print_figures(start: tuple[str, ...], figures: Any, accepted: list[str]) -> 
 
 
 def measure_split(videos: list[CorrectedVideo], seed: int) -> dict[str, Any] | None:
-    """Learn from some makers and look at the others; None where too little was corrected."""
+    """Learn from some makers and look at the others. None where too little was corrected."""
     corrected_ones, others = split(videos, seed)
     try:
         learnt = refit(corrected_ones)

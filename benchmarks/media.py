@@ -4,7 +4,7 @@ duration.
     python benchmarks/media.py CLIP.mp4
 
 The clip is scaled to 720p and 360p (30 frames/s, B-frames as hosts encode them) and looped without
-re-encoding to 1, 5 and 60 minutes. Every measurement runs in its own process; the table is printed
+re-encoding to 1, 5 and 60 minutes. Every measurement runs in its own process. The table is printed
 and written to benchmarks/results/media.json. Speed is seconds of video in a second of CPU time, so
 that other work does not count.
 """
@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parent / "results" / "media.json"
 
 
 def stepline_reader(path: Path, *, skip: bool, threads: int) -> int:
-    """Read sound and frames in one pass; return the number of frames."""
+    """Read sound and frames in one pass. Return the number of frames."""
     settings = MediaSettings(skip_nonref=skip, threads=threads)
     reader = MediaReader(path, frame_rate=RATE, frame_size=SIDE, sound=True, settings=settings)
     return sum(isinstance(item, Frame) for item in reader)
@@ -69,7 +69,7 @@ WAYS = {
 
 
 def measure(way: str, path: Path) -> dict[str, float]:
-    """Run one way in a process of its own; return frames, cpu_s, wall_s and peak_mib."""
+    """Run one way in a process of its own. Return frames, cpu_s, wall_s and peak_mib."""
     command = [sys.executable, __file__, "--way", way, str(path)]
     return dict(
         json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -88,7 +88,7 @@ def run_way(way: str, path: Path) -> None:
 
 
 def peak_mib() -> float:
-    """Return the most memory this process held; ru_maxrss would count its parent's too, from before
+    """Return the most memory this process held. ru_maxrss would count its parent's too, from before
     exec."""
     status = Path("/proc/self/status")
     if not status.exists():

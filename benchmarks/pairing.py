@@ -3,15 +3,15 @@ memory.
 
     python benchmarks/pairing.py [--videos 10000] [--documents 200000]
 
-Word sets come from the 18,000 real recipes of ../shared/data/recipes_json (stems of all but
-function words: what the tagger would leave out changes no cost here), inflated by a seeded script:
-a document takes two real recipes' words, each kept with probability 1/2 (so that sizes and word
-frequencies stay those of real recipes), and one of their titles with a word of the other; a video
-takes a document's title and most of its words, the words of two others (people talk of more than
-the one dish) and words of speech that no recipe has. Both sides get the same ready sets. The
-pairwise loop, Python sets with the title test first, runs on a random sample of 10^6 pairs and is
-extrapolated; a second one without the title test is shown beside it. CPU seconds, one thread; the
-loop runs before and after ours.
+Word sets come from the 18,000 real recipes of ../shared/data/recipes_json, inflated by a seeded
+script. They are stems of all but function words: what the tagger would leave out changes no cost
+here. A document takes two real recipes' words, each kept with probability 1/2. So sizes and word
+frequencies stay those of real recipes. It also takes one of their titles with a word of the other.
+A video takes a document's title and most of its words, and the words of two others (people talk of
+more than the one dish). It also takes words of speech that no recipe has. Both sides get the same
+ready sets. The pairwise loop, Python sets with the title test first, runs on a random sample of
+10^6 pairs and is extrapolated. A second one without the title test is shown next to it. CPU
+seconds, one thread. The loop runs before and after ours.
 """
 
 import argparse

@@ -11,7 +11,7 @@
     PySceneDetect        cuts alone, by its content detector, its own front door
     whisperX             hears with the same weights
 
---script, --scenedetect, --whisperx: an interpreter whose environment has what that side needs; a
+--script, --scenedetect, --whisperx: an interpreter whose environment has what that side needs. A
 side without one is left out. --before: a checkout of another version. Several videos go through one
 process where a side can take them. Prints a table: minimum and median of wall seconds, CPU seconds and peak
 memory, and the ratio of the least CPU seconds to faster-whisper's.

@@ -187,7 +187,7 @@ def long_files(sources: Iterable[SourceFile]) -> list[str]:
 
 
 def tokens_per_line(source: SourceFile) -> float:
-    """Return the tokens of a line of code, on average; 0 for a file without code."""
+    """Return the tokens of a line of code, on average. 0 for a file without code."""
     if not source.code_lines:
         return 0.0
     return len(source.code_tokens) / len(source.code_lines)

@@ -59,7 +59,7 @@ def key_aware(
     """Return (B, N, H, D): sampled values, weighted by the softmax of query times sampled key /
     sqrt(D).
 
-    together: keys and values are sampled in one call; else in two, as in Lite-DETR.
+    together: keys and values are sampled in one call. Else in two, as in Lite-DETR.
     """
     if together:
         keys, values = sampled(torch.cat((key, value), dim=-1), locations, lengths, padding).chunk(

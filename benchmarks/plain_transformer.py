@@ -18,7 +18,7 @@ from stepline.training.batches import Batch
 
 
 class PlainAligner(nn.Module):
-    """nn.TransformerEncoder and nn.TransformerDecoder; `attention_dropout` of the settings goes to
+    """nn.TransformerEncoder and nn.TransformerDecoder. `attention_dropout` of the settings goes to
     every attention."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:

@@ -10,7 +10,7 @@ PRIVATE_USE = re.compile(r"[\s.]_[A-Za-z]")  # without which a file need not be 
 
 
 def is_private(name: str) -> bool:
-    """Say whether a name is private; `__init__`, `_` and IPython's `_repr_html_` are not."""
+    """Say whether a name is private. `__init__`, `_` and IPython's `_repr_html_` are not."""
     if name.startswith("__") or name.endswith("_"):
         return False
     return name.startswith("_")
@@ -31,8 +31,10 @@ def private_names(source: SourceFile) -> set[str]:
 
 
 def private_accesses(source: SourceFile, names: set[str]) -> list[str]:
-    """Return where a test takes one of these names from an object or a module that is not its
-    own, by an attribute or an import."""
+    """Return where a test takes one of these names, by an attribute or an import.
+
+    It takes it from an object or a module that is not its own.
+    """
     if not PRIVATE_USE.search(source.text):
         return []
     places = []

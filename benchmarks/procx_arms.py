@@ -1,14 +1,15 @@
-"""ProcX's comparisons with several training seeds, every arm at its own rate; see
+"""ProcX's comparisons with several training seeds, every arm at its own rate. See
 research/procx/arms.py.
 
     python benchmarks/procx_arms.py tune --folder out/procx-arms
     python benchmarks/procx_arms.py compare --folder out/procx-arms --worlds 2 3 4 --seeds 0 1 2
 
 With --patience each training is validated every 300 steps, its best network is taken, and rates are
-chosen by the validation score; results are in procx_plateau.json.
+chosen by the validation score. Results are in procx_plateau.json.
 
-Goes on where it was stopped; benchmarks/results/procx_arms.json is written after every training.
-`show` prints tables. Several may run at once in one folder, for worlds or arms that differ.
+Goes on where it was stopped. It writes benchmarks/results/procx_arms.json after every training.
+`show` prints tables. Several may run at the same time in one folder, for worlds or arms that
+differ.
 """
 
 import argparse

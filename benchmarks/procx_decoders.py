@@ -1,4 +1,4 @@
-"""ProcX's choices of proposals on videos with gaps and without; see research/procx/decoders.py.
+"""ProcX's choices of proposals on videos with gaps and without. See research/procx/decoders.py.
 
     python benchmarks/procx_decoders.py --form tasty --worlds 2 3 4 python
     benchmarks/procx_decoders.py --form youcook2 --worlds 2 3 4 --seeds 0 1 2 --rate 3e-3 --steps

@@ -4,12 +4,12 @@ plain form.
     python benchmarks/procx_model.py [--rounds N] [--sizes paper small pdvc] [--forms key-aware
     vanilla]
 
-Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000:
-forward, all losses with their matching, backward, clipping, AdamW. Variants take turns in one
-process at one thread: CPU seconds, minima and medians. "grid_sample": points are sampled; "plain":
-so, and linear layers, feed-forward and dropout are PyTorch's own. The share of each part is of one
-profiled step. Memory is the peak of a process of its own, above the idle one. Writes
-benchmarks/results/procx_model.json; what it does not measure this time stays there.
+Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000.
+Timed: forward, all losses with their matching, backward, clipping, AdamW. Variants take turns in
+one process at one thread: CPU seconds, minima and medians. In "grid_sample" points are sampled. In
+"plain" too, and linear layers, feed-forward and dropout are PyTorch's own. The share of each part
+is of one profiled step. Memory is the peak of a process of its own, above the idle one. Writes
+benchmarks/results/procx_model.json. What it does not measure this time stays there.
 """
 
 import argparse
@@ -186,7 +186,7 @@ def memory(way: str, size: str, form: str) -> float:
 
 
 def report_memory(way: str, size: str, form: AttentionForm) -> None:
-    """Print the MiB of a step; the process ends after it."""
+    """Print the MiB of a step. The process ends after it."""
     small, trainer = Trainer(with_form(SMALL, form)), Trainer(with_form(SIZES[size], form))
     within(way, small.step)  # what a first call loads
     idle = peak_mib()

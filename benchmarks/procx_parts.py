@@ -37,7 +37,7 @@ OPTIMIZER, BACKWARD = "Optimizer.step", "autograd::engine::evaluate_function"
 
 
 def shares(model: nn.Module, step: Callable[[], object]) -> dict[str, float]:
-    """Return the share of a step's CPU time in each part, the largest first; "rest" is losses,
+    """Return the share of a step's CPU time in each part, the largest first. "rest" is losses,
     clipping and norms."""
     with named(model), profile(activities=[ProfilerActivity.CPU]) as seen:
         step()

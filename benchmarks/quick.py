@@ -4,9 +4,11 @@
 
 --before: a revision of this repository, by default the last tag, else the last release of
 benchmarks/results/quick.json. Both versions do the same in turn, each measure in a process of its
-own, one thread; what counts is the ratio of the least CPU seconds, so that a busy machine disturbs
-both alike. --release: keeps the ratios under that name in benchmarks/results/quick.json, from which
-the table is printed, a column per release.
+own, one thread. What counts is the ratio of the least CPU seconds, so that a busy machine disturbs
+both alike.
+
+--release: keeps the ratios under that name in benchmarks/results/quick.json, from which the table
+is printed, a column per release.
 """
 
 import argparse
@@ -97,7 +99,7 @@ def procx_step() -> Callable[[], object]:
 
 
 def search() -> Callable[[], object]:
-    """An index of 100,000 made steps, and twenty queries; vectors are random."""
+    """An index of 100,000 made steps, and twenty queries. Vectors are random."""
     import numpy as np
     from search import QUERIES, made_records
 

@@ -2,13 +2,13 @@
 given|evidence|repeated|wrong]
 
 CLIPS holds clips and labels.json: steps with the seconds in which they are spoken and shown
-(docs/real_clips.md). DIR keeps the record of each clip and what is seen of it; an empty one has
-every clip run anew. A written step and a labelled one are the same when their texts have a cosine
-(MiniLM) of .65, or of .45 and are spoken within 8 s of each other; pairs are one to one, the best
-total first. `at`: the second lies in a labelled span, 1 s of slack either way, of the found steps
-that are shown. Beside it stand the middle of the spoken words and a second later, a second after
-the first word, and places spread evenly. ECE: of P(shown), ten bins, of found steps. Intervals:
-bootstrap over clips.
+(docs/real_clips.md). DIR keeps the record of each clip and what is seen of it. An empty one has
+every clip run again. A written step and a labelled one are the same when their texts have a cosine
+(MiniLM) of .65. With .45 they must also be spoken within 8 s of each other. Pairs are one to one,
+the best total first. `at`: the second is in a labelled span, 1 s of slack either way, of the found
+steps that are shown. Next to it are the middle of the spoken words and a second later, a second
+after the first word, and places spread evenly. ECE: of P(shown), ten bins, of found steps.
+Intervals: bootstrap over clips.
 
     whole      the whole main job (the default)
     given      the labelled steps as `--texts`: placing apart from writing
@@ -60,12 +60,12 @@ PLACES: dict[str, Callable[[Step, Record], float | None]] = {
 }
 REPEATED = (3, 26)  # times
 WRONG = ("black", "noise", "still", "cards")
-CARD = 5.0  # seconds that a card stands
+CARD = 5.0  # seconds that a card is shown
 SIDE = 224  # pixels of a picture that no clip has
 
 
 def records(clips: Path, names: Sequence[str], cache: Path) -> dict[str, Record]:
-    """Return the record of each clip, by the whole main job; those in the cache are read."""
+    """Return the record of each clip, by the whole main job. Those in the cache are read."""
     cache.mkdir(parents=True, exist_ok=True)
     settings = StepsSettings()
     networks = load_networks(settings)
@@ -262,7 +262,7 @@ EVIDENCE |= {f"{kind} alone": tuple(other for other in KINDS if other != kind) f
 
 
 def repeated(record: Record, seen: VisualFeatures, times: int) -> tuple[Record, VisualFeatures]:
-    """Return the record and the pictures of a clip that comes so many times on end, cut to whole
+    """Return the record and the pictures of a clip that comes that many times on end, cut to whole
     seconds."""
     activity, features, cues = seen.activity, seen.features, seen.cues
     assert activity is not None

@@ -1,11 +1,11 @@
 """Names in backticks that lead nowhere, and settings that nothing ever sets.
 
-A reference in backticks is a file, a file and a name, or names with dots between them, in
+A reference in backticks is a file, a file and a name, or names with dots between them. It is in
 docstrings and comments of the Python files and in the pages of docs/. It must be something of this
 repository: a file, a module and a name of it, a class and its attribute, a setting of
-docs/settings.md, or a path of fields. Left alone are what belongs to others (a module that some
-file imports from outside, the attributes of a variable in the same file) and files that programs
-write, as run.json, which the ending of a data file shows.
+docs/settings.md, or a path of fields. Not checked is what belongs to others (a module that some
+file imports from outside, the attributes of a variable in the same file). Neither are files that
+programs write, as run.json, which the ending of a data file shows.
 """
 
 import ast
@@ -21,7 +21,7 @@ from source_files import Definition, SourceFile, bound_names, read_sources, top_
 
 PYTHON_FOLDERS = ("stepline", "research", "benchmarks", "tests", "docs", "examples")
 FOLDERS_WITH_PROSE = ("stepline", "research", "benchmarks")  # what tests say is not checked
-UNCHECKED_PAGES = {"CHANGELOG.md"}  # it tells of what is gone
+UNCHECKED_PAGES = {"CHANGELOG.md"}  # it is about what is gone
 _ENDINGS_TEXT = """
 json jsonl toml txt csv tsv md html css js xml yaml yml parquet safetensors npy npz pth pt bin gguf
 onnx zip tar gz mp4 webm wav vtt srt pdf docx svg png webp log lock sqlite db part pkl ipynb sh pem
@@ -155,7 +155,7 @@ class Repository:
         """Say whether a file has this path, and a name in it. name: may be empty."""
         folder, slash, _ = path.partition("/")
         if slash and not self.has_folder(folder):
-            return True  # a file of somebody else's repository
+            return True  # a file of someone else's repository
         modules = list(self.modules_at(path))
         if not name:
             return bool(modules)
@@ -176,7 +176,7 @@ class Repository:
     def has_attribute(self, class_name: str, attribute: str) -> bool:
         """Say whether a class of this name, or one that it derives from, has an attribute.
 
-        Of a base that comes from outside the repository, everything is believed; of pydantic's,
+        Of a base that comes from outside the repository, everything is believed. Of pydantic's,
         only the names that it keeps for itself.
         """
         for node in self.classes.get(class_name, []):

@@ -2,14 +2,14 @@
 
 python benchmarks/retrieval.py [--out FILE] [--cache FOLDER] [--threads N]
 
-The base is inflated from real embeddings. 20,000 steps of real recipes are embedded by MiniLM; each
-further vector is normalise(v + SPREAD (a - b)), with v, a, b real vectors drawn with a seed: noise
-of the data's own covariance, so that an index meets neighbourhoods like real ones (isotropic noise
-would make every query equally far from all lists). SPREAD is such that a line's nearest other line
-is about as near as among real lines; both quantiles are written beside the results. Segments: 2,000
-steps of other recipes, 2,000 sentences of YouCook2, both real, the rest noisy as above.
+The base is inflated from real embeddings. 20,000 steps of real recipes are embedded by MiniLM. Each
+further vector is normalise(v + SPREAD (a - b)), with v, a, b real vectors drawn with a seed. This
+is noise of the data's own covariance. So an index meets neighbourhoods like real ones (isotropic
+noise would make every query equally far from all lists). SPREAD is such that a line's nearest other
+line is about as near as among real lines. Both quantiles are written next to the results. Segments:
+2,000 steps of other recipes, 2,000 sentences of YouCook2, both real, the rest noisy as above.
 
-Each engine runs in a process of its own, so that its peak memory is its own; times are CPU seconds
+Each engine runs in a process of its own, so that its peak memory is its own. Times are CPU seconds
 of the process, the sides taken in turns within it. Recall@1 counts a row as near as the exact one.
 """
 
@@ -33,7 +33,7 @@ GRAPH_STEPS = 60_000  # of the graph: it is slow to build
 WIDTH = 384
 SPREAD = 0.45
 SEED = 5
-SLICE = 4_096  # segments timed at once
+SLICE = 4_096  # segments timed together
 COMPARED = 512  # segments searched exactly in turns with an index
 SQUARE = 4_096  # side of the matrices whose product is the machine's peak
 WANTED = 0.98
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def prepare(folder: Path) -> dict[str, object]:
-    """Write base.npy and segments.npy once; return how near neighbours are, among real and inflated
+    """Write base.npy and segments.npy once. Return how near neighbours are, among real and inflated
     lines."""
     told = folder / "base.json"
     if told.exists():
@@ -187,7 +187,7 @@ def run(engine: str, folder: Path, threads: int) -> dict[str, object]:
 
 
 def exact(folder: Path, segments: np.ndarray) -> dict[str, object]:
-    """Search all segments once, the machine's matrix product in turns with them; keep the answers
+    """Search all segments once, the machine's matrix product in turns with them. Keep the answers
     for the others."""
     import torch
 

@@ -44,7 +44,7 @@ COMMANDS = {
 
 
 def main(names: list[str]) -> int:
-    """Run the named benchmarks, all when none is named; return how many failed."""
+    """Run the named benchmarks, all when none is named. Return how many failed."""
     failed = []
     for name in names or list(COMMANDS):
         script, *arguments = COMMANDS[name]

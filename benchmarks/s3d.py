@@ -1,10 +1,10 @@
-"""S3D-G at inference: the fast form against the plain graph of 3-D convolutions, clips a second and
-memory.
+"""S3D-G at inference: the fast form against the plain graph of 3-D convolutions, clips per second
+and memory.
 
     python benchmarks/s3d.py [--threads 1] [--clips 8] [--rounds 3]
 
 Random weights (speed does not depend on them). The two sides take turns in one process, CPU and
-wall seconds; then each runs alone in a process of its own for its memory. Writes
+wall seconds. Then each runs alone in a process of its own for its memory. Writes
 benchmarks/results/s3d.json.
 """
 

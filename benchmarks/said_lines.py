@@ -1,14 +1,14 @@
 """Which of a user's own lines a narration speaks of: their own video's, and another's (`--texts`,
-`live`; grounding/line_model.py).
+`live`, grounding/line_model.py).
 
     python benchmarks/said_lines.py [--clips CLIPS --cache DIR]
 
-TutorialVQA's headings were written by people for transcripts that are its own; real clips (CLIPS
+TutorialVQA's headings were written by people for transcripts that are its own. Real clips (CLIPS
 and DIR as `real_clips.py` has them) have their labelled steps that are said. Nothing of the line
-model was fitted on either. Lines of a video in its own narration and in those of other makers, and
-half of each in one list. "at the end": said when all is heard. "as it goes on": after any
-sentence. "right": of the own lines that are believed said, those whose sentences lie in
-the tutorial's part, or overlap what is spoken in the clip.
+model was fitted on either. Lines of a video are sought in its own narration and in those of other
+makers, and half of each in one list. A line is said "at the end" when all is heard, and "as it goes
+on" after any sentence. Of own lines that are believed said, "right" are those whose sentences
+are in the tutorial's part, or overlap what is spoken in the clip.
 """
 
 import argparse
@@ -42,8 +42,10 @@ SLACK_SECONDS = 1.0  # either way of what is spoken in a clip
 
 @dataclass(frozen=True)
 class NarratedLines:
-    """What a video says, (S,), and lines that are said in it, (K,). maker: of whom no other list is
-    taken. places: (K,) where each line is said."""
+    """What a video says, (S,), and lines that are said in it, (K,).
+
+    maker: no other list of this maker is taken. places: (K,) where each line is said.
+    """
 
     maker: str
     sentences: tuple[Sentence, ...]
@@ -57,7 +59,7 @@ class NarratedLines:
 def read_narration(
     maker: str, sentences: Sequence[Sentence], lines: Sequence[str], places: Sequence[Span]
 ) -> NarratedLines:
-    """Return a narration with its vectors and P(it tells a step) of its sentences."""
+    """Return a narration with its vectors and P(it describes a step) of its sentences."""
     texts = [sentence.text for sentence in sentences]
     return NarratedLines(
         maker=maker,

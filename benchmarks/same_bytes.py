@@ -2,10 +2,11 @@
 CLIPS [--clip NAME ...] [--side NAME ...]
 
 CLIPS is a folder of videos. The main job runs on them once as the machine is, and once per side, in
-a process of its own: with other numbers of threads in the environment, on one core, and, as far as
-the libraries have a switch for it, with the instructions of another processor (CTranslate2, NumPy
-and OpenBLAS have one, ONNX Runtime has none). Prints how many records are not the same bytes, and
-how many of them differ in words heard, in the text or status of a step, and in the number of steps.
+a process of its own. Sides have other numbers of threads in the environment, or one core. As far as
+the libraries have a switch for it, sides have the instructions of another processor. CTranslate2,
+NumPy and OpenBLAS have one, ONNX Runtime has none. Prints how many records are not the same bytes.
+Also how many of them differ in words heard, in the text or status of a step, and in the number of
+steps.
 """
 
 import argparse
@@ -26,7 +27,7 @@ AVX512_FEATURES = "X86_V4 AVX512_ICL AVX512_SPR"  # as NumPy 2.4 names what it d
 
 @dataclass(frozen=True)
 class Side:
-    """Surroundings of a run. variables: of the environment; prefix: of the command line."""
+    """Surroundings of a run. variables: of the environment. prefix: of the command line."""
 
     variables: Mapping[str, str]
     prefix: Sequence[str] = ()

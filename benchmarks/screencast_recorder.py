@@ -3,9 +3,9 @@
     record_screencast(Take(...), folder)     ID.mp4 and ID.json, the truth: what was clicked, and when
 
 Each page holds its tour: what is said, and what is done at which element. A take says when the words
-come (ahead of the act, on it, after it, or as captions typed on a silent screen), how large the
-window is and its contents are, its theme, and whether a cursor is seen. Needs Debian's chromium and
-espeak-ng.
+come: ahead of the act, on it, after it, or as captions typed on a silent screen. It also says how
+large the window is and its contents are, its theme, and whether a cursor is seen. Needs Debian's
+chromium and espeak-ng.
 """
 
 import base64
@@ -29,17 +29,17 @@ from research.drawn_videos.speech import RATE, choose_voice, synthesize_speech
 
 APPS = Path(__file__).resolve().parent / "screencast_apps"
 FRAME_RATE = 10
-ANIMATED_SECONDS = 1.0  # after an act in which every frame is taken anew
+ANIMATED_SECONDS = 1.0  # after an act in which every frame is taken again
 CURSOR_SECONDS = 0.8  # of its way to the next element
 CURSOR_REST = 0.4  # s between its arrival and the click
 LETTER_SECONDS = 0.1  # of each letter that is typed
-BLOCK = 1024  # samples of sound that are encoded at once
+BLOCK = 1024  # samples of sound that are encoded together
 ARROW = ((0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12))  # px
 
 
 @dataclass(frozen=True)
 class Take:
-    """One recording of an app. timing: "ahead", "on", "after" or "captions"; zoom: of the page."""
+    """One recording of an app. timing: "ahead", "on", "after" or "captions". zoom: of the page."""
 
     app: str
     timing: str
@@ -107,7 +107,7 @@ class Screen:
         return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
 
     def frame(self, *, anew: bool) -> np.ndarray:
-        """Return the picture (H, W, 3), taken anew where something may have changed."""
+        """Return the picture (H, W, 3), taken again where something may have changed."""
         if anew:
             self._picture = self._shoot()
         picture = self._picture.copy()

@@ -105,13 +105,13 @@ def telling_step(act: dict[str, Any], steps: Sequence[Step]) -> Step | None:
 
 
 def is_placed(step: Step, second: float) -> bool:
-    """Whether the second lies in a step's best span, or near its likeliest second."""
+    """Whether the second is in a step's best span, or near its most likely second."""
     inside = bool(step.spans) and second in step.spans[0]
     return inside or (step.at is not None and abs(step.at - second) <= NEAR)
 
 
 def is_at_words(step: Step, second: float) -> bool:
-    """Whether the second lies in the words of a step, or near their middle."""
+    """Whether the second is in the words of a step, or near their middle."""
     return step.said is not None and (second in step.said or abs(step.said.center - second) <= NEAR)
 
 

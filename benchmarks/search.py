@@ -19,7 +19,7 @@ words, and the steps that the grammar writes of it. A sentence takes SPOKEN s he
 right if it is in a sentence that describes a step of that wording.
 
 Both also report the shares of queries without an answer, of queries in made words and of queries
-about other things. --floors are the least likenesses by which meaning answers.
+about other things. The --floors are the least likenesses by which meaning answers.
 """
 
 import argparse
@@ -189,7 +189,7 @@ def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[st
 def drawn_quality(count: int, floors: Sequence[float]) -> list[dict[str, float]]:
     """Return the shares of `shares` for the steps of scripts."""
     folder = Path(tempfile.mkdtemp())
-    # a step's wording: the videos, and the second at which each tells it
+    # a step's wording: the videos, and the second at which each says it
     told: dict[str, list[tuple[str, float]]] = {}
     try:
         for seed in range(FIRST_SEED, FIRST_SEED + count):
@@ -226,7 +226,7 @@ def shares(
     """Return, for each least likeness, the shares of questions whose right moment is the first
     answer, and among five.
 
-    Beside them those of made words, and of queries about other things, that are answered by
+    Next to them those of made words, and of queries about other things, that are answered by
     nothing.
     """
     index = SearchIndex(folder)

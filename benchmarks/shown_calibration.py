@@ -1,12 +1,12 @@
 """How far P(shown) can be believed, by where it comes from: python benchmarks/shown_calibration.py
 CLIPS --cache DIR
 
-CLIPS and DIR are those of `real_clips.py`. "narrated", "silent" and "talk" are kinds of clips: with
-labelled steps that somebody says, with steps and no word, and such as show nothing. written: what
-the main job makes of them, where a labelled step is the same, or the clip shows nothing. given: the
-labelled steps as `--texts`; of talk, sentences of it. "words" and "pictures" are what a step that
-is shown or unclear rests on (`basis`); "none" is the rest, said or not found. ECE: mean distance of
-P(shown) from the share that is shown, ten bins.
+CLIPS and DIR are those of `real_clips.py`. Kinds of clips: "narrated"
+with labelled steps that someone says, "silent" with steps and no word, "talk" such as show nothing.
+written: what the main job makes of them, where a labelled step is the same or the clip shows
+nothing. Given: the labelled steps as `--texts`. Of talk, sentences of it. "words" and "pictures"
+are what a step that is shown or unclear rests on (`basis`). The rest, said or not found, is "none".
+ECE: mean distance of P(shown) from the share that is shown, ten bins.
 """
 
 import argparse

@@ -4,13 +4,14 @@
     python benchmarks/shown_negatives.py            # about 2 CPU minutes, less where the networks are there already
 
 `stepline curate` fits P(shown) of a step to texts that a video surely does not show
-(`nasva/fit_calibration.py`): those of other tasks, of another video of the same task, or of these
-the half that is least like the video's own; scored apart from the video's own texts (before: "other
-task, apart"), or beside them. The network is one of `python -m research nasva-tables --table lag`
-(one teacher, labels around its best second), taken from, or trained into, its folder. Judged by the
-planted truth about the written steps of videos that it was trained on, as in curate: ROC-AUC and
-calibration error (ECE, ten bins) of P(shown). "best cosine" needs no fit, "told the truth" is the
-fit to the truth of the other half of the videos: the most that the regression's numbers allow.
+(`nasva/fit_calibration.py`). They are those of other tasks, of another video of the same task, or
+of these the half that is least like the video's own. Scored apart from the video's own texts
+(before: "other task, apart"), or next to them. The network is one of `python -m research
+nasva-tables --table lag` (one teacher, labels around its best second), taken from, or trained into,
+its folder. Judged by the planted truth about the written steps of videos that it was trained on, as
+in curate. Printed: ROC-AUC and calibration error (ECE, ten bins) of P(shown). The row "best cosine"
+needs no fit. The row "told the truth" is the fit to the truth of the other half of the videos, the
+most that the regression's numbers allow.
 """
 
 import argparse

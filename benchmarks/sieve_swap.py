@@ -3,10 +3,10 @@ other domains.
 
     python benchmarks/sieve_swap.py [--cache DIR] [--others N] [--read FILE]
 
-Thresholds are chosen on made_transcripts/pairs.tsv; the test half of the videos chooses nothing.
-The base is the recipes of ../shared/data without half of the videos' own; --others takes only N
-recipes of no video beside those (all need about five minutes of a quiet core for their vectors).
---read writes the swaps that a person reads and judges.
+Thresholds are chosen on made_transcripts/pairs.tsv. The test half of the videos chooses nothing.
+The base is the recipes of ../shared/data without half of the videos' own. With --others it takes
+only N recipes of no video next to those. All need about five minutes of a quiet core for their
+vectors. --read writes the swaps that a person reads and judges.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def calibrated(encode: Encode) -> dict[str, object]:
 
 def hardness(videos: Sequence[MadeVideo], encode: Encode) -> dict[str, list[float]]:
     """Return quantiles of the cosine of spoken and written step, and of idle line and its recipe's
-    likest step."""
+    most similar step."""
     steps, idle = [], []
     for video in videos:
         cosine = encode(sentences(video.record)) @ encode(video.recipe.steps).T
@@ -116,7 +116,7 @@ def sentences(record: Record) -> list[str]:
 def paired_documents(
     videos: Sequence[MadeVideo], base: TextBase, encode: Encode
 ) -> dict[str, np.ndarray]:
-    """Return the documents that pairing (eq. 5) gives each video, the likeliest first."""
+    """Return the documents that pairing (eq. 5) gives each video, the most likely first."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "videos.parquet"
         write_parquet([video.record for video in videos], path)
@@ -194,7 +194,7 @@ def told(identity: str, texts: Sequence[str], times: Sequence[tuple[float, float
 
 
 def tutorials() -> list[Record]:
-    """Return TutorialVQA's transcripts, which tell no times: a second a sentence."""
+    """Return TutorialVQA's transcripts, which tell no times: a second per sentence."""
     table = json.loads(gzip.decompress((DATA / "tutorialvqa" / "tutorials.json.gz").read_bytes()))
     texts = {
         name: [line for line in table[name]["transcript"] if line.strip()] for name in sorted(table)
@@ -261,7 +261,7 @@ def to_read(
     encode: Encode,
     others: dict[str, object],
 ) -> list[dict[str, object]]:
-    """Return the swaps that a person judges, drawn by seed; others: the swaps of `elsewhere`."""
+    """Return the swaps that a person judges, drawn by seed. others: the swaps of `elsewhere`."""
     outside = [video for video in videos if not video.in_base]
     made = sieve_and_swap([video.record for video in outside], base, settings, embed=encode)
     drawn = {

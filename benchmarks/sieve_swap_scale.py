@@ -3,14 +3,14 @@ slopes.
 
     python benchmarks/sieve_swap_scale.py
 
-Each stage runs at three sizes; the slope is that of the straight line through CPU seconds against
-size (one thread, minimum of two rounds), so that loading a model is not counted as work. Pairing's
+Each stage runs at three sizes. The slope is that of the straight line through CPU seconds against
+size (one thread, minimum of two rounds). So loading a model is not counted as work. Pairing's
 slopes are read from results/pairing.json (benchmarks/pairing.py). The scale is the paper's: 241,000
-videos go into pairing, 2 M recipes stand against them, 52,000 videos with 2.75 M segments are
-swapped. Words a recipe, steps a recipe and words a segment are those of
-../shared/data/recipes_json, cut into single steps; a transcript's words are 310 s at 2.5 words a
-second (the paper's mean video, and an ordinary rate of speech: the one number here that was not
-measured).
+videos go into pairing, 2 M recipes are compared with them, 52,000 videos with 2.75 M segments are
+swapped. Words per recipe, steps per recipe and words per segment are those of
+../shared/data/recipes_json, cut into single steps. A transcript's words are 310 s at 2.5 words per
+second: the paper's mean video, and an ordinary rate of speech. This rate is the one number here
+that was not measured.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Scores of a sieve and of swaps against the truth of made videos; thresholds against the hand-made
+"""Scores of a sieve and of swaps against the truth of made videos. Thresholds against the hand-made
 pairs."""
 
 import re
@@ -65,7 +65,8 @@ def swap_scores(
     """Return the share of swaps of step-telling sentences that are the source's own line, or one
     nearly alike.
 
-    alike: the cosine of each swap's text and the likest of its true steps, in the order of `swaps`.
+    alike: the cosine of each swap's text and the most similar of its true steps, in the order of
+    `swaps`.
     """
     found = swaps(videos, swapped)
     own = [any(_same_line(text, line) for line in lines) for _, text, lines in found]
@@ -91,7 +92,7 @@ def swaps(
 
 
 def swapped_steps(record: Record) -> list[Step]:
-    """Return the steps that come from the base; the others keep what was said."""
+    """Return the steps that come from the base. The others keep what was said."""
     return [step for step in record.steps if step.source_text]
 
 

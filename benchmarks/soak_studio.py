@@ -3,13 +3,13 @@ were.
 
     python benchmarks/soak_studio.py --minutes 30 --out soak_studio.json
 
-A studio with a library of copies of the demo is used in rounds: every output of a video, pictures,
-its waveform, a range of its file, searches, corrections, an upload in pieces, a share folder, lines
-of events that come and go, and one job of the whole main job. After each round nobody asks
-anything for `REST_SECONDS`; then its process is looked at. Rounds of the first `WARM_SHARE` of the
-time fill caches and are no measure. Exit code 1: the memory of the others differs by more than
-`MAX_GROWTH_MIB`, a thread, descriptor or child process is more at the end, or a temporary file
-was left behind.
+A studio with a library of copies of the demo is used in rounds. It is asked for every output of a
+video, pictures, its waveform, a range of its file, searches and corrections. Also for an upload in
+pieces, a share folder, lines of events that come and go, and one job of the whole main job. After
+each round no one asks anything for `REST_SECONDS`. Then its process is looked at. Rounds of the
+first `WARM_SHARE` of the time fill caches and are not a measure. Exit code 1: the memory of the
+others differs by more than `MAX_GROWTH_MIB`, or a temporary file was left behind. Or a thread,
+descriptor or child process is more at the end.
 """
 
 import argparse
@@ -38,7 +38,7 @@ WARM_SHARE = 0.2  # of the time
 REST_SECONDS = 3.0  # after a round, in which connections close
 ROUND_SECONDS = 60.0
 THOUGHT_SECONDS = 0.2  # between two requests of a client
-UPLOAD_REST_SECONDS = 5.0  # between two uploads, each of which stays on the disk
+UPLOAD_REST_SECONDS = 5.0  # between two uploads; each stays on the disk
 PIECE_BYTES = 100_000
 PICTURES_PER_VIDEO = 55  # of 20 videos: more than the 1000 that are kept in memory
 PICTURE_STEP_SECONDS = 0.5
@@ -85,7 +85,7 @@ class Soak:
         return data
 
     def fill_caches(self) -> None:
-        """Ask for as many pictures as the studio keeps, so that their number is no growth."""
+        """Ask for as many pictures as the studio keeps, so that their number is not growth."""
         for card in self._cards:
             for number in range(PICTURES_PER_VIDEO):
                 second = number * PICTURE_STEP_SECONDS
@@ -144,7 +144,7 @@ class Soak:
         time.sleep(THOUGHT_SECONDS)
 
     def round(self, number: int, seconds: float) -> Sample:
-        """Have four clients use the server for so long, and one job run; return how it rests."""
+        """Let four clients use the server for so long, and one job run. Return how it rests."""
         ends = time.monotonic() + seconds
         begun = self.ask(
             "job", "POST", "/api/videos", {"path": "job.mp4", "options": {"force": True}}
@@ -256,7 +256,7 @@ def findings(samples: list[Sample], minutes: float) -> dict[str, object]:
         "MiB, first, last, least, most": [first.mib, last.mib, min(memory), max(memory)],
         "MiB grown": round(last.mib - first.mib, 1),
         "MiB from least to most": round(max(memory) - min(memory), 1),
-        # Threads wait for requests; those that wait too long end when others begin.
+        # Threads wait for requests. Those that wait too long end when others begin.
         "threads, most of each half": _most_of_halves([sample.threads for sample in measured]),
         "descriptors, first and last": [first.descriptors, last.descriptors],
         "children, last": last.children,
@@ -289,7 +289,7 @@ def faults(found: dict[str, object], samples: list[dict[str, float]]) -> list[st
 
 
 def main() -> None:
-    """Print the figures as JSON, or write them; exit with 1 where something leaks."""
+    """Print the figures as JSON, or write them. Exit with 1 where something leaks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--round", type=float, default=ROUND_SECONDS, help="seconds")

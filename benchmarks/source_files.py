@@ -24,7 +24,7 @@ LAYOUT_TOKENS = {
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One Python file. path: from the root of its checkout; module: its dotted name."""
+    """One Python file. path: from the root of its checkout. module: its dotted name."""
 
     path: str
     module: str

@@ -3,14 +3,14 @@
     python benchmarks/speed.py CLIP.mp4 [--quick | --memory] python benchmarks/speed.py VIDEO...
     --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
 
-The clip is scaled to 720p and 360p with film grain (so that its bit rate is that of real footage),
-and looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and
+The clip is scaled to 720p and 360p with film grain, so that its bit rate is that of real footage.
+It is looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and
 benchmarks/straightforward.py in turn. Warm: one process whose models are loaded. --quick leaves out
 the hour, --memory all but memory, which is added to the file. Writes benchmarks/results/speed.json.
 
---against: prints tables of this checkout beside another, in turn: all videos in one process (times
-real time), one cold process (--cold, else the first video), CPU seconds a minute of video by stage.
---python: an interpreter, say of an environment without torch.
+--against: prints tables of this checkout next to another, in turn. They are all videos in one
+process (times real time), one cold process (--cold, else the first video), CPU seconds by stage per
+minute. The option --python is an interpreter, say of an environment without torch.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def grainy(source: Path, target: Path, height: int) -> None:
 
 
 def process(*command: object) -> dict[str, float]:
-    """Run a whole process; return its wall and CPU seconds."""
+    """Run a whole process. Return its wall and CPU seconds."""
     before, began = os.times(), time.perf_counter()
     subprocess.run([sys.executable, *map(str, command)], check=True, capture_output=True)
     wall, after = time.perf_counter() - began, os.times()
@@ -184,7 +184,7 @@ def time_speech(timer: CpuTimer, video: Path) -> Any:
     from stepline.asr.audio_windows import AudioWindower
     from stepline.media import read_sound
 
-    # the package's own name for it is the function
+    # this name of the package is the function
     module = importlib.import_module("stepline.asr.transcribe")
     options = {}
     if "models" in inspect.signature(module.transcribe).parameters:
@@ -263,7 +263,7 @@ RunCost = tuple[float, float, float]  # wall s, CPU s, peak MiB
 
 
 def run_cost(side: str, checkout: Path, videos: list[Path], python: str) -> RunCost:
-    """Return what a run of one checkout over videos costs; ends the program where it fails."""
+    """Return what a run of one checkout over videos costs. Ends the program where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     paths = [str(video) for video in videos]
     with tempfile.TemporaryDirectory() as out:
@@ -348,7 +348,7 @@ def run_memory(video: Path, out: Path) -> None:
 
 
 def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
-    """Return the figures of the file, those of memory measured anew."""
+    """Return the figures of the file, those of memory measured again."""
     grainy(clip, folder / "360.mp4", 360)
     paths = {minutes: folder / f"360-{minutes}.mp4" for minutes in (5, 60)}
     for minutes, path in paths.items():

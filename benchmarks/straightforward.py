@@ -4,7 +4,7 @@ the other.
     python benchmarks/straightforward.py VIDEO [--vision]
 
 It recognises speech, takes the root verb's clause of each sentence as a step, embeds both with
-sentence-transformers and prints where each step is said; with --vision it also encodes a frame a
+sentence-transformers and prints where each step is said. With --vision it also encodes a frame per
 second. speed.py compares with it.
 """
 
@@ -22,7 +22,7 @@ from stepline.weights import find_weights
 
 
 def main(path: str, vision: bool) -> None:
-    """Print one line a step."""
+    """Print one line per step."""
     recogniser = WhisperModel(
         str(find_weights("whisper-tiny.en")), device="cpu", compute_type="int8"
     )
@@ -47,7 +47,7 @@ def main(path: str, vision: bool) -> None:
 
 
 def look(path: str) -> torch.Tensor:
-    """Return class scores of a frame a second, each encoded on its own."""
+    """Return class scores of a frame per second, each encoded on its own."""
     from vision import straightforward
 
     weights = torch.load(find_weights("efficientnet-lite0"), weights_only=True)

@@ -1,13 +1,13 @@
 """How hard the code is to enter, counted: python benchmarks/structure.py [FOLDER ...]
 
-Each FOLDER is a checkout, or a file of numbers that --json printed for one; several are set side by
-side, as in docs/design.md. Counted is the package `stepline` alone. --laboratory shows some rows of
-research/ and benchmarks/ next to it. --worst lists the ten densest files, --show ROW the places
-behind a row, --json prints the numbers, --tighten lowers the bounds of structure_bounds.json to
-what is measured.
+Each FOLDER is a checkout, or a file of numbers that --json printed for one. Several are set side by
+side, as in docs/design.md. Counted is the package `stepline` alone. With --laboratory it shows some
+rows of research/ and benchmarks/ next to it. The option --worst lists the ten densest files, --show
+ROW the places behind a row. The option --json prints the numbers, --tighten lowers the bounds of
+structure_bounds.json to what is measured.
 
 "Unexplained" names are those of public classes and functions that hold a word of RIDDLE_WORDS:
-metaphors, and words that stood for many things. A file that is not plain misses a goal of a new
+metaphors, and words that meant many things. A file that is not plain misses a goal of a new
 file: 8.5 tokens a line of code, no bare participle, no constant of one word, no line over 100.
 """
 
@@ -88,7 +88,7 @@ PlaceLister = Callable[[SourceFile], list[str]]
 
 @dataclass
 class Measures:
-    """What is counted of a checkout. numbers: by row; places: where what a row counts is;
+    """What is counted of a checkout. numbers: by row. places: where what a row counts is.
     laboratory: some rows, of research/ and benchmarks/."""
 
     numbers: Numbers = field(default_factory=dict)
@@ -281,7 +281,7 @@ def slack(bound: float) -> float:
 
 
 def tightened(bounds: Numbers, numbers: Numbers) -> Numbers:
-    """Return the bounds, each lowered to its measure; that of comments is raised."""
+    """Return the bounds, each lowered to its measure. That of comments is raised."""
     tight = {}
     for row, bound in bounds.items():
         hundredths = 100 * numbers[row]

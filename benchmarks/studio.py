@@ -13,9 +13,9 @@ viewers who change the same) counts as an error.
 The second makes a sparse file of that many GiB in a library. It asks for ranges of it at random,
 open-ended as a browser's player does, and measures the time to the first 64 KiB.
 
-The third makes that many records. One after the other, it asks for a page of the list, for videos
-with a word in the title, for the corrected ones, and for a search. It measures ms at the client,
-and CPU ms of the server.
+The third makes that many records. In order, it asks for a page of the list, for videos
+with a word in the title, for corrected ones, and for a search. It measures ms at the client, and
+CPU ms of the server.
 """
 
 import argparse
@@ -83,7 +83,7 @@ class Server:
 
 
 def made_library(folder: Path, count: int) -> None:
-    """Write records of three steps each, beside copies of the demo that share its bytes."""
+    """Write records of three steps each, next to copies of the demo that share its bytes."""
     shutil.copyfile(DEMO, folder / "v0.mp4")
     for number in range(count):
         film = folder / f"v{number}.mp4"
@@ -179,7 +179,7 @@ class Load:
             line.close()
 
     def keep_jobs(self, count: int) -> int:
-        """Have so many jobs run until the end, and return how many ended."""
+        """Let that many jobs run until the end, and return how many ended."""
         ended: set[int] = set()
         begun = 0
         while time.monotonic() < self.ends:
@@ -276,7 +276,7 @@ QUESTIONS = {
 
 
 def lists(records: int, count: int = 30) -> dict[str, object]:
-    """Return the milliseconds of each question to a library of so many records, and the server's
+    """Return the milliseconds of each question to a library of that many records, and the server's
     CPU."""
     folder = Path(tempfile.mkdtemp())
     figures: dict[str, object] = {"records": records, "asked": count}

@@ -3,9 +3,9 @@ people wrote for that second.
 
     OMP_NUM_THREADS=1 python benchmarks/swap_encoders.py NARRATION.json.gz [--videos 60] [--cache DIR]
 
-The narration is YouCook2's, with YouCook2's own captions and a mark on each sentence that tells a
-step. The base is the recipes of ../shared/data whose title shares a content word with a video's
-dish (equation 5), a sample drawn by seed. The rule is that of `sieve-swap --preset paper`; only the
+The narration is YouCook2's, with YouCook2's own captions and a mark on each sentence that describes
+a step. The base is the recipes of ../shared/data whose title shares a content word with a video's
+dish (equation 5), a sample drawn by seed. The rule is that of `sieve-swap --preset paper`. Only the
 encoder and the threshold differ. Likeness is METEOR, which neither encoder has a part in.
 """
 
@@ -51,9 +51,9 @@ GRID = [round(float(floor), 2) for floor in np.arange(0.3, 0.81, 0.05)]  # cosin
 class Piece:
     """A piece of narration and the step nearest to it.
 
-    video: number. caption: what people wrote for its middle second; None where they wrote nothing.
-    tells: a sentence of it is marked to tell a step. likeness, own: METEOR of the swapped text and
-    of what was said, 0 without a caption.
+    video: number. caption: what people wrote for its middle second. None where they wrote nothing.
+    `tells`: a sentence of it is marked to describe a step.
+    likeness, own: METEOR of the swapped text and of what was said, 0 without a caption.
     """
 
     video: int
@@ -106,7 +106,7 @@ def swapped_records(
 
 
 def caption_at(second: float, steps: Sequence[dict[str, Any]]) -> int | None:
-    """Return which step of YouCook2 holds a second; the shortest where several do."""
+    """Return which step of YouCook2 holds a second. The shortest where several do."""
     holding = [
         number for number, step in enumerate(steps) if step["span"][0] <= second <= step["span"][1]
     ]
@@ -149,9 +149,10 @@ def sums(pieces: Sequence[Piece], values: Sequence[float], videos: int) -> Float
 def statistics_at(pieces: Sequence[Piece], floor: float, videos: int) -> dict[str, Ratio]:
     """Return what is measured of the pieces whose step is as near as `floor`.
 
-    likeness: mean METEOR of the swapped text over pieces said while a caption holds. own words: the
-    same of what was said. in a caption: pieces said then, of all kept. precision, recall: kept
-    pieces that tell a step, of the kept ones and of those that tell one.
+    likeness: mean METEOR of the swapped text over pieces said while a caption holds. Own words: the
+    same of what was said. In a caption: pieces said then, of all kept.
+
+    precision, recall: kept pieces that tell a step, of the kept ones and of those that tell one.
     """
     kept = [piece for piece in pieces if piece.cosine >= floor]
     inside = [piece for piece in kept if piece.caption is not None]

@@ -1,4 +1,4 @@
-"""Steps that are told in one span of a video and shown in another: of YouCook2's narrations, and of
+"""Steps that are said in one span of a video and shown in another: of YouCook2's narrations, and of
 WhenAct.
 
 Letters: K steps, S sentences, T seconds of a video.
@@ -22,7 +22,7 @@ from stepline.records import Span
 from stepline.text import embed
 from stepline.writing.extractive.writer import sentence_step_probabilities
 
-MIN_SAID_PROBABILITY = 0.5  # from which a step counts as told
+MIN_SAID_PROBABILITY = 0.5  # from which a step counts as said
 MIN_COSINE = 0.5  # the same where sentences are matched by cosine alone
 MOMENT_SECONDS = 1e-3  # of what is shown without any length
 
@@ -31,7 +31,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Telling:
-    """A step told in one span and shown in another. fold: in which it is left out; seconds: of the
+    """A step said in one span and shown in another. fold: in which it is left out. seconds: of the
     video."""
 
     video: str
@@ -59,7 +59,7 @@ class Telling:
 class Narration:
     """A video: its sentences, (S,), which of them tell a step, (S,), when its steps are shown, (K,).
 
-    places: (K, S) P(told here) by the line model, of sum P(said). cosines: (K, S).
+    places: (K, S) P(said here) by the line model, of sum P(said). cosines: (K, S).
     """
 
     name: str
@@ -104,7 +104,7 @@ def uniform_within(span: Span, seconds: int) -> Array:
 
 
 def read_narrations(path: Path) -> list[Narration]:
-    """Return the videos of a narration.json.gz that have steps; a dish has one fold."""
+    """Return the videos of a narration.json.gz that have steps. A dish has one fold."""
     videos = json.loads(gzip.decompress(path.read_bytes()))
     names = []
     for name in sorted(videos):
@@ -147,7 +147,7 @@ def read_narration(name: str, video: dict[str, Any], fold: int) -> Narration:
 
 
 def whenact_tellings() -> list[Telling]:
-    """Return WhenAct's phrases that are shown; a source video has one fold."""
+    """Return WhenAct's phrases that are shown. A source video has one fold."""
     actions = read_actions()
     sources = [action.source for action in actions]
     rows = []
@@ -163,7 +163,7 @@ def whenact_tellings() -> list[Telling]:
 
 
 def cut_into_clips(tellings: Sequence[Telling]) -> list[Telling]:
-    """Return the tellings within pieces of 60 s, as WhenAct's clips are; what is shown in another
+    """Return the tellings within pieces of 60 s, as WhenAct's clips are. What is shown in another
     piece than its words is lost."""
     rows = []
     for telling in tellings:

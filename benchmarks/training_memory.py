@@ -4,16 +4,16 @@ through.
     python benchmarks/training_memory.py            # two sizes, and the line through them at 340,000
     python benchmarks/training_memory.py --check 340000 --only refine "procx with speech"    # a third size, of these
 
-Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their
-features, texts and digests as a store's would lie in memory; rows are drawn when they are read, 20
-of 16 numbers a video, for what is read of them is gone after each batch, and networks are as small.
-`nasva` learns steps and narrations, `procx` steps, once with what is said around them, `wys2` has
-all videos as unlabelled clips (5 a video: the number of clips changes nothing,
-unlabelled_memory.py), `refine` labels all videos by two untrained teachers and gathers their
-narrations. What `procx` keeps of a sentence is packed, so what it is told packs as real narration
+Records of 100 sentences and 10 steps of their own, made as they are read. The indexes of their
+features, texts and digests are in memory as a store's would be. Rows are drawn when they are read,
+20 of 16 numbers per video, because what is read of them is gone after each batch. Networks are as
+small. `nasva` learns steps and narrations, `procx` steps, once with what is said around them.
+`wys2` has all videos as unlabelled clips (5 per video: the number of clips changes nothing,
+unlabelled_memory.py). `refine` labels all videos by two untrained teachers and gathers their
+narrations. What `procx` keeps of a sentence is packed, so what it gets packs as real narration
 does: 100 sentences of TutorialVQA cut to 60 characters (5.9 kB) pack to 3.2 kB, those drawn here to
-3.8 kB; two words a video occur in no other. Each trainer has a process of its own; counted are the
-most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds. Results:
+3.8 kB. Two words per video occur in no other. Each trainer has a process of its own. Counted are
+the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds. Results:
 benchmarks/results/training_memory.json.
 """
 
@@ -94,7 +94,7 @@ PROCX = ModelSettings(
 
 @cache
 def spoken(sentences: int) -> Transcript:
-    """Return what is said in every video; of sentences, none keeps more than digests."""
+    """Return what is said in every video. Of sentences, none keeps more than digests."""
     said = tuple(
         Sentence.model_construct(
             text=f"then we {VERBS[n % 8]} the onion number {n}",
@@ -136,7 +136,7 @@ def drawn_speech(number: int) -> Transcript:
 
 
 def record(number: int, sentences: int = SENTENCES, transcript: Transcript | None = None) -> Record:
-    """Return a video in which somebody speaks all the time; its steps are its own. transcript:
+    """Return a video in which someone speaks all the time. Its steps are its own. transcript:
     None: that of all."""
     steps = tuple(
         Step.model_construct(
@@ -161,8 +161,8 @@ def record(number: int, sentences: int = SENTENCES, transcript: Transcript | Non
 
 
 class DrawnStore(FeatureStore):
-    """The index of a store of so many videos; rows are drawn when they are read, digests made when
-    they are asked for.
+    """The index of a store of that many videos. Rows are drawn when they are read, digests made
+    when they are asked for.
 
     texts: what the rows of a video are vectors of, of a store that knows it.
     """

@@ -4,10 +4,10 @@ it was, listed.
     python benchmarks/unlabelled_memory.py        # writes benchmarks/results/unlabelled_memory.json
 
 Videos of 400 rows and 110 clips, records and features made as they are asked for, 16 wide instead
-of 512: of a listed clip the bytes at 512 and 384 are computed beside. `streamed` goes through all
-clips, scores them, chooses among them by a reservoir that is full at every size, and takes steps on
-what is chosen. Each size runs in a process of its own; counted is the most that it has held
-(ru_maxrss, everything in it), and CPU seconds.
+of 512. Of a listed clip the bytes at 512 and 384 are also computed. `streamed` goes through all
+clips and scores them. It chooses among them by a reservoir that is full at every size, and takes
+steps on what is chosen. Each size runs in a process of its own. Counted is the most that it has
+held (ru_maxrss, everything in it), and CPU seconds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ STEPS = 10
 
 
 def record(number: int) -> Record:
-    """Return a video in which somebody speaks for 3 s at a time."""
+    """Return a video in which someone speaks for 3 s at a time."""
     said = tuple(
         Sentence.model_construct(text=text, span=Span(3.0 * k, 3.0 * k + 3.0))
         for k, text in enumerate(SENTENCES)
@@ -61,8 +61,8 @@ def record(number: int) -> Record:
 
 
 class DrawnStore(FeatureStore):
-    """A store whose index is as large as that of so many videos, and whose rows are drawn when they
-    are read."""
+    """A store whose index is as large as that of that many videos, and whose rows are drawn when
+    they are read."""
 
     def __init__(self, videos: int, rows: int) -> None:
         self.folder, a_shard = Path("drawn"), 640
@@ -96,11 +96,11 @@ def vectors(texts: list[str]) -> Matrix:
 
 
 def streamed(videos: int, folder: Path) -> int:
-    """Go through all clips, choose among them, train a few steps; return how many clips there
+    """Go through all clips, choose among them, train a few steps. Return how many clips there
     were."""
 
     def store(texts: Iterable[LabelledTexts]) -> DrawnStore:
-        # what a pass over the records takes; vectors are not written, which would fill a disk
+        # what a pass over the records takes. Vectors are not written, which would fill a disk
         for _ in texts:
             pass
         return DrawnStore(videos, CLIPS)

@@ -3,10 +3,10 @@ costs.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/vision.py
 
-The straightforward version is the network as one writes it first: planes in NCHW order, padding and
-BatchNorm as steps of their own, one picture at a time. Both get the same pictures in turns, in one
-process, and must give the same scores. Loading is measured in fresh processes, with the files in
-the system's cache.
+The straightforward version is the network as one writes it first. It has planes in NCHW order,
+padding and BatchNorm as steps of their own, one picture at a time. Both get the same pictures in
+turns, in one process, and must give the same scores. Loading is measured in fresh processes, with
+the files in the system's cache.
 """
 
 import json
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# before torch; waiting threads must not starve a busy machine
+# before torch. Waiting threads must not starve a busy machine
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np

@@ -4,9 +4,9 @@ phrases.
     python benchmarks/visual_words.py
 
 A phrase's P(seen) is that of its wording alone (`fit_visible_text.py`), by a model that saw no
-phrase of its video. The words told are those that the lowest or the highest tenth has more often
-than all phrases have, by z-scores of log-odds with the whole as prior (Monroe et al. 2008,
-"Fightin' Words"); beside each, how often a phrase with it is seen indeed. Writes
+phrase of its video. The words reported are those that the lowest or the highest tenth has more
+often than all phrases have. They are found by z-scores of log-odds with the whole as prior (Monroe
+et al. 2008, "Fightin' Words"). Next to each, how often a phrase with it is seen indeed. Writes
 benchmarks/results/visual_words.json.
 """
 
@@ -25,11 +25,11 @@ from stepline.text import embed
 
 RESULT = Path(__file__).resolve().parent / "results" / "visual_words.json"
 TAIL = 0.1  # share of the phrases on either side
-TOLD, LEAST = 15, 20  # words told of a side; phrases that a word must stand in
+TOLD, LEAST = 15, 20  # words reported of a side; phrases that a word must be in
 
 
 def typical(words: Sequence[frozenset[str]], chosen: Array) -> list[tuple[str, float]]:
-    """Return (word, z) of the words that stand in chosen phrases more than in all, most typical
+    """Return (word, z) of the words that are in chosen phrases more than in all, most typical
     first."""
     whole = Counter(word for phrase in words for word in phrase)
     inside = Counter(

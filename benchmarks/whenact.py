@@ -3,10 +3,10 @@ source videos.
 
     python benchmarks/whenact.py
 
-log-likelihood: mean over a shown span's seconds of log P(second), P normalised over the 60 s clip;
-coverage: share of the shown span inside the predicted one; IoU with it; R@1: the predicted second
-lies inside the shown span; 80 % set: share of the shown span inside the likeliest seconds that hold
-0.8 of P (0.8 = calibrated).
+log-likelihood: mean over a shown span's seconds of log P(second), P normalised over the 60 s clip.
+coverage: share of the shown span inside the predicted one. IoU with it. R@1: the predicted second
+lies inside the shown span. 80 % set: share of the shown span inside the most likely seconds that
+hold 0.8 of P (0.8 = calibrated).
 """
 
 import json
@@ -26,7 +26,7 @@ from stepline.text import embed
 OUT = Path(__file__).resolve().parent / "results" / "whenact.json"
 DRAWS = 2000  # bootstrap samples
 SHRINK = (
-    # of the ridge from a phrase's vector to its offset; 3 to 100 were tried, none does better in
+    # of the ridge from a phrase's vector to its offset. 3 to 100 were tried, none does better in
     # both columns
     30.0
 )
@@ -86,7 +86,7 @@ def held_out(actions: Sequence[Action]) -> dict[str, Array]:
 
 
 def verb_form(text: str) -> str:
-    """Return "now" for "chopping the onion", "past" for "chopped the onion", else "base"; by the
+    """Return "now" for "chopping the onion", "past" for "chopped the onion", else "base". By the
     first word's end."""
     first = text.split()[0].lower()
     return "now" if re.search("..ing$", first) else "past" if re.search("..ed$", first) else "base"
@@ -110,7 +110,7 @@ def predictions(p: Array, settings: GroundSettings) -> tuple[Array, Array]:
 
 
 def measure(p: Array | None, at: Array, spans: Array, shown: Array) -> dict[str, Array]:
-    """Return each metric for each action, (N,); no distribution, no likelihood."""
+    """Return each metric for each action, (N,). No distribution, no likelihood."""
     target = shown_seconds([tuple(s) for s in shown])
     length = np.maximum(shown[:, 1] - shown[:, 0], 1e-3)
     shared = np.clip(
@@ -131,7 +131,7 @@ def measure(p: Array | None, at: Array, spans: Array, shown: Array) -> dict[str,
 
 
 def likeliest(p: Array, mass: float) -> Array:
-    """Return (N, CLIP) of 0, 1 and one share between: the likeliest seconds that together hold
+    """Return (N, CLIP) of 0, 1 and one share between: the most likely seconds that together hold
     `mass`."""
     order = np.argsort(-p, axis=1, kind="stable")
     ranked = np.take_along_axis(p, order, axis=1)

@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Action:
-    """A phrase: `shown` is None where the clip does not show it; `source` is the video that the
+    """A phrase: `shown` is None where the clip does not show it. `source` is the video that the
     clip comes from."""
 
     text: str
@@ -64,7 +64,7 @@ def shown_seconds(shown: Sequence[tuple[float, float]]) -> Array:
 
 
 def folds(sources: Sequence[str], count: int = FOLDS, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Return the fold of each item; all items of a source video share one."""
+    """Return the fold of each item. All items of a source video share one."""
     names = sorted(set(sources))
     order = dict(
         zip(names, np.random.default_rng(seed).permutation(len(names)) % count, strict=True)

@@ -4,12 +4,12 @@ many are asked.
     python benchmarks/witness.py --cache DIR --seeds 200 230
     python benchmarks/witness.py --clips CLIPS --records DIR
 
-No model answers: a server does that knows the truth, drawn videos' or that of the labels of real
-clips, and says it with reliability r; else, and where it is of another kind, it errs. Pictures are
-named by their seconds, nothing is decoded. DIR is the cache of `benchmarks/grounding.py`, or that
-of `benchmarks/real_clips.py`. R@1, far and verdict as in `benchmarks/grounding.py`; "shown" and
-"unclear" both count as shown. Intervals: bootstrap over videos of the difference to nobody being
-asked.
+No model answers. A server does that knows the truth, that of drawn videos or of the labels of real
+clips. It says the truth with reliability r. Else, and where it is of another kind, it errs.
+Pictures are named by their seconds, nothing is decoded. DIR is the cache of
+`benchmarks/grounding.py`, or that of `benchmarks/real_clips.py`. R@1, far and verdict as in
+`benchmarks/grounding.py`. "shown" and "unclear" both count as shown. Intervals: bootstrap over
+videos of the difference to not asking.
 """
 
 import argparse
@@ -40,10 +40,10 @@ from stepline.vision_language import GroundedVideo, ask_about_steps
 from stepline.vision_language.questions import NONE_ANSWER
 
 RESULTS = Path(__file__).resolve().parent / "results"
-BUDGETS = (5, 10, 20, 40)  # requests a video
+BUDGETS = (5, 10, 20, 40)  # requests per video
 RELIABILITIES = (1.0, 0.9, 0.7, 0.5, 0.0)
 FAULTS = ("liar", "always A", "never none", "always none", "another step")
-CURVE = (3, 5, 8, 12, 20, 40)  # requests a video at which ways to ask are compared
+CURVE = (3, 5, 8, 12, 20, 40)  # requests per video at which ways to ask are compared
 PART = 0.95  # of the gain of asking about every step apart that is enough
 DRAWS = 1000  # bootstrap samples
 
@@ -67,10 +67,10 @@ class Video:
 
 
 class TruthServer:
-    """Answers questions about one video by its truth, with reliability r, or as a fault says;
-    always the same alike.
+    """Answers questions about one video by its truth, with reliability r, or as a fault says.
+    Always the same alike.
 
-    A place shows a step where the second of its picture lies in one of the step's spans.
+    A place shows a step where the second of its picture is in one of the step's spans.
     """
 
     workers = 4
@@ -105,7 +105,7 @@ class TruthServer:
         return Answer(json.dumps(said))
 
     def _described(self, question: list[dict[str, Any]]) -> dict[str, str]:
-        """Return the words of the step that each picture shows; wrong ones are those of another
+        """Return the words of the step that each picture shows. Wrong ones are those of another
         step, or none."""
         urls = [part["image_url"]["url"] for part in question if part["type"] == "image_url"]
         said = {}
@@ -164,7 +164,7 @@ class Row:
 def rows(
     video: Video, server: TruthServer | None, budget: int, **settings: Any
 ) -> tuple[list[Row], int]:
-    """Return what the steps of a video come out as with so many requests, and how many were
+    """Return what the steps of a video come out as with that many requests, and how many were
     sent."""
     steps, alignment, sent = video.grounding.steps, video.grounding.alignment, 0
     if server is not None:
@@ -204,7 +204,7 @@ def figures(found: Sequence[Row]) -> dict[str, Any]:
 
 
 def gain(found: Sequence[Row], without: Sequence[Row]) -> list[float]:
-    """Return how much R@1 rises over nobody being asked, and its 95 % interval; bootstrap over
+    """Return how much R@1 rises over not asking, and its 95 % interval. Bootstrap over
     videos."""
     names = sorted({row.video for row in found})
     pairs = {

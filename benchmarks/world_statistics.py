@@ -1,10 +1,10 @@
-"""Measures the simulated world: its statistics beside those of the data it stands for, its recall,
+"""Measures the simulated world: its statistics next to those of the data it stands for, its recall,
 its cost.
 
     python benchmarks/world_statistics.py
 
 CPU seconds are of this process with one thread. Where a world has several sources, NaSVA's figure
-stands before WhenAct's and the prototype's (its W9 world).
+is before WhenAct's and the prototype's (its W9 world).
 """
 
 import json
@@ -33,7 +33,7 @@ from research.simulate.settings import RECOGNISERS
 OUT = Path(__file__).resolve().parent / "results" / "world_statistics.json"
 SEEDS = (0, 1, 2)
 VIDEOS = 300  # a seed
-RECALLED = 100  # videos a seed whose recall is measured
+RECALLED = 100  # videos per seed whose recall is measured
 TIMED = 300  # videos whose cost is measured
 SHOWN = ("short", "short-2", "youcook2")
 

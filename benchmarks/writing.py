@@ -4,8 +4,8 @@
     python benchmarks/writing.py --halves    # which actions do annotators put into one step?
 
 A written step matches a marked action when it cites the action's sentence and shares its verb's
-lemma and its main object's lemma; a step that joins two actions may match two, any other one.
-`optional` actions count neither for nor against. Recall = matched / actions; precision = matched /
+lemma and its main object's lemma. A step that joins two actions may match two, any other one.
+`optional` actions count neither for nor against. Recall = matched / actions. Precision = matched /
 (matched + steps that match no mark). The transcripts of TutorialVQA are read from ../shared.
 """
 
@@ -29,7 +29,7 @@ from stepline.writing.extractive.segments import split_into_segments
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"
-# what came out before any error was looked at; never re-made
+# what came out before any error was looked at. Never re-made
 FIRST_RUNS = HERE / "writing_first_runs.json"
 WORDS_A_SECOND = 2.5  # an ordinary pace; these transcripts carry no times and the writer needs some
 JOINT = re.compile(r" and (?:then )?(?=\w)")
@@ -56,7 +56,7 @@ class Case:
     """A marked transcript.
 
     round 0: the rules were written with it in view. 1, 2 and 3: marked before the writer first ran
-    on it; its errors were looked at after that first run, whose numbers FIRST_RUNS keeps.
+    on it. Its errors were looked at after that first run, whose numbers FIRST_RUNS keeps.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Score:
-    """Counts of one case; `extra` are the steps that match nothing, `missed` the actions without a
+    """Counts of one case. `extra` are the steps that match nothing, `missed` the actions without a
     step."""
 
     matched: int
@@ -79,12 +79,12 @@ class Score:
 
     @property
     def recall(self) -> float:
-        """Share of the actions that a step matches; 1 when there are none."""
+        """Share of the actions that a step matches. 1 when there are no actions."""
         return self.matched / self.actions if self.actions else 1.0
 
     @property
     def precision(self) -> float:
-        """Share of the counted steps that match an action; 1 when there are none."""
+        """Share of the counted steps that match an action. 1 when there are no steps."""
         return self.matched / self.counted if self.counted else 1.0
 
     @property
@@ -94,7 +94,7 @@ class Score:
 
 
 def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mark]) -> Score:
-    """Match steps and actions one to one; a step left over may match an optional action and is then
+    """Match steps and actions one to one. A step left over may match an optional action and is then
     not counted."""
     left, spare, extra, chat = list(actions), list(optional), [], 0
     marked = {mark.sentence for mark in (*actions, *optional)}
@@ -120,7 +120,7 @@ def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mar
 
 
 def halves_of(text: str) -> list[str]:
-    """Return the actions that a step may join: "push the bar up and carry it out" tells that the
+    """Return the actions that a step may join: "push the bar up and carry it out" says that the
     bar is carried too.
 
     A pronoun in a later half stands for what the first acts on. The whole text is the first half.
@@ -140,7 +140,7 @@ def halves_of(text: str) -> list[str]:
 def _matching(
     step: Step, readings: Sequence[tuple[str, str | None]], marks: Iterable[Mark]
 ) -> Mark | None:
-    """Return the first mark that a reading fits; a step is read as written and in lower case."""
+    """Return the first mark that a reading fits. A step is read as written and in lower case."""
     cited = (mark for mark in marks if mark.sentence in step.sources)
     return next(
         (
@@ -156,7 +156,7 @@ def action_of(text: str) -> tuple[str, str | None]:
     """Return the lemmas of an imperative's verb and of its main object: "slice the lemons" gives
     slice, lemon.
 
-    The verb is the first word that is not a negation or a manner ("gently"); "right-click" counts
+    The verb is the first word that is not a negation or a manner ("gently"). "right-click" counts
     as click. The object is read by the parser from "you must ...": the direct object, else what the
     first preposition names ("look into the mirror" gives mirror).
     """
@@ -228,7 +228,7 @@ def cases() -> list[Case]:
 
 
 def _tutorialvqa() -> list[Case]:
-    """Return the marked Photoshop tutorials; only the marks are stored here, the text stays in
+    """Return the marked Photoshop tutorials. Only the marks are stored here, the text stays in
     ../shared."""
     texts, marks = (
         SHARED / "data" / "tutorialvqa" / "tutorials.json.gz",
@@ -261,7 +261,7 @@ def _marks(rows: Iterable[dict[str, Any]]) -> tuple[Mark, ...]:
 
 
 def _mark(row: dict[str, Any]) -> Mark:
-    """Return a mark; one that gives only a text is read as a step is."""
+    """Return a mark. One that gives only a text is read as a step is."""
     if "verb" not in row:
         verb, thing = action_of(row["text"])
         return Mark(row["sentence"], verb, (thing,))
@@ -342,7 +342,7 @@ def _pooled(scores: Sequence[Score]) -> Score:
 
 
 def halves(videos: int = 300) -> dict[str, tuple[int, int]]:
-    """Return, of neighbouring actions in YouCook2's captions, how many stand in one caption and in
+    """Return, of neighbouring actions in YouCook2's captions, how many are in one caption and in
     two.
 
     By what the later acts on: nothing, nothing but a place, a pronoun, a thing that the earlier
@@ -386,7 +386,7 @@ def _acts_on(verb: Any, named: set[str]) -> str:
 
 
 def main() -> None:
-    """Print the table and write benchmarks/results/writing.json; arguments choose transcripts and
+    """Print the table and write benchmarks/results/writing.json. Arguments choose transcripts and
     write nothing."""
     if "--halves" in sys.argv:
         for kind, (together, apart) in sorted(halves().items()):

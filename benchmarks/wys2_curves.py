@@ -1,9 +1,9 @@
-"""WYS2's features and scores in summaries, by the number of labels; see research/wys2/curves.py.
+"""WYS2's features and scores in summaries, by the number of labels. See research/wys2/curves.py.
 
     python benchmarks/wys2_curves.py --seeds 0 1 2
 
-Prints tau, mean over worlds, a row an input; benchmarks/results/wys2_curves.json is written after
-every world.
+Prints tau, mean over worlds, a row per input. The file benchmarks/results/wys2_curves.json is
+written after every world.
 """
 
 import argparse

@@ -1,2 +1,2 @@
-"""Whole tables of a paper, remade: what is trained, with what, and how its scores stand beside the
+"""Whole tables of a paper, remade: what is trained, with what, and how its scores compare with the
 published ones."""

@@ -250,7 +250,7 @@ def writer_prompts(
 
 @contextmanager
 def training_counter() -> Iterator[Callable[[int, int], None] | None]:
-    """Yield what shows how many of how many trainings are done; None where nobody watches."""
+    """Yield what shows how many of how many trainings are done. None where no one watches."""
     with progress_bars() as show:
         yield None if show is None else lambda done, count: show("trainings", done, count)
 

@@ -16,6 +16,6 @@ class HandDetector:
         self._detect = SquareDetector(folder / "palm_detection_full.tflite", low=0.0)
 
     def count(self, picture: Image) -> int:
-        """Return how many palms are seen in a picture (H, W, 3); hands cut by the border are mostly
+        """Return how many palms are seen in a picture (H, W, 3). Hands cut by the border are mostly
         missed."""
         return len(self._detect(picture))

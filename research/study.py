@@ -1,4 +1,4 @@
-"""A study remakes a paper's tables: each training is run once and kept, its scores stand beside the
+"""A study remakes a paper's tables: each training is run once and kept, its scores are next to the
 published ones.
 
     trial      one training, named by a hash of all that it does: tables share trainings, a rerun finds them done
@@ -73,10 +73,10 @@ class TrialStore(ABC, Generic[T]):
 
     @abstractmethod
     def run(self, trial: T, folder: Path) -> Outcome:
-        """Train and score a trial; what it keeps of itself is written in `folder`."""
+        """Train and score a trial. What it keeps of itself is written in `folder`."""
 
     def outcome(self, trial: T) -> Outcome:
-        """Return what a trial gives, from disk where it has been run; its predecessors are run
+        """Return what a trial gives, from disk where it has been run. Its predecessors are run
         before it."""
         folder = self.folder / trial.key
         if not (folder / "outcome.json").exists():
@@ -91,7 +91,7 @@ class TrialStore(ABC, Generic[T]):
         return Outcome(tree["scores"], tree["cpu_seconds"], tree.get("counted", {}))
 
     def has_run(self, trial: T) -> bool:
-        """Tell whether the outcomes of a trial and of its predecessors are there."""
+        """Say whether the outcomes of a trial and of its predecessors are there."""
         return (self.folder / trial.key / "outcome.json").exists() and all(
             map(self.has_run, trial.predecessors)
         )
@@ -129,7 +129,7 @@ class Row(Generic[T]):
 class RowResult(Generic[R]):
     """A row with each score of its trials, a seed, and their CPU seconds, predecessors included.
 
-    failure: why one of them could not be trained; there are no scores then.
+    failure: why one of them could not be trained. There are no scores then.
     """
 
     row: R
@@ -140,7 +140,7 @@ class RowResult(Generic[R]):
 
 @dataclass(frozen=True)
 class Claim:
-    """How far the row `more` scores above `less`; with `beyond`, how much further than its second
+    """How far the row `more` scores above `less`. With `beyond`, how much further than its second
     above its first.
 
     least: what the mean over seeds must exceed, None where nothing is asserted. published: the
@@ -178,7 +178,7 @@ class ClaimResult:
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether the mean difference is what is asserted; None where nothing is."""
+        """Say whether the mean difference is what is asserted. None where nothing is."""
         return None if self.claim.least is None else mean(self.gains) > self.claim.least
 
 
@@ -197,11 +197,11 @@ class Study(ABC, Generic[R, T]):
     titles: ClassVar[Mapping[str, str]]
     columns: ClassVar[Sequence[str]]  # scores that tables show
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {}  # of tables that show others
-    published_names: ClassVar[Sequence[str]]  # scores of which the paper gives values
+    published_names: ClassVar[Sequence[str]]  # scores that the paper gives values of
     published_form: ClassVar[str] = ".1f"
     heads: ClassVar[Mapping[str, str]] = {}  # of columns whose head is not their score's name
     scale: ClassVar[float] = 1.0  # that makes scores per cent
-    # scale and format of scores that are no per cent
+    # scale and format of scores that are not per cent
     forms: ClassVar[Mapping[str, tuple[float, str]]] = {}
     means_only: ClassVar[Collection[str]] = ()  # scores without their least and most
     # that make a row fail, not the study
@@ -229,7 +229,7 @@ class Study(ABC, Generic[R, T]):
         return {}
 
     def preface(self) -> str:
-        """Return what stands above the tables."""
+        """Return what is above the tables."""
         return ""
 
     def run(self) -> tuple[list[RowResult[R]], list[ClaimResult]]:
@@ -266,13 +266,13 @@ class Study(ABC, Generic[R, T]):
         return failures
 
     def outcome(self, row: R, seed: int) -> Outcome:
-        """Return what a row's trial gave; its CPU seconds with those of its predecessors."""
+        """Return what a row's trial gave. Its CPU seconds with those of its predecessors."""
         trial = self.sized(row.trial, seed)
         return Outcome(self.store.outcome(trial).scores, self.store.cpu_seconds(trial))
 
     def result(self, row: R, failures: Mapping[T, str]) -> RowResult[R]:
-        """Return what a row's trials gave, a seed; NaN where one of them lacks a score that others
-        have."""
+        """Return what a row's trials gave, per seed. NaN where one of them lacks a score that
+        others have."""
         for trial in (self.sized(row.trial, seed) for seed in self.seeds):
             if trial in failures:
                 return RowResult(row, {}, (), failures[trial])
@@ -324,7 +324,7 @@ class Study(ABC, Generic[R, T]):
         return "\n".join(parts)
 
     def _table(self, results: Sequence[RowResult[R]]) -> str:
-        """Return a table; the paper's column only where the paper gives a value, the CPU seconds
+        """Return a table. The paper's column only where the paper gives a value, the CPU seconds
         last."""
         table = results[0].row.table
         columns = self.own_columns.get(table, self.columns)

@@ -2,7 +2,7 @@
 
 `make_script(seed)` writes a script, `render(script, path)` draws and speaks it,
 `true_record(script)` is its record. FROZEN as WORLD_VERSION 1: no drawing, action or wording is
-ever fitted to a detector, and none changes after the grounding was tuned; a change needs a new
+ever fitted to a detector, and none changes after the grounding was tuned. A change needs a new
 version and new benchmark figures. `research.simulate` is another world, of features and texts
 without pictures, for training and its claims.
 """

@@ -1,4 +1,4 @@
-"""`python -m research.drawn_videos demo|render|many`: drawn videos with their truth beside them."""
+"""`python -m research.drawn_videos demo|render|many`: drawn videos, their truth next to them."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ DEMO = Path(__file__).parent / "demo_script.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Draw what the command line asks for; 0 done, 1 an error in one line."""
+    """Draw what the command line asks for. 0 done, 1 an error in one line."""
     parser = argparse.ArgumentParser(
         prog="python -m research.drawn_videos",
         description="Draws and speaks videos with known truth.",
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def draw(script: Script, path: Path) -> None:
-    """Render a script, write its truth beside it as `<stem>_truth.json`, and say so."""
+    """Render a script, write its truth next to it as `<stem>_truth.json`, and say so."""
     spoken = render(script, path)
     beside = path.with_name(f"{path.stem}_truth.json")
     write_record(true_record(spoken), beside)

@@ -1,4 +1,4 @@
-"""The camera: where it stands, how it sways, and the light and grain of its film."""
+"""The camera: where it is, how it sways, and the light and grain of its film."""
 
 import math
 from dataclasses import dataclass
@@ -63,8 +63,8 @@ class FilmLook:
         self._grains = grain_pictures(seed, settings)
 
     def expose(self, canvas: Image.Image, seen: tuple[float, ...], number: int) -> Picture:
-        """Return the part of the canvas that is seen, (height, width, 3) uint8; number chooses the
-        grain."""
+        """Return the part of the canvas that is seen, (height, width, 3) uint8. `number` chooses
+        the grain."""
         shot = canvas.transform(self.size, Image.Transform.AFFINE, seen, Image.Resampling.BILINEAR)
         pixels = np.asarray(shot, np.float32) * self._gain + self._grains[number % GRAINS]
         clipped: Picture = np.clip(pixels, 0.0, 255.0).astype(np.uint8)

@@ -15,7 +15,7 @@ TRAIL_STEP = 0.06  # s between the remembered points of a stroke
 
 @dataclass(frozen=True)
 class ContactPoints:
-    """Where things meet, in pixels; `opening`: half axes of the target's rim; `unit`: pixels of one
+    """Where things meet, in pixels. `opening`: half axes of the target's rim. `unit`: pixels of one
     frame height."""
 
     work: Point
@@ -28,7 +28,7 @@ class ContactPoints:
 
 
 def draw_fill(canvas: Image.Image, contact: ContactPoints, pose: Pose, fraction: float) -> None:
-    """Draw the surface of what is in a hollow target; it rises while something is poured in."""
+    """Draw the surface of what is in a hollow target. It rises while something is poured in."""
     if contact.opening is None or pose.effect not in ("stream", "fill", "drops", "dust"):
         return
     full = (

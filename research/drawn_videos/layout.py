@@ -10,7 +10,7 @@ from typing import Literal
 from research.drawn_videos.settings import ScriptSettings
 from stepline.records import Span
 
-GRID = 0.25  # s; cuts lie on it, so that they lie on frames
+GRID = 0.25  # s; cuts are on it, so that they are on frames
 TRIES = 300  # layouts tried before the one with the fewest steps out of place is taken
 TITLE = 2.5  # s at the start that hold no step
 NEAR_MISS = 4.0  # s that a near step may be moved from where it was wanted
@@ -21,7 +21,7 @@ Mode = Literal["near", "far", "said"]
 
 @dataclass(frozen=True)
 class StepLayout:
-    """For every step its shown spans, none for a step that is only said; `misplaced`: steps that
+    """For every step its shown spans, none for a step that is only said. `misplaced`: steps that
     found no room."""
 
     spans: tuple[tuple[Span, ...], ...]
@@ -89,7 +89,7 @@ def _random_layout(
 
 
 def _draw_modes(count: int, settings: ScriptSettings, rng: Random) -> list[Mode]:
-    """Return a mode a step; the shares hold over many videos and nearly in each."""
+    """Return a mode per step. The shares hold over many videos and nearly in each."""
     never = int(settings.said_only * count + rng.random())
     far = int(settings.far * count + rng.random())
     modes: list[Mode] = []

@@ -35,7 +35,7 @@ def lit(height: int, width: int, relief: Relief, cover: Array) -> tuple[Array, A
 
 
 def _across(cover: Array) -> Array:
-    """Return, row by row, where each pixel lies between the left (-1) and the right (1) edge of the
+    """Return, row by row, where each pixel is between the left (-1) and the right (1) edge of the
     shape."""
     solid = cover > 0.02
     width = cover.shape[1]

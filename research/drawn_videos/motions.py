@@ -1,7 +1,7 @@
 # ruff: noqa: ARG001 - every motion has one signature, though not all depend on the length
 """How hands move: one function an action, from seconds into the shot and its length to a pose.
 
-Offsets are frame heights from the target's work point (x right, y down); angles are degrees
+Offsets are frame heights from the target's work point (x right, y down). Angles are degrees
 clockwise.
 """
 
@@ -98,7 +98,7 @@ def saw(t: float, length: float) -> Pose:
 
 
 def place(t: float, length: float) -> Pose:
-    """Carry the item in from the right, let go, draw the hand back; again and again."""
+    """Carry the item in from the right, let go, draw the hand back, again and again."""
     period = 3.4
     now = t % period
     come, leave = ease(now / 1.5), ease((now - 1.9) / 1.1)
@@ -114,7 +114,7 @@ def place(t: float, length: float) -> Pose:
 
 
 def take(t: float, length: float) -> Pose:
-    """Reach in, lift the item out of the target and carry it away; again and again."""
+    """Reach in, lift the item out of the target and carry it away, again and again."""
     period = 3.2
     now = t % period
     come, leave = 1 - ease(now / 1.1), ease((now - 1.3) / 1.6)
@@ -230,7 +230,7 @@ def squeeze(t: float, length: float) -> Pose:
 
 
 def pump(t: float, length: float) -> Pose:
-    """Push the item's handle down and up beside the target."""
+    """Push the item's handle down and up next to the target."""
     return Pose(0.16, 0.16 + 0.045 * wave(t, 0.8), 4, other=(-0.30, 0.02))
 
 
@@ -248,7 +248,7 @@ def sew(t: float, length: float) -> Pose:
 
 
 def crack(t: float, length: float) -> Pose:
-    """Tap the item, pull it apart over the target, let the inside fall; again and again."""
+    """Tap the item, pull it apart over the target, let the inside fall, again and again."""
     now = t % 3.6
     tap = 0.05 * abs(wave(now, 0.8)) if now < 1.2 else 0.0
     apart = 0.07 * ease((now - 1.3) / 0.6)
@@ -312,7 +312,7 @@ def spray(t: float, length: float) -> Pose:
 
 
 def scoop(t: float, length: float) -> Pose:
-    """Dip the item, lift it, tip it aside; again and again."""
+    """Dip the item, lift it, tip it aside, again and again."""
     phase = (t % 2.6) / 2.6
     lift = math.sin(math.pi * phase)
     return Pose(

@@ -53,7 +53,7 @@ class Rim:
 
 @dataclass
 class Pen:
-    """Paints on a square of `pixels` a side; `seed` moves textures."""
+    """Paints on a square of `pixels` per side. `seed` moves textures."""
 
     pixels: int
     seed: int = 0
@@ -84,7 +84,7 @@ class Pen:
         gloss: float = 0.0,
         opacity: float = 1.0,
     ) -> None:
-        """Fill a polygon; `smooth` rounds its corners."""
+        """Fill a polygon. `smooth` rounds its corners."""
         outline = rounded(points) if smooth else points
         mask = self._mask()
         ImageDraw.Draw(mask).polygon([(x * self.side, y * self.side) for x, y in outline], fill=255)
@@ -174,7 +174,7 @@ class Pen:
         opacity: float = 1.0,
         tilt: float = TILT,
     ) -> None:
-        """Turn a profile of (y, radius), top to bottom, about the vertical axis at x; `inside`
+        """Turn a profile of (y, radius), top to bottom, about the vertical axis at x. `inside`
         makes it hollow."""
         heights = np.array([point[0] for point in profile])
         radii = np.array([point[1] for point in profile])
@@ -204,7 +204,7 @@ class Pen:
         self._rgb *= keep[..., None]
 
     def label(self, x: float, y: float, text: str, height: float, color: Color) -> None:
-        """Write centred text; `height` of a letter in units."""
+        """Write centred text. `height` of a letter in units."""
         mask = self._mask()
         font = ImageFont.load_default(max(6, height * self.side))
         ImageDraw.Draw(mask).text(
@@ -241,7 +241,7 @@ class Pen:
     def stripes(
         self, color: Color, count: int, width: float, *, angle: float = 0.0, opacity: float = 0.5
     ) -> None:
-        """Draw parallel stripes inside the last shape; angle 0 is upright, 90 lies flat."""
+        """Draw parallel stripes inside the last shape. Angle 0 is upright, 90 lies flat."""
         shape = self._last
         if shape is None:
             return

@@ -29,7 +29,7 @@ MOUTHS = 4  # how many openings of the mouth are drawn, 0 shut
 
 @dataclass(frozen=True)
 class Person:
-    """What somebody looks like."""
+    """What someone looks like."""
 
     skin: Color
     hair: Color
@@ -53,7 +53,7 @@ def make_person(seed: int) -> Person:
 
 
 def paint_bust(pen: Pen, who: Person) -> None:
-    """Paint head and shoulders without eyes and mouth; the face's centre is (0.5, 0.36)."""
+    """Paint head and shoulders without eyes and mouth. The face's centre is (0.5, 0.36)."""
     if who.style == 1:
         pen.poly(
             [(0.30, 0.24), (0.42, 0.10), (0.58, 0.10), (0.70, 0.24), (0.74, 0.66), (0.26, 0.66)],
@@ -222,7 +222,7 @@ HAND_GRIP: Point = (0.5, 0.13)  # where it holds, in its unit square
 
 
 def paint_hand(pen: Pen, pose: HandPose, skin: Color, sleeve: Color) -> None:
-    """Paint a right hand; the left one is its mirror image."""
+    """Paint a right hand. The left one is its mirror image."""
     _forearm(pen, skin, sleeve)
     {"fist": _fist, "open": _open, "pinch": _pinch}[pose](pen, skin)
 

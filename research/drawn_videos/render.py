@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SOUND_BLOCK = 1024  # samples handed to the encoder at once; AAC's own frame
+SOUND_BLOCK = 1024  # samples handed to the encoder together; AAC's own frame
 TAIL = 0.4  # s of picture after the last word
 
 
@@ -115,7 +115,7 @@ def _encode(
 
 
 def _yuv420p_planes(image: Picture) -> Picture:
-    """Return a frame as yuv420p planes, (1.5 H, W); swscale's own conversion did not give the same
+    """Return a frame as yuv420p planes, (1.5 H, W). The conversion of swscale did not give the same
     bytes every time."""
     height, width, _ = image.shape
     r, g, b = (image[..., channel].astype(np.float32) for channel in range(3))
@@ -128,7 +128,7 @@ def _yuv420p_planes(image: Picture) -> Picture:
 
 
 def _x264_options(settings: RenderSettings) -> dict[str, str]:
-    """Return x264's options; with macroblock trees on, the same frames gave other bytes from run to
+    """Return x264's options. With macroblock trees on, the same frames gave other bytes from run to
     run."""
     return {
         "crf": str(settings.quality),
@@ -157,7 +157,7 @@ def _encode_sound(
 
 def _action_spans(shots: Sequence[Shot]) -> list[tuple[float, float]]:
     """Return, a shot, when its action begins and ends: a cut to another camera does not begin it
-    anew."""
+    again."""
     spans: list[tuple[float, float]] = []
     for index, shot in enumerate(shots):
         same = index > 0 and _same_action(shots[index - 1], shot)

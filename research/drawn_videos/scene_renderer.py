@@ -24,18 +24,18 @@ from research.drawn_videos.things.thing import SOFT_COLORS, Thing
 # fraction of the frame's height for a target and the hands above it
 WIDE_FILL, CLOSE_FILL = 0.62, 0.86
 HEADROOM = 0.36  # frame heights above a target that the item and the hand need
-FOOT: Point = (0.89, 0.80)  # where the target stands, frame heights
+FOOT: Point = (0.89, 0.80)  # where the target is, frame heights
 # props that lie under a smaller target
 FLATS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")
 # where a hand holds a small thing from below, in the thing's unit square
 PALM: Point = (0.66, 0.82)
-# where props stand
+# where props are
 SPOTS: tuple[Point, ...] = ((0.30, 0.62), (1.47, 0.60), (0.62, 0.50), (1.20, 0.49), (0.24, 0.92))
 ASPECT = 16 / 9  # of the world; a narrower frame crops it
 
 
 class SceneRenderer:
-    """Draws the scenes of one video; everything that does not move is painted once."""
+    """Draws the scenes of one video. Everything that does not move is painted once."""
 
     def __init__(self, seed: int, settings: RenderSettings | None = None) -> None:
         self.settings = settings or RenderSettings()
@@ -53,7 +53,7 @@ class SceneRenderer:
     def frame(self, scene: Scene, t: float, length: float, loudness: float, number: int) -> Picture:
         """Return the picture `t` s into a scene of `length` s, (height, width, 3) uint8.
 
-        loudness in [0, 1] opens the presenter's mouth; number chooses the grain.
+        loudness in [0, 1] opens the presenter's mouth. `number` chooses the grain.
         """
         canvas = self._set(scene).copy()
         if scene.kind == "talk":
@@ -67,7 +67,7 @@ class SceneRenderer:
     # ------------------------------------------------------------ what stands still
 
     def _view(self, scene: Scene) -> View:
-        """Return where the camera stands: nearer to small targets, and nearer still in a close
+        """Return where the camera is: nearer to small targets, and nearer still in a close
         shot."""
         if scene.kind in ("talk", "title") or scene.target is None:
             return View(self.width, self.height, 1.0, (ASPECT / 2, 0.58))
@@ -120,7 +120,7 @@ class SceneRenderer:
         return sprites.thing_sprite(name, view.pixels(THINGS[name].size), self.seed)
 
     def _draw_thing(self, image: Image.Image, view: View, name: str, foot: Point) -> None:
-        """Stand (or lay) a thing with its foot on a spot, with its shadow."""
+        """Put (or lay) a thing with its foot on a spot, with its shadow."""
         sprite, angle = self._sprite(view, name), THINGS[name].lies
         x, y = view.at(foot)
         if angle:

@@ -1,5 +1,5 @@
-"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them;
-title cards."""
+"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them,
+and title cards."""
 
 from collections.abc import Callable
 from random import Random
@@ -119,7 +119,7 @@ def _wash(image: Image.Image, top: Color, bottom: Color) -> ImageDraw.ImageDraw:
 
 
 def _stand(image: Image.Image, name: str, x: float, y: float, size: float, rng: Random) -> None:
-    """Stand a thing on a shelf: x, y its foot in frame heights, size in frame heights."""
+    """Put a thing on a shelf: x, y its foot in frame heights, size in frame heights."""
     side = max(8, round(size * image.height))
     pen = Pen(side, rng.randrange(1000))
     THINGS[name].draw(pen, rng)

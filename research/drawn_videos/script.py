@@ -24,8 +24,8 @@ class Scene(FrozenModel):
     """One thing the camera sees.
 
     talk: the presenter speaks into the camera. table: hands do `action` with `item` on `target`,
-    `props` stand around.
-    roll: the things stand there and nobody touches them. title: a card with `caption`.
+    `props` are around.
+    roll: the things are there and no one touches them. title: a card with `caption`.
     """
 
     kind: Literal["talk", "table", "roll", "title"]
@@ -54,7 +54,7 @@ class Shot(FrozenModel):
 
 
 class Utterance(FrozenModel):
-    """Something said: requested to start at `at`; `span` is where it is really spoken, known after
+    """Something said: requested to start at `at`. `span` is where it is really spoken, known after
     rendering."""
 
     at: Seconds
@@ -79,7 +79,7 @@ class TrueStep(FrozenModel):
 
 @validated_dataclass(frozen=True)
 class Voice:
-    """An espeak-ng voice; speed in words a minute, pitch 0..99."""
+    """An espeak-ng voice. Speed in words per minute, pitch 0..99."""
 
     name: str
     speed: int
@@ -89,7 +89,7 @@ class Voice:
 class Script(FrozenModel):
     """A whole video: shots tile [0, duration), utterances are sorted, steps point at both.
 
-    voice: who speaks; None lets the seed choose.
+    voice: who speaks. None lets the seed choose.
     """
 
     id: Annotated[str, Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""Scripts by seed: who says what when, and what the picture shows meanwhile."""
+"""Scripts by seed: who says what when, and what the picture shows during this."""
 
 from collections.abc import Sequence
 from random import Random
@@ -15,14 +15,14 @@ OPENING = 0.5  # s before the first word
 CLOSING = 2.0  # s after the last
 LONG_FILLER = 7.0  # s; a longer stretch without a step is cut in two
 LONG_STEP = 6.0  # s; a longer step may be cut to another camera
-# spoken a second at 160 words a minute, least squares over espeak-ng 1.51 (residual 0.12 s)
+# spoken per second at 160 words per minute, least squares over espeak-ng 1.51 (residual 0.12 s)
 LETTERS = 17.8
 COMMA = 0.24  # s of pause a comma, measured likewise
 WORDS_PER_MINUTE = 160  # at which LETTERS was measured
 
 
 def make_script(seed: int, settings: ScriptSettings | None = None) -> Script:
-    """Return the script of a seed; the same seed and settings give the same script."""
+    """Return the script of a seed. The same seed and settings give the same script."""
     settings = settings or ScriptSettings()
     rng = Random(f"script {seed}")
     task = rng.choice(read_tasks())
@@ -60,8 +60,10 @@ def make_script(seed: int, settings: ScriptSettings | None = None) -> Script:
 
 
 def spoken_length(text: str, speed: int) -> float:
-    """Return about how many seconds a text takes at a speed in words a minute, rather too long than
-    too short."""
+    """Return about how many seconds it takes to speak a text at a speed in words per minute.
+
+    It is rather too long than too short.
+    """
     return round(
         0.20 + (len(text) / LETTERS) * WORDS_PER_MINUTE / speed + COMMA * text.count(","), 2
     )
@@ -177,7 +179,7 @@ def _filler_shots(
 def _filler_scene(
     task: Task, steps: Sequence[TaskStep], span: Span, speaking: Sequence[Span], rng: Random
 ) -> Scene:
-    """Return the presenter where somebody speaks, mostly, and things that nobody touches
+    """Return the presenter where someone speaks, mostly, and things that no one touches
     elsewhere."""
     step = rng.choice(steps)
     heard = sum(span.overlap(each) for each in speaking) > 0.4 * span.duration

@@ -11,16 +11,16 @@ class RenderSettings(Settings):
     """How a script becomes a file."""
 
     width: Annotated[int, Field(ge=64, le=1920, multiple_of=16)] = 640  # pixels
-    # pixels; whole macroblocks of 16
+    # pixels. Whole macroblocks of 16
     height: Annotated[int, Field(ge=32, le=1088, multiple_of=16)] = 352
-    frame_rate: Annotated[int, Field(ge=2, le=60)] = 12  # frames a second
+    frame_rate: Annotated[int, Field(ge=2, le=60)] = 12  # frames per second
     quality: Annotated[int, Field(ge=0, le=51)] = 29  # x264's crf; smaller is better and larger
     sound_bits: Annotated[int, Field(ge=16_000, le=192_000)] = 40_000  # bits a second of AAC
     threads: Annotated[int, Field(ge=1, le=64)] = 2  # x264's; the bytes depend on it
 
 
 class ScriptSettings(Settings):
-    """What the generated scripts are like; fractions and seconds follow WhenAct's statistics
+    """What the generated scripts are like. Fractions and seconds follow WhenAct's statistics
     (data/STATISTICS.md)."""
 
     said_only: Fraction = 0.15  # fraction of the steps that are said and never shown

@@ -1,4 +1,4 @@
-"""The voice: espeak-ng reads the utterances aloud, one after the other, never two at once."""
+"""The voice: espeak-ng reads the utterances aloud, one after the other, never two together."""
 
 import shutil
 import subprocess
@@ -72,7 +72,7 @@ def synthesize_speech(text: str, who: Voice) -> Samples:
 def schedule_utterances(
     utterances: Sequence[Utterance], lengths: Sequence[float]
 ) -> list[Utterance]:
-    """Return the utterances with their spoken spans: at the time asked for, or later where somebody
+    """Return the utterances with their spoken spans: at the time asked for, or later where someone
     still speaks.
 
     lengths: seconds that each takes.

@@ -56,7 +56,7 @@ def _sprite(image: Image.Image, rim: Rim | None) -> Sprite:
 
 @lru_cache(maxsize=512)
 def thing_sprite(name: str, side: int, seed: int) -> Sprite:
-    """Return a thing, `side` pixels; the same seed gives the same colours."""
+    """Return a thing, `side` pixels. The same seed gives the same colours."""
     pen = Pen(side, seed)
     THINGS[name].draw(pen, Random(f"{seed} {name}"))
     return _sprite(pen.image(), pen.rim)
@@ -113,7 +113,7 @@ def _turned(sprite: Sprite, angle: int) -> Image.Image:
 def paste_sprite(
     canvas: Image.Image, sprite: Sprite, pivot: Point, at: Point, angle: float = 0.0
 ) -> None:
-    """Put a sprite on the canvas so that its `pivot` (unit) lies on pixel `at`, turned clockwise
+    """Put a sprite on the canvas so that its `pivot` (unit) is on pixel `at`, turned clockwise
     about it."""
     step = round(angle / ANGLE_STEP) * ANGLE_STEP
     image = _turned(sprite, step % 360) if step % 360 else sprite.image
@@ -131,7 +131,7 @@ def rotate_offset(x: float, y: float, angle: float) -> Point:
 
 @lru_cache(maxsize=64)
 def front_wall(sprite: Sprite) -> Sprite:
-    """Return the part of a hollow thing that hides what is inside: all that lies below the near
+    """Return the part of a hollow thing that hides what is inside: all that is below the near
     edge of its rim."""
     if sprite.rim is None:
         return sprite

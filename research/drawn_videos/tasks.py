@@ -48,7 +48,7 @@ class Task(FrozenModel):
 
 
 class Chat(FrozenModel):
-    """What people say that is no step; `{task}` stands for the task's name."""
+    """What people say that is not a step. `{task}` is replaced by the task's name."""
 
     greeting: tuple[Line, ...]
     promise: tuple[Line, ...]
@@ -80,7 +80,7 @@ def read_tasks() -> tuple[Task, ...]:
 
 @cache
 def chat_lines() -> Chat:
-    """Return the lines that are no steps."""
+    """Return the lines that are not steps."""
     return _validated(
         Chat,
         tomllib.loads(

@@ -10,7 +10,7 @@ Simulated, or real data from feature stores and the benchmarks' own files:
     DATA/linking/narration, step             vectors of an encoder of texts alone, which links steps to sentences
     DATA/ht-step, DATA/htm_align.json        the benchmarks; what `stepline excluded` lists of them is not trained on
 
-`stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever stands
+`stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever is
 behind the name. All that is trained on is in memory: 1.2 MB for 400 seconds of width 768. Real
 videos are scored by the benchmarks' own evaluators: HT-Step's on its split val_seen (600 videos, as
 many as the paper's), NaSVA's on HTM-Align.
@@ -60,9 +60,10 @@ class TrainingVideo:
     """A video to train on: its narration and written steps, with the vectors of one backbone.
 
     step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text
-    encoder alone, whose vectors of the steps are `linking` (K, D). task: what the video shows how
-    to do, None where it is not known. truth: (K, T) where each step is shown, sentence_truth (S,
-    T); None where nobody planted it.
+    encoder alone. Its vectors of the steps are `linking` (K, D).
+    task: what the video shows how to do, None where it is not known.
+    truth: (K, T) where each step is shown, sentence_truth (S, T).
+    None where no one planted it.
     """
 
     id: str
@@ -100,7 +101,7 @@ def simulated(
     world: str = "short",
     lag: float | None = None,
 ) -> Corpus:
-    """Return a corpus of the simulated world; held out are its last videos."""
+    """Return a corpus of the simulated world. Held out are its last videos."""
     count = size.videos + size.held_out
     changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
     settings = WORLDS[world].model_copy(update=changes)
@@ -149,7 +150,7 @@ def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) 
     return video.shown(style)[:, : len(features.values)]
 
 
-# rows: a video is aligned at once, as the released code does
+# rows: a video is aligned as a whole, as the released code does
 WHOLE = AlignerSettings(whole=1_000_000)
 
 
@@ -167,7 +168,7 @@ class Benchmark:
 BENCHMARKS = {
     "recipe": Benchmark("ht-step", "ht-step", "official", "val_seen"),
     "narration": Benchmark("htm-align", "htm_align.json", "nasva"),
-}  # by the kind of their texts, whose vectors lie in the store of that name
+}  # by the kind of their texts, whose vectors are in the store of that name
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class BenchmarkFiles:
         """Return what `stepline evaluate` gives for a network's best seconds, which are written
         into `folder`.
 
-        In per cent: R@1, and the ROC-AUC of what tells texts that are shown. A video without
+        In per cent: R@1, and the ROC-AUC of what separates texts that are shown. A video without
         features or vectors counts as wrong. Raises DatasetError where none has them.
         """
         found: dict[str, float] = {}

@@ -40,7 +40,7 @@ def relabel(
 ) -> tuple[StepSpans, ...]:
     """Return a label, or none, for each text of each video.
 
-    matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the
+    matrices: one or several teachers' cosines (K, T) of every video. They are averaged, and the
     teachers must agree where the settings say so. rates: feature rows per second. Raises ShapeError
     when fewer than `least_kept` of the texts keep a label, or the teachers saw other videos.
     """
@@ -63,7 +63,7 @@ def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matr
 
 
 def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
-    """Return the alignability head's logits (K,) of every video's texts; of a network without a
+    """Return the alignability head's logits (K,) of every video's texts. Of a network without a
     head, none."""
     logits: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
     for indices, videos, (output,) in aligned_batches([network], samples):

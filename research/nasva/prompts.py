@@ -1,4 +1,4 @@
-"""NaSVA's table 6: the three prompts of a step writer, side by side; the main job takes the third
+"""NaSVA's table 6: the three prompts of a step writer, side by side. The main job takes the third
 alone.
 
     steps_with_times     the model writes the times (first row)
@@ -36,7 +36,7 @@ _TIMED = re.compile(
 
 @dataclass(frozen=True)
 class TimedLine:
-    """A line that a model wrote with the second at which it believes it happens; only an experiment
+    """A line that a model wrote with the second at which it believes it happens. Only an experiment
     may use it."""
 
     second: float

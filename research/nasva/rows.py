@@ -2,8 +2,8 @@
 beyond them.
 
 The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label
-at all, so the fractions of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30
-for 0.8. The simulated backbones stand in for the real ones by rank alone: dull for S3D-G, usual for
+at all. So the fractions of texts that are dropped replace it: 0 for 0.6, 0.15 for 0.7, 0.30
+for 0.8. The simulated backbones replace the real ones by rank alone: dull for S3D-G, usual for
 CLIP, sharp for InternVideo.
 """
 
@@ -25,7 +25,7 @@ WorldName: TypeAlias = Literal["short", "short-2", "onset"]
 
 
 class NasvaSize(Settings):
-    """How large an experiment is; the defaults are the small form."""
+    """How large an experiment is. The defaults are the small form."""
 
     videos: Count = 500  # to train on
     held_out: Count = 150  # to score on
@@ -50,16 +50,16 @@ class Round(Settings):
 
     refine: RefineSettings
     teachers: Count = 1
-    # "small loss": keeps first labels; "soft": each second at its probability
+    # "small loss": keeps first labels. "soft": each second at its probability
     labeller: Labeller = "best second"
-    # of the first labels, those of least loss that are kept; agreement keeps as many
+    # of the first labels, those of least loss that are kept. Agreement keeps as many
     small_loss: Fraction = 0.4
-    # the paper's cosine that `refine.threshold` stands for in the simulated world
+    # the paper's cosine that `refine.threshold` means in the simulated world
     eps2: Fraction | None = None
 
     @property
     def in_cosines(self) -> "Round":
-        """The round with the paper's own threshold, for features of which it was chosen."""
+        """The round with the paper's own threshold, for the features that it was chosen for."""
         if self.eps2 is None:
             return self
         refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})
@@ -85,7 +85,7 @@ class NasvaTrial(Trial):
     again: int = 0  # a second teacher differs from the first in this alone
     world: WorldName = "short"
     lag: float | None = None  # s, `narration.offset` in place of the world's own
-    # to train on, in place of the size's; the more, the fewer epochs, down to one
+    # to train on, in place of the size's. The more, the fewer epochs, down to one
     videos: Count | None = None
     backbone: str = "usual"
     recogniser: Literal["clean", "aligned", "noisy"] = "clean"
@@ -109,7 +109,7 @@ class NasvaTrial(Trial):
 
     @property
     def predecessors(self) -> tuple["NasvaTrial", ...]:
-        """The trainings whose matrices make its last round of labels; none where the labels are
+        """The trainings whose matrices make its last round of labels. None where the labels are
         first ones."""
         if self.texts == "W" or not self.labels.rounds:
             return ()
@@ -463,7 +463,7 @@ def _unshown() -> list[NasvaRow]:
 
 
 def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = False) -> NasvaTrial:
-    """Return a trial of another size and seed; cosines: with the paper's own thresholds."""
+    """Return a trial of another size and seed. cosines: with the paper's own thresholds."""
     trial, videos = trial.changed(videos=None), trial.videos
     if videos is not None:
         share = min(1.0, size.videos / videos)

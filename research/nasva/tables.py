@@ -36,7 +36,7 @@ AUC = tuple(
 
 @dataclass(frozen=True)
 class NasvaStudy(Study[NasvaRow, NasvaTrial]):
-    """data: real data, as `corpus.read_corpus` reads it; else the simulated world."""
+    """data: real data, as `corpus.read_corpus` reads it. Else the simulated world."""
 
     size: NasvaSize = field(default_factory=NasvaSize)
     data: Path | None = None
@@ -96,7 +96,7 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
         )
 
     def sized(self, trial: NasvaTrial, seed: int) -> NasvaTrial:
-        """Return a row's trial with this seed, of this study's size; on real data with the paper's
+        """Return a row's trial with this seed, of this study's size. On real data with the paper's
         thresholds."""
         return sized(trial, self.size, seed, cosines=self.data is not None)
 

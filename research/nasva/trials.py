@@ -1,4 +1,4 @@
-"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers; training;
+"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers, training,
 scores."""
 
 import shutil
@@ -45,14 +45,14 @@ from stepline.training.batches import LazySamples, Mask, Sample
 from stepline.training.loop import TrainingTask, fit
 from stepline.training.settings import TrainSettings
 
-# grown around the likest second
+# grown around the most similar second
 VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)
 
 
 def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[StepSpans, ...]:
     """Return the labels of the written steps before any network is trained.
 
-    Raises DatasetError when the planted truth is asked for where there is none.
+    Raises DatasetError when the planted truth is asked for where there is no truth.
     """
     if plan.first == "video":
         likeness = [cosine_matrix(video.step_vectors, video.features.values) for video in videos]
@@ -112,7 +112,7 @@ def _first_window(row: Mask, rate: float) -> Span | None:
     return Span(float(shown[0] / rate), float((last + 1) / rate))
 
 
-SECOND_SEED = 1000  # of a teacher beside the first
+SECOND_SEED = 1000  # of a teacher next to the first
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def small_loss_labels(
     videos: Sequence[TrainingVideo],
     kept: float,
 ) -> tuple[StepSpans, ...]:
-    """Return the labels on which the teachers' loss is smallest, a fraction `kept` of them; the
+    """Return the labels on which the teachers' loss is smallest, a fraction `kept` of them. The
     others are dropped.
 
     Networks learn what is right before what is wrong by heart. Source: co-teaching (Han et al.
@@ -207,7 +207,7 @@ def small_loss_labels(
 
 
 def label_losses(scores: Matrix, places: StepSpans, video: TrainingVideo) -> Matrix:
-    """Return the InfoNCE of each text's label (K,) by cosines (K, T); NaN where a text has none."""
+    """Return the InfoNCE of each text's label (K,) by cosines (K, T). NaN where a text has none."""
     # (K, T)
     shown = label_matrix([[span] if span is not None else [] for span in places], video.features)
     p = softmax(np.asarray(scores, dtype=np.float64) / SCORE_TEMPERATURE)
@@ -229,7 +229,7 @@ def soft_labels(matrices: Sequence[Sequence[Matrix]]) -> list[Matrix]:
 def soft_task(
     samples: LazySamples[Sample], places: Sequence[Matrix], loss: AlignerLossSettings
 ) -> TrainingTask[Sample]:
-    """Return the training whose labels are drawn anew at every sight, each text's second at its
+    """Return the training whose labels are drawn again at every sight, each text's second at its
     probability.
 
     places: (K, T) of every sample's texts, summed up along the seconds. The mean loss is the
@@ -246,7 +246,7 @@ def soft_task(
 
 
 def one_second(sums: Matrix, rng: np.random.Generator) -> Mask:
-    """Return (K, T) with one second a text, drawn by probabilities summed up along the seconds."""
+    """Return (K, T), one second per text, drawn by probabilities summed up along the seconds."""
     at = (rng.random((len(sums), 1)) * sums[:, -1:] >= sums).sum(axis=1)
     positive = np.zeros(sums.shape, np.bool_)
     positive[np.arange(len(sums)), np.minimum(at, sums.shape[1] - 1)] = True
@@ -260,9 +260,9 @@ def with_unshown_texts(
     rng: np.random.Generator,
 ) -> list[Sample]:
     """Return each video's labelled steps among texts that it does not show, as many where there are
-    so many.
+    enough.
 
-    Both kinds keep their order; the places of the unshown ones among the others are random.
+    Both kinds keep their order. The places of the unshown ones among the others are random.
     """
     chosen = unshown_texts(
         [video.task for video in videos], lambda index: videos[index].linking, kind

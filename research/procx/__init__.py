@@ -1,1 +1,1 @@
-"""ProcX's tables in the simulated world, and the baselines beside it."""
+"""ProcX's tables in the simulated world, and the baselines next to it."""

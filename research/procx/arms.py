@@ -4,9 +4,9 @@
                the arm's
     compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order in each world
 
-Arms of one world and seed share data, so that claims are judged by paired differences: their mean,
-and its 95 % t-interval over all pairs and over the means of worlds. A cell is one training; those
-that are done are not run again.
+Arms of one world and seed share data, so that claims are judged by paired differences. That is
+their mean, and its 95 % t-interval over all pairs and over the means of worlds. A cell is one
+training. Those that are done are not run again.
 """
 
 import json
@@ -343,8 +343,10 @@ def validation_curve(scores: Mapping[str, float]) -> list[tuple[int, float]]:
 
 
 def rise_at_end(curve: Sequence[tuple[int, float]]) -> float:
-    """Return by how much the last third of a validation curve is above all before it, in points; 0
-    where it is not: the plateau was reached before."""
+    """Return by how much the last third of a validation curve is above all before it, in points.
+
+    It is 0 where it is not: the plateau was reached before.
+    """
     first = len(curve) - len(curve) // 3
     before = max((score for _, score in curve[:first]), default=0.0)
     after = max((score for _, score in curve[first:]), default=before)

@@ -71,7 +71,7 @@ CORPUS_VERSION = 2  # of what is kept of Sieve & Swap's work
 
 @dataclass(frozen=True)
 class Captioned:
-    """Videos with people's captions: to train on, withheld, and to validate on; speech: what is
+    """Videos with people's captions: to train on, withheld, and to validate on. speech: what is
     said in each of the first two, by id."""
 
     train: tuple[StepSample, ...]
@@ -87,7 +87,7 @@ class Captioned:
 
 @dataclass(frozen=True)
 class ProcxCorpus:
-    """narrated: by their words; a mix has every video twice. swap_quality: how right Sieve & Swap
+    """narrated: by their words. A mix has every video twice. swap_quality: how right Sieve & Swap
     was, by the truth.
 
     placed: the narrated videos with swapped steps at "refined" or "true" places, made when they are
@@ -112,7 +112,7 @@ def events_of(sample: StepSample) -> list[Event]:
 
 @lru_cache(maxsize=3)  # tables go from world to world, row by row
 def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
-    """Return the videos of one world; what Sieve & Swap made of them is kept in `folder`."""
+    """Return the videos of one world. What Sieve & Swap made of them is kept in `folder`."""
     videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))
     seen = {video.id: video.features() for video in videos}
     records = _by_wording(videos, seed, folder)
@@ -225,8 +225,9 @@ class CachedEmbedder:
 def swap_quality(videos: Sequence[SimulatedVideo], records: Sequence[Record]) -> dict[str, float]:
     """Return how right Sieve & Swap was by the planted truth.
 
-    Fractions of kept pieces that tell a step, that tell one in view, that are swapped; of swaps
-    that are the step told; recall: of the sentences that tell a step, those kept.
+    Fractions: of kept pieces that describe a step, that describe one in view, that are swapped. Of
+    swaps: those that are the step described. recall: of the sentences that describe a step, those
+    kept.
     """
     found = [
         row
@@ -314,7 +315,7 @@ def unseen_steps(
 def nearest_video_steps(
     train: Sequence[StepSample], test: Sequence[StepSample]
 ) -> dict[str, list[Event]]:
-    """Return for each test video the steps of the likest training video, stretched to its own
+    """Return for each test video the steps of the most similar training video, stretched to its own
     length."""
     found = {}
     for one in test:
@@ -366,7 +367,7 @@ def nearest_video(train: Sequence[StepSample], sample: StepSample) -> StepSample
 
 
 def evenly_spaced(sample: StepSample, count: int) -> list[str]:
-    """Return K of a video's sentences in the order of time, evenly chosen; some twice where it has
+    """Return K of a video's sentences in the order of time, evenly chosen. Some twice where it has
     fewer."""
     texts = [text for _, _, text in events_of(sample)]
     return [texts[int((step + 0.5) * len(texts) / count)] for step in range(count)]

@@ -1,10 +1,10 @@
 """What a choice of proposals is worth: places and texts apart, on videos with gaps (youcook2) and
 without (tasty).
 
-One network a world and form; only the choice of its proposals differs. Places: SODA-D, which reads
-no sentence. Texts: METEOR over steps paired one to one by IoU. What a tiling does is taken apart:
-count (as many as the network counts, or of the greatest expected F1), order (no overlap), cover (no
-gap).
+One network per world and form. Only the choice of its proposals differs. Places: SODA-D, which
+reads no sentence. Texts: METEOR over steps paired one to one by IoU. What a tiling does is taken
+apart. The parts are count (as many as the network counts, or of the greatest expected F1), order
+(no overlap), cover (no gap).
 """
 
 import json
@@ -105,7 +105,7 @@ def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]
 
 
 def settings_selector(choose: Literal["surest", "apart"]) -> ProposalSelector:
-    """Return the selector that a setting of `procx.choose` stands for."""
+    """Return the selector that a setting of `procx.choose` means."""
     return lambda _, proposals: place_steps(proposals, DescribeSettings(choose=choose))
 
 
@@ -162,8 +162,8 @@ def stretched(spans: Floats, duration: float) -> Floats:
 
 
 def place_scores(reference: Events, given: Events, surest: Events) -> dict[str, float]:
-    """Return SODA-D in per cent, its gain over the surest with a 95 % t-interval over videos, and
-    steps a video."""
+    """Return SODA-D in per cent, its gain over the most certain (95 % t-interval over videos), and
+    steps per video."""
     own, other = (soda(reference, each, kind="d").per_video for each in (given, surest))
     gains = [100 * (own[video][2] - other[video][2]) for video in own]
     low, high = interval(gains)

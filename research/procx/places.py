@@ -2,9 +2,9 @@
 or by the truth.
 
 Refined: two towers learn by MIL-NCE which clips of 3 s go with which narration (WYS2's baseline, no
-labels); a step moves to the `LENGTH` seconds near its speech that its sentences fit best. True: the
-window that one of its sentences tells of; a step that is not shown is left out. ProcX names refined
-times as future work. Letters: K steps, S sentences, T feature rows, D width.
+labels). A step moves to the `LENGTH` seconds near its speech that its sentences fit best. True: the
+window that one of its sentences describes. A step that is not shown is left out. ProcX names
+refined times as future work. Letters: K steps, S sentences, T feature rows, D width.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def refined_record(
 
 
 def true_record(video: SimulatedVideo, record: Record) -> Record:
-    """Return the record with each step where it is shown; what is not shown is left out."""
+    """Return the record with each step where it is shown. What is not shown is left out."""
     steps = []
     for step in record.steps:
         window = true_window(video, step)
@@ -87,7 +87,7 @@ def true_record(video: SimulatedVideo, record: Record) -> Record:
 
 
 def true_window(video: SimulatedVideo, step: Step) -> Span | None:
-    """Return where a step's first sentence of something shown is shown; None without one."""
+    """Return where a step's first sentence of something shown is shown. None without one."""
     windows = [int(video.narration.window[source]) for source in step.sources]
     shown = next((window for window in windows if window >= 0), None)
     return None if shown is None else Span(*map(float, video.timeline.windows[shown]))

@@ -1,4 +1,4 @@
-"""The rows of ProcX's tables and what is claimed of them, with the paper's values; nothing heavy is
+"""The rows of ProcX's tables and what is claimed of them, with the paper's values. Nothing heavy is
 imported here."""
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class ProcxSize(Settings):
     finetuning_steps: Count = 600  # from pre-trained weights
     steps: Count = 600  # on captioned videos, from fresh weights
     batch: Count = 8  # section E.2, fine-tuning
-    # of fresh weights; the paper's 1e-4, for a network 100 times as large
+    # of fresh weights. The paper's 1e-4, for a network 100 times as large
     learning_rate: Positive = 3e-3
     finetuning_rate: Positive = 1e-3  # of pre-trained weights
     clip: Positive = 1.0  # the paper's 0.1
@@ -56,7 +56,7 @@ class ProcxTrial(Trial):
 
     form: Form = "youcook2"  # of the captioned videos that it is fine-tuned on
     system: System = "procx"
-    # what the steps of the narrated videos say; None: fresh weights
+    # what the steps of the narrated videos say. None: fresh weights
     pretraining: Wording | None = None
     narrated_share: PositiveFraction = 1.0  # of the narrated videos
     captioned_share: PositiveFraction = 1.0  # of the captioned videos
@@ -66,9 +66,9 @@ class ProcxTrial(Trial):
     confidence: Literal["varifocal", "focal"] = "varifocal"
     encoder: Attention = "key-aware"
     decoder: Attention = "key-aware"
-    # in fine-tuning; "multiple" in pre-training unless "none"
+    # in fine-tuning. "multiple" in pre-training unless "none"
     contrast: Literal["none", "pair", "multiple"] = "pair"
-    # of the loss; None: the system's; 0: captions are not learnt
+    # of the loss. None: the system's. 0: captions are not learnt
     caption_weight: NonNegative | None = None
     query_start: QueryStart = "xavier"  # of the query projections of key-aware attention
     offset_rate: Positive = 1.0  # of the rate, for sampling offsets
@@ -76,7 +76,7 @@ class ProcxTrial(Trial):
     query_form: QueryForm = "shared"
     role_weight: NonNegative = 0.0  # of the contrast between roles
     overlap_weight: NonNegative = 0.0  # of what boxes overlap
-    # validation scores without a better one after which training ends; 0: no validation
+    # validation scores without a better one after which training ends. 0: no validation
     patience: CountOrZero = 0
     rate: Positive | None = None  # of its last training; None: the size's
     steps: Count | None = None  # of the same, where it is on captioned videos
@@ -84,7 +84,7 @@ class ProcxTrial(Trial):
 
     @property
     def start(self) -> "ProcxTrial | None":
-        """The pre-training that it goes on from; None where it is one itself, or starts from fresh
+        """The pre-training that it goes on from. None where it is one itself, or starts from fresh
         weights."""
         if self.pretraining is None or self.zero_shot:
             return None
@@ -130,7 +130,7 @@ USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")
 class ProcxRow(Row[ProcxTrial]):
     """A row: how steps are selected, and the benchmark's form that is scored.
 
-    baseline: what knows nothing of networks; the trial then says of which world alone.
+    baseline: what knows nothing of networks. The trial then says only from what world.
     """
 
     selection: Selection = "surest"
@@ -143,7 +143,7 @@ class ProcxRow(Row[ProcxTrial]):
         return f"{self.table}: {self.name}"
 
     def as_json(self) -> dict[str, object]:
-        """Return the row as tables.json has it; a baseline has no trial."""
+        """Return the row as tables.json has it. A baseline has no trial."""
         trial = (
             None if self.baseline else self.trial.model_dump(mode="json", exclude={"size", "seed"})
         )
@@ -288,7 +288,7 @@ def _table_4() -> list[ProcxRow]:
 
 
 def zero_shot(trial: ProcxTrial, wording: Wording) -> ProcxTrial:
-    """Return the pre-training alone; the same trial as that which fine-tunings start from."""
+    """Return the pre-training alone. The same trial as that which fine-tunings start from."""
     start = pretrained(trial, wording).start
     return start if start is not None else trial
 

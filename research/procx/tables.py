@@ -41,10 +41,11 @@ from stepline.procx.model import ProcX
 class Facts:
     """What the tables rest on.
 
-    scored: ids of the videos scored, by form, a list a seed; swap_quality: how right Sieve & Swap
-    was, a seed; steps: of all narrated videos, by their wording, a seed; attention: over how many
-    points it spreads on average, by the row of table 2b, a seed; cpu_seconds: of all trainings
-    together.
+    scored: ids of the videos scored, by form, a list per seed.
+    swap_quality: how right Sieve & Swap was, per seed.
+    steps: of all narrated videos, by their wording, per seed.
+    attention: over how many points it spreads on average, by the row of table 2b, per seed.
+    cpu_seconds: of all trainings together.
     """
 
     scored: Mapping[str, Sequence[Sequence[str]]]
@@ -77,7 +78,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return ProcxTrials(self.folder)
 
     def rows(self) -> list[ProcxRow]:
-        """Return the rows of the chosen tables; of all tables what has been run, where nothing is
+        """Return the rows of the chosen tables. Of all tables what has been run, where nothing is
         to be trained."""
         tables = self.tables or (USUAL if self.train_missing else TITLES)
         chosen = [row for row in procx_rows() if row.table in tables]
@@ -109,7 +110,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return list(dict.fromkeys(one for trial in asked for one in (*trial.predecessors, trial)))
 
     def train(self) -> dict[ProcxTrial, str]:
-        """Run all trials; those that go on from one pre-training stay together in a process."""
+        """Run all trials. Those that go on from one pre-training stay together in a process."""
         if self.train_missing:
             trials, done = self.trials(), 0
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +152,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return Outcome(scores, given.cpu_seconds)
 
     def facts(self) -> dict[str, object]:
-        """Return the rule of scoring, the ids scored, and what else the tables rest on; draw
+        """Return the rule of scoring, the ids scored, and what else the tables rest on. Draw
         attention.svg."""
         found = self._facts
         if found.attention:

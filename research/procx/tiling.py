@@ -1,9 +1,9 @@
-"""Steps that fill a video, by a semi-Markov decoder over a network's proposals; beyond the paper.
+"""Steps that fill a video, by a semi-Markov decoder over a network's proposals. Beyond the paper.
 
     describe_many(network, vocabulary, videos, selector=tiling_selector(cover=1.0))
 
-A segmentation takes k proposals in the order of their middles, gives each a segment between two
-ends of any proposals (or of the video), and leaves what is between segments uncovered. Its worth,
+A segmentation takes k proposals in the order of their middles. It gives each a segment between two
+ends of any proposals (or of the video). It leaves what is between segments uncovered. Its worth,
 for each k exactly maximal:
 
     W(k) = max sum_i score_i IoU(segment_i, box_i) - cost * (uncovered seconds)
@@ -11,7 +11,7 @@ for each k exactly maximal:
 so that a box is stretched or cut to meet its neighbour where that costs less than the gap. The
 count is the k whose expected F1, W(k) times the mean of 2 / (k + c) over the network's counts c, is
 greatest: SODA's F1 with the proposals' scores for what they are worth.
-Source: segmental (semi-Markov) decoding, Sarawagi and Cohen 2004; the worth is ours.
+Source: segmental (semi-Markov) decoding, Sarawagi and Cohen 2004. The worth is ours.
 Letters: N proposals, G ends in the order of time, C counts, k segments.
 """
 
@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Segmentation:
-    """proposals: their numbers in the order of time; spans: (k, 2) seconds of each; worth: W(k)."""
+    """proposals: their numbers in the order of time. spans: (k, 2) seconds of each. worth: W(k)."""
 
     proposals: tuple[int, ...]
     spans: Floats
@@ -40,13 +40,13 @@ def tile(
 ) -> list[Segmentation]:
     """Return the worthiest tiling of every number of segments from 0 to `most` that there is.
 
-    boxes: (N, 2) seconds, start before end; scores: (N,) of what each is worth; cost: of an
+    boxes: (N, 2) seconds, start before end. scores: (N,) of what each is worth. cost: of an
     uncovered second.
     """
     order = np.argsort(boxes.sum(axis=1), kind="stable")
     ends = np.unique(np.concatenate(([0.0, duration], boxes.ravel().clip(0.0, duration))))  # (G,)
     most = min(most, len(order))
-    best = np.full((most + 1, len(ends)), -np.inf)  # with so many segments, all before this end
+    best = np.full((most + 1, len(ends)), -np.inf)  # with that many segments, all before this end
     best[0] = -cost * ends
     node = np.full(best.shape, -1)  # the last segment of each, as a row of `segments`
     segments = _Segments()
@@ -69,7 +69,7 @@ def tile(
 
 
 def _iou(ends: Floats, box: Floats) -> Floats:
-    """Return the IoU of every segment with a box, (G, G); -inf where a segment would have no
+    """Return the IoU of every segment with a box, (G, G). -inf where a segment would have no
     length."""
     start, end = ends[:, None], ends[None, :]
     shared = np.minimum(end, box[1]) - np.maximum(start, box[0])
@@ -130,8 +130,8 @@ def tile_proposals(
     """Return the proposals that together fill the video best, and the segment of each, (k, 2)
     seconds.
 
-    cover: cost of leaving as much as an average step uncovered, in steps; 0: gaps stay. count: of
-    the steps, as many as there can be; None: the count of the greatest expected F1, at least
+    cover: cost of leaving as much as an average step uncovered, in steps. 0: gaps stay. count: of
+    the steps, as many as there can be. None: the count of the greatest expected F1, at least
     `least`. floor: a proposal of less confidence is left out.
     """
     usable = proposals.usable(floor)
@@ -152,5 +152,5 @@ def tile_proposals(
 
 
 def tiling_selector(cover: float = 0.0) -> ProposalSelector:
-    """Return the selector that fills each video; cover as in `tile_proposals`."""
+    """Return the selector that fills each video. `cover`: as in `tile_proposals`."""
     return lambda _, proposals: tile_proposals(proposals, cover=cover)

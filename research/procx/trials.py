@@ -6,7 +6,7 @@ densevid_eval. The convention is "stepline": every withheld video counts, one wi
 0. All in per cent.
 
 How attention spreads over the points that it samples, with and without a look at the keys (ProcX,
-figure 3): a query and head spreads over exp(entropy of its weights) points, 1 where one point has
+figure 3). A query and head spreads over exp(entropy of its weights) points, 1 where one point has
 all, 16 where all are alike. Letters: B videos, N queries, H heads, L levels, P points, D width of a
 head.
 """
@@ -70,7 +70,7 @@ from stepline.procx.settings import (
 from stepline.procx.train import soda_scorer, train_procx
 from stepline.training.loop import HeldOutScorer, Progress
 
-VALIDATION_STEPS = 300  # about so many steps between two validation scores
+VALIDATION_STEPS = 300  # about how many steps are between two validation scores
 LONGEST = 32  # tokens of a sentence; what is said has 20
 
 
@@ -157,7 +157,7 @@ Events = Mapping[str, Sequence[Event]]
 def score_events(reference: Events, given: Events) -> dict[str, float]:
     """Return the metrics of `METRICS`, "steps" and "texts". Both: id -> (start, end, sentence).
 
-    steps: how many a video was given. texts: METEOR of the sentences alone, over the steps that are
+    steps: how many a video was given. texts: METEOR of the sentences alone. The steps are
     paired one to one by IoU, however little it is.
     """
     words = densevid([reference], given, meteor=_meteor()).mean
@@ -171,7 +171,7 @@ def score_events(reference: Events, given: Events) -> dict[str, float]:
 
 
 def _meteor_of_pairs(reference: Events, given: Events) -> float:
-    """Return the mean METEOR of paired sentences, 0 without a pair; roles as officially in SODA."""
+    """Return the mean METEOR of paired sentences, 0 without a pair. Roles as officially in SODA."""
     pairs: list[tuple[list[str], str]] = []
     for video, truth in reference.items():
         told = list(given.get(video, ()))
@@ -227,7 +227,7 @@ def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
 
 
 def selector_of(selection: Selection, truth: Sequence[Sequence[Event]]) -> ProposalSelector | None:
-    """Return what chooses the steps; None: the settings do. truth: of each video, for the
+    """Return what chooses the steps. None: the settings do. truth: of each video, for the
     oracle."""
     if selection == "oracle":
         return oracle_selection(truth)
@@ -243,7 +243,7 @@ def score_name(form: str, selection: Selection, metric: str) -> str:
 class ProcxTrials(TrialStore[ProcxTrial]):
     """Trials kept with their networks and with what these described.
 
-    selections: how steps are chosen for scoring; forms: those that a pre-training alone is scored
+    selections: how steps are chosen for scoring. forms: those that a pre-training alone is scored
     on.
     """
 
@@ -278,7 +278,7 @@ class ProcxTrials(TrialStore[ProcxTrial]):
 def _validation(
     trial: ProcxTrial, corpus: ProcxCorpus, best: dict[str, Tensor]
 ) -> HeldOutScorer[StepSample]:
-    """Return the scorer of the validation videos, places and words; `best` gets the weights of the
+    """Return the scorer of the validation videos, places and words. `best` gets the weights of the
     best network."""
 
     def keep(network: nn.Module) -> None:
@@ -294,7 +294,7 @@ def _trained(
     folder: Path,
     curve: list[Progress],
 ) -> ProcX | Vid2Seq:
-    """Return the trained network, the best on validation videos where it has `patience`; `curve`
+    """Return the trained network, the best on validation videos where it has `patience`. `curve`
     gets every step."""
     samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
@@ -334,7 +334,7 @@ def _trained(
 
 
 def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
-    """Return what a trial is trained on itself; what is said goes with it only where that is
+    """Return what a trial is trained on itself. What is said goes with it only where that is
     read."""
     if trial.zero_shot:
         samples = first_fraction(corpus.samples(trial.pretraining or "raw"), trial.narrated_share)
@@ -375,8 +375,8 @@ def _scored(
     forms: Sequence[Form],
     selections: Sequence[Selection],
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the metrics of every selection of steps in the withheld videos; what was described is
-    written beside."""
+    """Return the metrics of every selection of steps in the withheld videos. What was described is
+    also written."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
     for form in forms:
@@ -441,7 +441,7 @@ def _described(
 def _described_by_vid2seq(
     trial: ProcxTrial, network: Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
 ) -> dict[str, list[Event]]:
-    """Return what the sequence baseline writes; what was malformed is counted by its reason."""
+    """Return what the sequence baseline writes. What was malformed is counted by its reason."""
     vocabulary = TimedVocabulary(corpus.vocabulary, network.settings.bins)
     watched = [
         VideoInput(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None)
@@ -513,7 +513,7 @@ def point_weights(
 
 
 def spread_plot(spreads: dict[str, Floats]) -> str:
-    """Return the histograms of several networks as one SVG file that stands alone."""
+    """Return the histograms of several networks as one self-contained SVG file."""
     series = {
         name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()
     }

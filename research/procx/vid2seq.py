@@ -1,4 +1,4 @@
-"""Vid2Seq's form as a baseline beside ProcX: one network writes a video's steps as one sequence of
+"""Vid2Seq's form as a baseline next to ProcX: one network writes a video's steps as one sequence of
 tokens.
 
     <start> <end> words ... <start> <end> words ...        in the order of time
@@ -7,7 +7,7 @@ tokens.
     heard = speech layers(times and words)         only where speech is given
     P(next token) = softmax(norm(h) E^T + b)       h: writer layers(tokens so far; [seen; heard]); E: all tokens
 
-A time token is one of `bins` equal parts of the video's length; they follow the vocabulary's own
+A time token is one of `bins` equal parts of the video's length. They follow the vocabulary's own
 tokens. What a network writes need not be of this form, and what cannot be a step is left out with
 its reason:
 
@@ -17,12 +17,12 @@ its reason:
     two times without words             NO_WORDS
     more than two times in a row        the last two are taken, the others are SPARE_TIMES
 
-The same bin as start and end is that bin: a step is never without length. Half bytes that are no
-character become U+FFFD. Steps come back in the order in which they were written; they may overlap.
+The same bin as start and end is that bin: a step is never without length. Half bytes that are not a
+character become U+FFFD. Steps come back in the order in which they were written. They may overlap.
 
 Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP,
-so that no language model is pre-trained; the denoising loss of its pre-training is left out.
-Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written, D width, V
+so that no language model is pre-trained. The denoising loss of its pre-training is left out.
+Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written, D width. V
 tokens of the vocabulary with times.
 """
 
@@ -95,7 +95,7 @@ SMALL_VID2SEQ: Final = Vid2SeqSettings(  # learns the simulated world in minutes
 
 
 class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The baseline, fresh until weights are loaded; it writes word by word. token_count: of words
+    """The baseline, fresh until weights are loaded. It writes word by word. token_count: of words
     and times."""
 
     def __init__(self, settings: Vid2SeqSettings, token_count: int) -> None:
@@ -122,7 +122,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def context(
         self, values: Tensor, speech: Tensor | None = None, speech_pad: Tensor | None = None
     ) -> CaptionContext:
-        """Return what the sequences of B videos are about. values: (B, R, C); speech: (B, A)
+        """Return what the sequences of B videos are about. values: (B, R, C). speech: (B, A)
         tokens, and their mask.
 
         Raises ShapeError for values of another shape than the network's, or more speech than it has
@@ -146,7 +146,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         )
 
     def forward(self, tokens: Tensor, context: CaptionContext) -> Tensor:
-        """Return the logits (B, W, V) of what comes after each token (B, W); padding stands at the
+        """Return the logits (B, W, V) of what comes after each token (B, W). Padding is at the
         end.
 
         Raises ShapeError when there are more tokens than places.
@@ -165,7 +165,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return DecoderState(self._remember(context), [None] * len(self.writer_layers))
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (B, V) of what comes after the last tokens (B,); `state` then holds
+        """Return the logits (B, V) of what comes after the last tokens (B,). `state` then holds
         them."""
         rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (B, 1, D)
         for place, layer in enumerate(self.writer_layers):
@@ -233,7 +233,7 @@ class TimedVocabulary:
         return len(self.words) + self.bins
 
     def time(self, second: float, duration: float) -> int:
-        """Return the token of a second, clipped to the video; the end of the video is in the last
+        """Return the token of a second, clipped to the video. The end of the video is in the last
         bin."""
         time_bin = int(second / duration * self.bins)
         return len(self.words) + min(max(time_bin, 0), self.bins - 1)
@@ -245,8 +245,8 @@ class TimedVocabulary:
 
 @dataclass(frozen=True)
 class ParsedSteps:
-    """The steps that a sequence tells, (start, end, sentence) in seconds, and what of it is
-    none."""
+    """The steps in a sequence, (start, end, sentence) in seconds, and what of it is not a
+    step."""
 
     events: tuple[Event, ...]
     dropped: tuple[Rejected, ...]
@@ -277,7 +277,7 @@ def encode_events(
 def decode_events(
     tokens: Sequence[int], duration: float, vocabulary: TimedVocabulary
 ) -> ParsedSteps:
-    """Return the steps of a sequence, read up to its end mark; a token of another vocabulary raises
+    """Return the steps of a sequence, read up to its end mark. A token of another vocabulary raises
     ShapeError."""
     if any(not 0 <= token < len(vocabulary) for token in tokens):
         raise ShapeError(
@@ -311,7 +311,7 @@ def decode_events(
 
 
 def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
-    """Return why a run of times and the words after it are no step."""
+    """Return why a run of times and the words after it are not a step."""
     if len(times) < 2:
         return ONE_TIME if times else NO_TIMES
     if not sentence:
@@ -322,7 +322,7 @@ def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
 def _time_word_groups(
     tokens: Sequence[int], vocabulary: TimedVocabulary
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield each run of times, as bins, with the words after it; either may be empty, never
+    """Yield each run of times, as bins, with the words after it. Either may be empty, never
     both."""
     times: list[int] = []
     words: list[int] = []
@@ -345,8 +345,8 @@ def _time_word_groups(
 
 @dataclass(frozen=True)
 class VideoInput:
-    """A video as the baseline gets it. values: (T, C) over `duration` seconds; speech: None where
-    nobody listens."""
+    """A video as the baseline gets it. values: (T, C) over `duration` seconds. speech: None where
+    no one listens."""
 
     values: Matrix
     duration: float
@@ -363,7 +363,7 @@ class Vid2SeqSample:
 
 
 def vid2seq_sample(sample: StepSample, said: Sequence[Sentence] | None = None) -> Vid2SeqSample:
-    """Return a sample of ProcX as one of this baseline; said: its whole narration, where that is to
+    """Return a sample of ProcX as one of this baseline. said: its whole narration, where that is to
     be read."""
     events = tuple((*span, text) for span, text in zip(sample.spans, sample.sentences, strict=True))
     return Vid2SeqSample(
@@ -418,7 +418,7 @@ def vid2seq_task(
 def pack_sequences(
     samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, longest: int
 ) -> CaptionTokens:
-    """Return the videos' sequences as padded tensors; `cut`: how many were longer than `longest`,
+    """Return the videos' sequences as padded tensors. `cut`: how many were longer than `longest`,
     the end mark too."""
     return pack_tokens(
         [encode_events(one.events, one.video.duration, vocabulary) for one in samples], longest
@@ -429,7 +429,7 @@ def caption_context(
     network: Vid2Seq, videos: Sequence[VideoInput], vocabulary: TimedVocabulary
 ) -> CaptionContext:
     """Return what the network writes about: videos at the network's length, and what is said where
-    anybody listens."""
+    anyone listens."""
     settings = network.settings
     device = next(network.parameters()).device
     seen = stack_videos(
@@ -449,8 +449,8 @@ def caption_context(
 
 
 def _speech_tokens(video: VideoInput, vocabulary: TimedVocabulary) -> list[int]:
-    """Return what is said as a sequence of times and words; sentences after the video's end stand
-    at its end."""
+    """Return what is said as a sequence of times and words. Sentences after the video's end are
+    put at its end."""
     events = [(one.span.start, one.span.end, one.text) for one in video.speech or ()]
     return encode_events(events, video.duration, vocabulary)
 
@@ -464,7 +464,7 @@ def predict_steps(
     *,
     at_once: int = 32,
 ) -> list[ParsedSteps]:
-    """Return the steps of each video, none where no row is known; the network should be in
+    """Return the steps of each video, none where no row is known. The network should be in
     evaluation mode."""
     found: dict[int, ParsedSteps] = {
         number: ParsedSteps((), ()) for number, one in enumerate(videos) if not len(one.values)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # in the library: settings that `stepline steps --settings` takes
 LEARNED = "learned.toml"
 EVIDENCE = ".stepline-learn"  # in the library: what was seen of each video
-FORM = 1  # of those files; of another form they are made anew
+FORM = 1  # of those files; of another form they are made again
 KEY = 24  # hexadecimal digits of their names
 PARTS: dict[Part, str] = {
     "placing": "where steps are shown, and whether",
@@ -83,7 +83,7 @@ def corrected_videos(
 
 
 def source_of(record: Record, name: str) -> str:
-    """Return who made a video, where its page said so, else the folder of the library that it lies
+    """Return who made a video, where its page said so, else the folder of the library that it is
     in, else itself.
 
     name: of the record's file, below the library.
@@ -96,9 +96,9 @@ def source_of(record: Record, name: str) -> str:
 def record_settings(record: Record) -> StepsSettings:
     """Return the settings that made a record.
 
-    Raises SettingsError where a refit could not make its steps again: a trained network or a
-    vision-language model placed them, the pictures were not looked at, or a part of the video alone
-    was.
+    Raises SettingsError where a refit could not make its steps again. That is so if a trained
+    network or a vision-language model placed them. It is also so if the pictures were not looked
+    at, or only a part of the video was.
     """
     inputs = record.settings.get("inputs")
     settings = validate(
@@ -125,7 +125,7 @@ def visual_features(
     progress: Progress | None = None,
 ) -> VisualFeatures:
     """Return what the main job saw of a video: from `folder`, where it was kept, else looked at
-    anew.
+    again.
 
     Raises MediaError where the video cannot be read, StoreError where it has no picture.
     """
@@ -170,7 +170,7 @@ def learned_settings(folder: Path) -> StepsSettings:
 
 
 def write_settings(result: Refit, path: Path) -> None:
-    """Write what was accepted as TOML; of a part that was refused, what the file held before
+    """Write what was accepted as TOML. Of a part that was refused, what the file held before
     stays."""
     from stepline.limits import MAX_SETTINGS_BYTES, parse_toml, read_limited
 

@@ -5,8 +5,8 @@ out by source.
     judge     the three weights of P(the picture shows it) of a sentence (wys2/judge.py)
 
 Maximum a posteriori: each parameter has a normal prior around its default, on the scale that
-`Parameter` names, and a step adds -log P(its verdict) and 1 - tIoU of its span. Sources are held
-out in turn (leave one source out, at most `FOLDS` folds); a part is accepted where its held-out
+`Parameter` names. A step adds -log P(its verdict) and 1 - tIoU of its span. Sources are held
+out in turn (leave one source out, at most `FOLDS` folds). A part is accepted where its held-out
 loss falls, by a bootstrap over sources, and no figure with it. Letters: V videos, N steps or
 sentences of all videos.
 """
@@ -37,7 +37,7 @@ from stepline.records import Record, Span, Step, Transcript
 from stepline.text.embedding import embedded_once
 from stepline.wys2.judge import grounding_evidence, judge_rows, judged_span, regression_weights
 
-# of all parameters, in standard deviations of their priors; 0 is the default
+# of all parameters, in standard deviations of their priors. 0 is the default
 Point: TypeAlias = tuple[float, ...]
 Part: TypeAlias = Literal["placing", "judge"]
 Told: TypeAlias = Callable[[str], None]
@@ -45,8 +45,8 @@ Told: TypeAlias = Callable[[str], None]
 LEAST_VIDEOS, LEAST_SOURCES = 5, 3
 FOLDS = 10
 GRID = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)  # standard deviations of the prior that are tried
-SLACK = 1.0  # s by which the best second may miss a span that people gave; their edges are no finer
-# s of a sentence's clip that must show its step; as the judge that is shipped was fitted
+SLACK = 1.0  # s by which the best second may miss a span of people; their edges are not finer
+# s of a sentence's clip that must show its step, as the judge that is shipped was fitted
 OVERLAP = 0.5
 SURE = 1e-3  # of a probability in a logarithm
 JUDGE_SPREAD = 1.0  # standard deviation of the prior of each of the judge's weights, nats
@@ -87,10 +87,10 @@ LOSS, JUDGE_LOSS = "loss a step", "loss a sentence"
 
 @dataclass(frozen=True)
 class CorrectedVideo:
-    """A video that people corrected. machine: its record; truth: as they left it; seen: what its
+    """A video that people corrected. machine: its record. truth: as they left it. seen: what its
     pictures show.
 
-    source: who made it, or the folder that it lies in, or itself: sources are held out whole.
+    source: who made it, or the folder that it is in, or itself: sources are held out whole.
     """
 
     machine: Record
@@ -134,7 +134,7 @@ class VideoOutcome:
 
 
 def ground_settings(point: Point, base: GroundSettings) -> GroundSettings:
-    """Return the settings at a point around the defaults of the package; what is no parameter is
+    """Return the settings at a point around the defaults of the package. What is not a parameter is
     the base's."""
     usual = GroundSettings()
     changed = {
@@ -175,7 +175,7 @@ def outcome(video: CorrectedVideo, settings: GroundSettings, *, seconds: float) 
 
 
 def fit_judge(rows: Floats, shown: Floats, usual: Floats) -> Floats:
-    """Return the judge's weights (3,), the likeliest under a normal prior around the usual ones.
+    """Return the judge's weights (3,), the most likely under a normal prior around the usual ones.
 
     rows: (N, 3) of sentences. shown: (N,) their truth.
     """
@@ -208,7 +208,7 @@ class PlacingFit:
     """The fit of `GROUND` to videos. What a point makes of a video is computed once, whichever
     videos it is fitted to.
 
-    base: the settings that what is no parameter comes from.
+    base: the settings that what is not a parameter comes from.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Refit:
-    """What a refit has come to. settings: those to write, by section; nothing where all was
+    """What a refit has come to. settings: those to write, by section. Nothing where all was
     refused.
 
     refusals: by part, why. figures: by part, of videos that were held out.
@@ -332,7 +332,7 @@ def refit(
 def held_out_figures(
     videos: Sequence[CorrectedVideo], before: StepsSettings, after: StepsSettings
 ) -> dict[Part, Sequence[Figure]]:
-    """Return what settings do to corrected videos that they were not fitted to, beside what others
+    """Return what settings do to corrected videos that they were not fitted to, next to what others
     do."""
     with embedded_once():
         first, second = (
@@ -381,7 +381,7 @@ def refusal(rows: Sequence[Figure]) -> str | None:
 
 
 def _folds(sources: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the videos to fit to and those held out; all videos of a source are held out
+    """Yield the videos to fit to and those held out. All videos of a source are held out
     together."""
     # so that folds are of like size
     names = sorted(set(sources), key=lambda name: (-sources.count(name), name))

@@ -1,5 +1,5 @@
-"""Planted truth at the level of features: many narrated videos a second, of which everything is
-known.
+"""Planted truth at the level of features: many narrated videos per second, with everything about
+them known.
 
     simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=1000)
     simulation.records[0]                            # transcript, written steps, recipe, captions, truth

@@ -61,7 +61,7 @@ class Encoder:
     def encode_texts(
         self, lines: Lines, domain: Domain, rng: np.random.Generator, noise: float = 0.0
     ) -> Matrix:
-        """Return the texts' vectors (K, C) as unit rows; `noise` is added to that of their
+        """Return the texts' vectors (K, C) as unit rows. `noise` is added to that of their
         style."""
         text = self.texts[lines.style]
         action = (lines.action != NONE) & (lines.said_action == SAID)
@@ -76,7 +76,7 @@ class Encoder:
 
 
 def make_encoder(name: str, settings: BackboneSettings, domain: Domain, chats: int) -> Encoder:
-    """Return the backbone of that name in a world; its maps depend on the world's seed and on the
+    """Return the backbone of that name in a world. Its maps depend on the world's seed and on the
     name."""
     rng = random_stream(domain.seed, WORLD, Purpose.BACKBONE, name)
     size = domain.actions.shape[1]
@@ -103,7 +103,7 @@ def _text_map(
     """Return a style's map of actions and of objects.
 
     cosine * picture + sqrt(1 - cosine^2) * other, where `other` is the same for all styles but for
-    what their distortion turns away; written steps and articles turn a part of it alike. So styles
+    what their distortion turns away. Written steps and articles turn a part of it alike. So styles
     differ in what they have not in common with the pictures: a model must learn each, while plain
     cosine finds no style easier.
     """
@@ -120,7 +120,7 @@ def _text_map(
 
 
 def _blend(weight: float, first: Matrix, second: Matrix) -> Matrix:
-    """Return a map that keeps lengths where the two are at right angles; its cosine with `first` is
+    """Return a map that keeps lengths where the two are at right angles. Its cosine with `first` is
     `weight`."""
     blend: Matrix = (weight * first + np.sqrt(1 - weight**2) * second).astype(np.float32)
     return blend

@@ -1,9 +1,9 @@
 """Texts before they are words: what is said in a video, what a recogniser and a step writer make of
 it, articles.
 
-`narrate` mentions steps near and far from where they are shown, among talk that shows nothing;
-`recognise` mishears words and times; `write_steps` does what a language model does with a
-narration; `recipe_lines` are the task's article.
+`narrate` mentions steps near and far from where they are shown, among talk that shows nothing.
+`recognise` mishears words and times. `write_steps` does what a language model does with a
+narration. `recipe_lines` are the task's article.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ Style: TypeAlias = Literal["narration", "step", "recipe"]
 STYLES: Final[tuple[Style, ...]] = ("narration", "step", "recipe")
 
 SAID: Final = 0
-DROPPED: Final = 1  # a pronoun stands in its place
+DROPPED: Final = 1  # a pronoun is in its place
 MISHEARD: Final = 2  # the recogniser wrote another word
 
 WordStatus: TypeAlias = npt.NDArray[np.int8]  # SAID, DROPPED or MISHEARD
@@ -31,13 +31,14 @@ WordStatus: TypeAlias = npt.NDArray[np.int8]  # SAID, DROPPED or MISHEARD
 
 @dataclass(frozen=True)
 class Lines:
-    """K texts of one style; every array has K rows.
+    """K texts of one style. Every array has K rows.
 
-    action, object, chat: what a line means, numbers of the world's vocabulary or NONE. step: the
-    task's step that it tells, NONE for chat. window: the window it tells of, NONE where the video
-    does not show it. times: (K, 2) when it is said, NaN for lines that nobody says. said_action,
-    said_object: SAID, DROPPED or MISHEARD. wording: picks the words. sources: for each line the
-    narrations that it was written from.
+    action, object, chat: what a line means, numbers of the world's vocabulary or NONE.
+    step: the task's step that it describes, NONE for chat.
+    window: the window it is about, NONE where the video does not show it.
+    times: (K, 2) when it is said, NaN for lines that no one says.
+    said_action, said_object: SAID, DROPPED or MISHEARD. wording: picks the words.
+    sources: for each line the narrations that it was written from.
     """
 
     style: Style
@@ -68,7 +69,7 @@ def narrate(
     chats: int,
     rng: np.random.Generator,
 ) -> Lines:
-    """Return the narration of a video, in the order of speech; `chats` is how many chat sentences
+    """Return the narration of a video, in the order of speech. `chats` is how many chat sentences
     there are."""
     times = _sentence_times(timeline.duration, settings, rng)
     window = _mentioned_windows(timeline, times[:, 0], settings, rng)
@@ -109,7 +110,7 @@ def _sentence_times(
 def _mentioned_windows(
     timeline: Timeline, starts: Times, settings: NarrationSettings, rng: np.random.Generator
 ) -> Ints:
-    """Return for each sentence the window that it tells of: each mention takes the free sentence
+    """Return for each sentence the window that it is about: each mention takes the free sentence
     nearest its time."""
     mentions = 1 + rng.poisson(settings.more_mentions, len(timeline.windows))
     if settings.again_told < 1:
@@ -131,7 +132,7 @@ def _mentioned_windows(
 
 
 def _reflected(times: Times, duration: float) -> Times:
-    """Reflect times that lie outside the video at its ends."""
+    """Reflect times that are outside the video at its ends."""
     return np.asarray(duration - np.abs(duration - np.mod(times, 2 * duration)))
 
 
@@ -214,10 +215,10 @@ def _valid_times(times: Times, duration: float) -> Times:
 
 
 def write_steps(heard: Lines, settings: WriterSettings, rng: np.random.Generator) -> Lines:
-    """Return the written steps: chunk by chunk, each thing to do once a chunk, with the sentences
+    """Return the written steps: chunk by chunk, each thing to do once per chunk, with the sentences
     it rests on.
 
-    `times` of a step is the union of its sentences. Source: NaSVA, section 3.1; the rates are
+    `times` of a step is the union of its sentences. Source: NaSVA, section 3.1. The rates are
     docs/world.md's.
     """
     draw = rng.random(len(heard))
@@ -282,7 +283,7 @@ def article_lines(task: Task, wording: Ints) -> Lines:
 
 
 def recipe_lines(task: Task, timeline: Timeline, wording: Ints) -> Lines:
-    """Return the article's lines for a video; `window` is the first of a step's windows."""
+    """Return the article's lines for a video. `window` is the first of a step's windows."""
     first = np.full(len(task), NONE)
     for window in range(len(timeline.steps) - 1, -1, -1):
         first[timeline.steps[window]] = window

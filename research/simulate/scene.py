@@ -1,5 +1,5 @@
-"""Which steps a video shows and when, and what is in view in every second, before anything encodes
-it.
+"""Which steps are shown in a video and when, and what is in view in every second, before anything
+encodes it.
 
 Letters: T seconds, P windows, L dimensions of a meaning.
 """
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Timeline:
-    """windows: (P, 2) seconds in order, never overlapping; steps: (P,) what each shows, a step's
+    """windows: (P, 2) seconds in order, never overlapping. steps: (P,) what each shows, a step's
     number in its task.
 
     again: (P,) True where a window previews a step or shows it once more.
@@ -34,7 +34,7 @@ class Timeline:
     again: Flags
 
     def of(self, step: int) -> Times:
-        """Return the windows (n, 2) of a step; none when it is absent."""
+        """Return the windows (n, 2) of a step. None when it is absent."""
         return np.asarray(self.windows[self.steps == step])
 
 
@@ -63,7 +63,7 @@ def _shown_order(
     steps: int, settings: TimelineSettings, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
     """Return the shown steps in the order of showing, neighbours swapped, some repeated or
-    previewed; and the kinds."""
+    previewed, and the kinds."""
     shown = rng.random(steps) < settings.present
     if shown.sum() < settings.least_present:
         shown[rng.permutation(steps)[: settings.least_present]] = True
@@ -85,7 +85,7 @@ def _shown_order(
 
 @dataclass(frozen=True)
 class Scene:
-    """action, object: (T, L) meaning in view; window: (T,) the window that a second lies in, or
+    """action, object: (T, L) meaning in view. window: (T,) the window that a second is in, or
     NONE."""
 
     action: Matrix
@@ -100,7 +100,7 @@ def make_scene(
     settings: SceneSettings,
     rng: np.random.Generator,
 ) -> Scene:
-    """Return what is in view: actions inside their windows, in part; objects long before and
+    """Return what is in view: actions inside their windows, in part, and objects long before and
     after."""
     seconds: Times = np.arange(int(np.ceil(timeline.duration)), dtype=np.float64) + 0.5
     latest = np.searchsorted(timeline.windows[:, 0], seconds, side="right") - 1
@@ -122,7 +122,7 @@ def make_scene(
 
 
 def _acting(timeline: Timeline, seconds: Times, window: Ints, settings: SceneSettings) -> Flags:
-    """Tell for each second (T,) whether it lies in the act of the window that began last: not
+    """Say for each second (T,) whether it is in the act of the window that began last: not
     before, not after it."""
     start, end = timeline.windows[np.maximum(window, 0)].T
     part = (seconds - start) / (end - start)

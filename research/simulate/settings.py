@@ -1,7 +1,7 @@
-"""Settings of the simulated world: one class a part, and the worlds, backbones and recognisers that
-have a name.
+"""Settings of the simulated world: one class per part, and the named worlds, backbones and
+recognisers.
 
-The defaults are a short-video world (T about 130 s) that a small model learns in seconds;
+The defaults are a short-video world (T about 130 s) that a small model learns in seconds.
 `YOUCOOK2` has the lengths of real cooking videos. "Measured" numbers are those of YouCook2,
 WhenAct, CrossTask and COIN (docs/world.md).
 """
@@ -24,7 +24,7 @@ class TaskSettings(Settings):
     most_steps: Count = 13
     latent: Annotated[int, Field(ge=2)] = 12  # dimensions of an action's and of an object's meaning
     unseen: CountOrZero = 0  # of the tasks, how many only held-out videos follow
-    # the article's lines stand in an order of their own, not in that of the videos
+    # the article's lines are in an order of their own, not in that of the videos
     shuffled: bool = True
 
     @model_validator(mode="after")
@@ -40,9 +40,9 @@ class TaskSettings(Settings):
 
 
 class TimelineSettings(Settings):
-    """Which steps a video shows, and when. Seconds."""
+    """Which steps are shown in a video, and when. Seconds."""
 
-    # fraction of the article's steps that a video shows; HT-Step: about half
+    # fraction of the article's steps that a video shows. HT-Step: about half
     present: Fraction = 0.5
     least_present: Count = 3
     swapped: Fraction = 0.15  # probability that a shown step changes places with the next
@@ -55,10 +55,10 @@ class TimelineSettings(Settings):
     window_most: Positive = 45.0
     gap_mean: Positive = 9.6  # of the gamma-distributed time between windows; YouCook2: 9.4
     gap_shape: Positive = 2.3  # YouCook2: 0.55, many short and few long ones
-    # of the time before the first window and after the last; YouCook2: 51
+    # of the time before the first window and after the last. YouCook2: 51
     margin_mean: Positive = 9.6
     margin_shape: Positive = 2.3
-    # of a video; one outside the limits is stretched or shrunk as a whole
+    # of a video. One outside the limits is stretched or shrunk as a whole
     shortest: Positive = 60.0
     longest: Positive = 260.0
 
@@ -73,11 +73,11 @@ class NarrationSettings(Settings):
     pause: NonNegative = 0.7  # mean of the exponential silence between sentences
     # of the other sentences, those that tell a step which the video does not show
     absent: Fraction = 0.12
-    # and those that talk about an object without doing anything; the rest is chat
+    # and those that talk about an object without doing anything. The rest is chat
     object_chat: Fraction = 0.30
     object_dropped: Fraction = 0.25  # "it" in place of the object
     action_dropped: Fraction = 0.20  # "do that" in place of the action
-    # of the mentions, those told at any time of the video: overviews, recaps
+    # of the mentions, those said at any time of the video: overviews, recaps
     anywhere: Fraction = 0.34
     offset: float = 0.0  # median of shown start - said start of the others
     offset_scale: NonNegative = 2.5  # of the Student t that is added
@@ -85,14 +85,14 @@ class NarrationSettings(Settings):
     offset_most: Positive = 90.0  # the greatest offset
     # standard deviation, between videos, of what a whole video adds to `offset`
     lag_spread: NonNegative = 0.0
-    again_told: Fraction = 1.0  # probability that a preview or a repetition is told as a step is
+    again_told: Fraction = 1.0  # probability that a preview or a repetition is said as a step is
 
 
 class WriterSettings(Settings):
     """The stand-in for the language model that writes steps from the transcript."""
 
-    chunk: Count = 10  # sentences that it sees at once; NaSVA section 3.1
-    # probability that a sentence which tells a step (shown or not) becomes a step
+    chunk: Count = 10  # sentences that it sees together; NaSVA section 3.1
+    # probability that a sentence which describes a step (shown or not) becomes a step
     step_kept: Fraction = 0.9
     object_chat_kept: Fraction = 0.3  # probability that object chat does
     chat_kept: Fraction = 0.05  # probability that chat does
@@ -106,14 +106,15 @@ class StyleSettings(Settings):
 
     # sine of the angle by which the map of this kind is turned away from that of all kinds
     distortion: Fraction
-    noise: NonNegative  # norm, beside an action and an object of norm 1 each
+    noise: NonNegative  # norm, next to an action and an object of norm 1 each
 
 
 class BackboneSettings(Settings):
-    """A pair of a video and a text encoder; norms beside an action and an object of norm 1 each."""
+    """A pair of a video and a text encoder. Norms next to an action and an object of norm 1
+    each."""
 
     width: Annotated[int, Field(ge=32)] = 128  # C
-    # cosine between an action as text and as picture; CLIP: objects are better known
+    # cosine between an action as text and as picture. CLIP: objects are better known
     action_shared: Fraction = 0.20
     object_shared: Fraction = 0.40
     walk: NonNegative = 1.75  # nuisance that drifts: AR(1); the strongest dial of difficulty
@@ -172,7 +173,7 @@ RECOGNISERS: dict[str, RecogniserSettings] = {
     "noisy": RecogniserSettings(word_error=0.22, jitter=2.0, punctuated=False, noise=0.5),
 }
 
-EMBEDDER = "embedder"  # the text encoder that links steps with narration, beside the backbones
+EMBEDDER = "embedder"  # the text encoder that links steps with narration, next to the backbones
 
 Recogniser: TypeAlias = Literal["clean", "aligned", "noisy"]
 
@@ -192,7 +193,7 @@ class SimulationSettings(Settings):
     # what the transcript, the written steps and their vectors come from
     recogniser: Recogniser = "clean"
     difficulty: NonNegative = 1.0  # factor of the walk and of the white noise in the video features
-    # norm beside unit vectors, of the text embedder that links steps with narration
+    # norm next to unit vectors, of the text embedder that links steps with narration
     embedder_noise: NonNegative = 0.6
 
     @model_validator(mode="after")
@@ -254,13 +255,13 @@ EASY = SimulationSettings(difficulty=0.6)
 
 
 def version_2(world: SimulationSettings) -> SimulationSettings:
-    """Return a world of version 1 with what real videos have beside it: docs/world.md,
+    """Return a world of version 1 with what real videos have next to it: docs/world.md,
     benchmarks/fit_world.py.
 
-    Narration as far from its windows as in WhenAct; in the shared clips a tenth of a window comes
-    before its words and 36 % after them, 12.5 % of the steps are shown again and 4.8 % in advance,
-    and none of these is told again. That an action is seen a third as often around its act is a
-    choice: no label tells it.
+    Narration as far from its windows as in WhenAct. In the shared clips a tenth of a window comes
+    before its words and 36 % after them. 12.5 % of the steps are shown again and 4.8 % in advance,
+    and none of these is narrated again. That an action is seen a third as often around its act is
+    a choice: no label says it.
     """
     heard = {
         "offset": -2.3,

@@ -42,7 +42,7 @@ class Simulation:
 
     @cached_property
     def records(self) -> list[Record]:
-        """One record a video; `reference` is the planted truth about the recipe's lines."""
+        """One record per video. `reference` is the planted truth about the recipe's lines."""
         return [video.record for video in self.videos]
 
     def records_about(self, style: Style) -> list[Record]:
@@ -79,7 +79,7 @@ def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
 def stream(
     seed: int, settings: SimulationSettings = SHORT, *, start: int = 0, count: int | None = None
 ) -> Iterator[SimulatedVideo]:
-    """Yield the videos from number `start` on, one in memory at a time; without `count`, up to the
+    """Yield the videos from number `start` on, one in memory at a time. Without `count`, up to the
     settings' last.
 
     Videos past `settings.videos` are further held-out ones. Each is what `simulate` gives at its
@@ -107,7 +107,7 @@ def recipes(world: World) -> dict[str, tuple[str, ...]]:
 
 
 def _encoders(settings: SimulationSettings, domain: Domain) -> Mapping[str, Encoder]:
-    noise = settings.embedder_noise * float(np.sqrt(2))  # beside an action and an object together
+    noise = settings.embedder_noise * float(np.sqrt(2))  # next to an action and an object together
     style = StyleSettings(distortion=0.0, noise=noise)
     plain = BackboneSettings(
         width=EMBEDDER_WIDTH, narration=style, step=style, recipe=style, style_bias=0.0

@@ -17,8 +17,8 @@ Values = Iterable[float]
 
 
 def statistics(videos: Iterable[SimulatedVideo]) -> dict[str, float]:
-    """Return every statistic by name; seconds, fractions and counts a video. NaN where nothing was
-    counted."""
+    """Return every statistic by name. Seconds, fractions and counts per video. NaN where nothing
+    was counted."""
     found: dict[str, list[float]] = {name: [] for name in MEASURES}
     for video in videos:
         for name, measure in MEASURES.items():
@@ -31,7 +31,7 @@ def statistics(videos: Iterable[SimulatedVideo]) -> dict[str, float]:
 def zero_shot_recall(
     videos: Iterable[SimulatedVideo], backbone: str | None = None
 ) -> dict[str, float]:
-    """Return R@1 of each style by plain cosine, and of chance: the best second lies in the text's
+    """Return R@1 of each style by plain cosine, and of chance: the best second is in the text's
     window."""
     hits: dict[str, list[float]] = {name: [] for name in (*STYLES, "chance")}
     for video in videos:
@@ -57,7 +57,7 @@ def _offsets(video: SimulatedVideo) -> Times:
 
 
 def _well_aligned(video: SimulatedVideo) -> Values:
-    """Tell for each sentence whether its middle lies in the window that it tells of: well
+    """Say for each sentence whether its middle is in the window that it is about: well
     aligned."""
     lines = video.narration
     window = video.timeline.windows[lines.window]
@@ -89,7 +89,7 @@ def _inversions_in_a_minute(video: SimulatedVideo) -> Values:
 
 
 def _inversions_in_the_video(video: SimulatedVideo) -> Values:
-    """Return the fraction of all pairs of told sentences in a video that are said in one order,
+    """Return the fraction of all pairs of step sentences in a video that are said in one order,
     shown in the other."""
     lines = video.narration
     told = np.flatnonzero(lines.shown)

@@ -1,4 +1,4 @@
-"""The tasks of a world and what their steps mean; random numbers by purpose.
+"""The tasks of a world and what their steps mean. Random numbers by purpose.
 
 What one part draws never changes what another gets. Letters: A actions, O objects, L dimensions of
 a meaning.
@@ -48,7 +48,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Task:
-    """An article: step i is (actions[i], objects[i]) in the order of doing; `article` is the order
+    """An article: step i is (actions[i], objects[i]) in the order of doing. `article` is the order
     of its lines."""
 
     number: int

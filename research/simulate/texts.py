@@ -349,7 +349,7 @@ WORD_RANGE: Final = 1 << 32
 
 
 def title(task: int) -> str:
-    """Return a task's title; no two of the first thousand are equal."""
+    """Return a task's title. No two of the first thousand are equal."""
     way, dish = divmod(task, len(TITLES))
     return f"{TITLE_WAYS[way % len(TITLE_WAYS)]} {TITLES[dish]}" + (
         f" {way}" if way >= len(TITLE_WAYS) else ""
@@ -357,7 +357,7 @@ def title(task: int) -> str:
 
 
 def texts(lines: Lines, heard: RecogniserSettings | None = None) -> tuple[str, ...]:
-    """Return the words of every line; narrations as a recogniser writes them, when it is given."""
+    """Return the words of every line. Narrations as a recogniser writes them, when it is given."""
     say = {"narration": _narration, "step": _step, "recipe": _article}[lines.style]
     said = (say(lines, row) for row in range(len(lines)))
     if lines.style != "narration" or heard is None:
@@ -420,7 +420,7 @@ def _object(lines: Lines, row: int) -> str:
 
 
 def _heard(text: str, wording: int, settings: RecogniserSettings) -> str:
-    """Return a sentence with its small words misheard at the recogniser's rate; content words were
+    """Return a sentence with its small words misheard at the recogniser's rate. Content words were
     decided before."""
     words = [
         _pick(SOUND_ALIKES, wording, 20 + place)

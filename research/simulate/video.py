@@ -1,5 +1,5 @@
-"""One simulated video: its timeline is drawn at once, its features, vectors, words and Record when
-asked for."""
+"""One simulated video: its timeline is drawn immediately, its features, vectors, words and Record
+when asked for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stepline.records import (
     Video,
 )
 
-RATE = 1.0  # feature rows a second
+RATE = 1.0  # feature rows per second
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class SimulatedVideo:
         return (owns.astype(np.int64) @ cover.astype(np.int64)) > 0
 
     def features(self, backbone: str | None = None) -> FeatureSequence:
-        """Return the video's features, unit rows at 1 Hz; T is the duration, rounded up."""
+        """Return the video's features, unit rows at 1 Hz. T is the duration, rounded up."""
         encoder, settings = self.world.encoder(backbone), self.world.settings
         scene = make_scene(
             self.world.domain,
@@ -148,7 +148,7 @@ class SimulatedVideo:
 
     @cached_property
     def record(self) -> Record:
-        """Everything as a Record; `reference` is the planted truth about the recipe's lines."""
+        """Everything as a Record. `reference` is the planted truth about the recipe's lines."""
         return make_record(self)
 
     def _vectors(self, style: Style, encoder: Encoder) -> Matrix:
@@ -166,7 +166,7 @@ class SimulatedVideo:
 
 
 def make_video(world: World, index: int) -> SimulatedVideo:
-    """Return the video with this number; any number may be asked for, in any order."""
+    """Return the video with this number. Any number may be asked for, in any order."""
     settings = world.settings
     train = index < settings.videos - round(settings.videos * settings.held_out)
     rng = random_stream(world.seed, index + 1, Purpose.TIMELINE)
@@ -188,7 +188,7 @@ def _one_hot(window: Ints, count: int) -> npt.NDArray[np.bool_]:
 
 
 def make_record(video: SimulatedVideo, about: Style = "recipe") -> Record:
-    """Return the record of a video; its reference is the truth about the texts of one style."""
+    """Return the record of a video. Its reference is the truth about the texts of one style."""
     settings = video.world.settings
     return Record(
         id=video.id,
@@ -238,7 +238,7 @@ def person_captions(video: SimulatedVideo) -> tuple[Step, ...]:
 
 def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
     """Return every text of a style with where it is shown: a recipe line's every window, else the
-    one it tells of.
+    one it is about.
 
     ids: a recipe line's number among all tasks' lines (HT-Step), a sentence's row (HTM-Align), a
     step's own id.
@@ -268,7 +268,7 @@ def first_text_id(video: SimulatedVideo, about: Style) -> int:
 def spoken_words(
     text: str, span: Span, settings: RecogniserSettings
 ) -> list[dict[str, str | float]]:
-    """Return a sentence's words as WhisperX has them; times in proportion to the words' letters."""
+    """Return a sentence's words as WhisperX has them. Times in proportion to the words' letters."""
     words = text.split()
     edges = np.concatenate(([0.0], np.cumsum([len(word) + 1.0 for word in words])))
     times = np.round(span.start + edges / edges[-1] * span.duration, 3)

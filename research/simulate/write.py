@@ -12,7 +12,7 @@
     texts/embedder/{style}/{id}.pth                               the same of the encoder that links texts
 
 One video is in memory at a time. The files of all videos are written last, each whole or not at
-all, so that a folder without ht-step/annotations.json is one that was not finished.
+all. So a folder without ht-step/annotations.json was not finished.
 """
 
 import csv
@@ -76,7 +76,7 @@ def write_dataset(
     backbones: Sequence[str] | None = None,
     features: FeatureFile = "pth.tar",
 ) -> None:
-    """Write the annotations, texts and features of all videos; `backbones`: the settings' own where
+    """Write the annotations, texts and features of all videos. `backbones`: the settings' own where
     none is given."""
     write_videos(
         simulation.world, simulation.videos, folder, backbones=backbones, features=features
@@ -219,7 +219,7 @@ def _write_vectors(folder: Path, video: SimulatedVideo, backbones: Sequence[str]
 
 
 def _torch_bytes(content: Tree) -> bytes:
-    """Return what torch.save writes; into a named file it would write that name too, and no two
+    """Return what torch.save writes. Into a named file it would write that name too, and no two
     writes were equal."""
     import torch
 
@@ -230,13 +230,13 @@ def _torch_bytes(content: Tree) -> bytes:
 
 def _text_columns(video: SimulatedVideo, style: Style) -> dict[str, Tree]:
     columns = _timed_columns(video, video.lines(style))
-    if style == "recipe":  # nobody says an article's lines
+    if style == "recipe":  # no one says an article's lines
         return {"vid": video.id, "text": columns["text"]}
     return {"vid": video.id} | columns
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write one video's file; not flushed to disk each, which would take longer than the
+    """Write one video's file. Not flushed to disk each, which would take longer than the
     simulation."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from stepline.vision_language.places import last_picture_second
 from stepline.vision_language.reliability import Ballot
 from stepline.vision_language.runner import QuestionRunner
 
-# cosine of MiniLM from which a description tells a step; only the most alike one counts
+# cosine of MiniLM from which a description counts for a step. Only the most alike one counts
 MIN_COSINE = 0.5
 
 
@@ -47,10 +47,10 @@ class DescribedInquiry(StepInquiry):
         return [*self.described, *super().ballots()]
 
     def describe_places(self, runner: QuestionRunner) -> None:
-        """Have the places described; not where that takes more than half of the requests.
+        """Ask for descriptions of the places. Not where that takes more than half of the requests.
 
-        A description that is the likest to a step's words counts as an answer on it. Where none is
-        like them nothing is answered, for words may differ for the same thing.
+        A description that is the most similar to a step's words counts as an answer on it. Where
+        none is like them nothing is answered, for words may differ for the same thing.
         """
         settings = self.settings
         if -(-len(self.places) // settings.choices) > settings.requests // 2:

@@ -25,7 +25,7 @@ from stepline.wys2.detector import Detector
 
 HEAD_TRAINING = TrainSettings(
     epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4
-)  # its own; the paper tells none
+)  # its own; the paper gives none
 HIDDEN = 64  # between the head's layers
 
 
@@ -58,7 +58,7 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
     """One score from a row and a sentence together, the highest over the video (softly) is the
     sentence's.
 
-    TAN's head reads one token that has attended to all of the video; here every row is read with
+    TAN's head reads one token that has attended to all of the video. Here every row is read with
     the sentence.
     """
 

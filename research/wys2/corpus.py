@@ -22,7 +22,7 @@ from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, sp
 from stepline.wys2.dataset import Array
 from stepline.wys2.settings import ClipSettings
 
-# fraction of the pronouns that resolution names; the simulated writer restores as many
+# fraction of the pronouns that resolution names. The simulated writer restores as many
 RESOLVED = 0.9
 OVERLAPPING = 16.0  # s of VideoCLIP's clips
 CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
@@ -32,8 +32,10 @@ CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
 class SimulatedClip:
     """A clip.
 
-    pair: 3 s, three candidate texts; overlapping: the same with 16 s. similarity, unresolved:
-    cosine of narration and key-step after and before pronouns are resolved, NaN without a key-step.
+    pair: 3 s, three candidate texts.
+    overlapping: the same with 16 s.
+    similarity, unresolved: cosine of narration and key-step after and before pronouns are
+    resolved, NaN without a key-step.
     truth: it shows what is said. object: how clearly the object that is named is in view, -1 where
     none is named.
     """
@@ -50,7 +52,7 @@ class SimulatedClip:
 
 @dataclass(frozen=True)
 class Clips:
-    """N clips; what is known of them as arrays (N,)."""
+    """N clips. What is known of them as arrays (N,)."""
 
     items: tuple[SimulatedClip, ...]
 
@@ -93,7 +95,7 @@ class Clips:
 
 @dataclass(frozen=True)
 class Wys2Corpus:
-    """Labelled videos, split as the paper does, and unlabelled ones; `test` has as many shown clips
+    """Labelled videos, split as the paper does, and unlabelled ones. `test` has as many shown clips
     as others."""
 
     train: Clips

@@ -2,7 +2,7 @@
 section 4.4).
 
 A label says of one segment of 4 s how much of it a summary keeps. The detector learns from
-key-steps of other videos (SS labels); a summarizer of IV-Sum's form learns from so many labels of
+key-steps of other videos (SS labels). A summarizer of IV-Sum's form learns from that many labels of
 `lessons`, and is scored on `tests`. The score of a segment is the greatest of the detector's scores
 of the segment and each sentence that is said in it. Letters: S segments, N labels, D numbers of a
 code.
@@ -43,7 +43,7 @@ Segments: TypeAlias = list[SegmentedVideo]
 
 
 class CurveSize(UsesSize):
-    """How large the experiment is; 131 videos have about 4,000 segments."""
+    """How large the experiment is. 131 videos have about 4,000 segments."""
 
     lessons: Count = 135
     tests: Count = 40
@@ -104,10 +104,10 @@ def _segments(videos: Sequence[SimulatedVideo], detector: Detector | None) -> Se
 
 
 def score_codes(videos: Sequence[SimulatedVideo], detector: Detector) -> list[Matrix]:
-    """Return each segment's cross-modal score as `BINS` membership numbers, zeros where nobody
+    """Return each segment's cross-modal score as `BINS` membership numbers, zeros where no one
     speaks: (S, BINS).
 
-    Bins are quantiles of all scores; a single number would be lost in the summarizer's norm of its
+    Bins are quantiles of all scores. A single number would be lost in the summarizer's norm of its
     inputs.
     """
     scores = [segment_scores(video, detector) for video in videos]
@@ -123,7 +123,7 @@ def score_codes(videos: Sequence[SimulatedVideo], detector: Detector) -> list[Ma
 
 def segment_scores(video: SimulatedVideo, detector: Detector) -> Matrix:
     """Return the greatest score of each segment and a sentence that is said in it, -inf where
-    nobody speaks: (S,)."""
+    no one speaks: (S,)."""
     features, _ = features_of(video, detector)
     sentences = embed_sentences(detector, video.vectors("narration"))
     fit = sentences @ features.values.T  # (sentences, T)
@@ -142,7 +142,7 @@ def segment_scores(video: SimulatedVideo, detector: Detector) -> Matrix:
 
 
 def first_labels(samples: Segments, count: int, rng: np.random.Generator) -> Segments:
-    """Return videos in random order until they hold so many segments, the last one cut; all where
+    """Return videos in random order until they hold that many segments, the last one cut. All where
     there are fewer."""
     found: Segments = []
     for index in rng.permutation(len(samples)).tolist():

@@ -1,4 +1,4 @@
-"""The rows of WYS2's tables in the simulated world and what is claimed of them; nothing heavy is
+"""The rows of WYS2's tables in the simulated world and what is claimed of them. Nothing heavy is
 imported here.
 
 The simulated sentence encoder is not InferSent: its cosines are lower, so that c is a quantile

@@ -22,7 +22,7 @@ from research.wys2.trials import Wys2Trials
 
 @dataclass(frozen=True)
 class Wys2Study(Study[Wys2Row, Wys2Trial]):
-    """ROC-AUC in per cent as in the paper; without a choice of tables all but the grid."""
+    """ROC-AUC in per cent as in the paper. Without a choice of tables all but the grid."""
 
     size: Wys2Size = field(default_factory=Wys2Size)
 
@@ -64,7 +64,7 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
     def as_markdown(
         self, results: Sequence[RowResult[Wys2Row]], judged: Sequence[ClaimResult]
     ) -> str:
-        """Return the tables, then the claims; the grid's best rows first."""
+        """Return the tables, then the claims. The grid's best rows first."""
 
         def rank(result: RowResult[Wys2Row]) -> float:
             return -mean(result.scores["validation"]) if result.row.table == "grid" else -math.inf

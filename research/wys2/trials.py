@@ -39,9 +39,10 @@ from stepline.wys2.train import train_detector
 class Wys2Trials(TrialStore[Wys2Trial]):
     """Trials kept without their networks.
 
-    ROC-AUC: on the test clips' truth; validation: on the validation clips' SS labels; precision: of
-    the positives that were trained on, by the truth, and `positives` how many, both only of
-    detectors.
+    ROC-AUC: on the test clips' truth.
+    validation: on the validation clips' SS labels.
+    precision: of the positives that were trained on, by the truth, and `positives` how many, both
+    only of detectors.
     """
 
     def run(self, trial: Wys2Trial, folder: Path) -> Outcome:

@@ -2,8 +2,8 @@
 alignability (4.3).
 
 `python -m research wys2-tables --table summaries --table alignability`. The detector learns from
-some videos of a world (SS labels), summarizers and heads from others, on its features or on raw
-ones; both are scored on videos that neither has seen.
+some videos of a world (SS labels). Summarizers and heads learn from others, on its features or on
+raw ones. Both are scored on videos that neither has seen.
 """
 
 import json
@@ -129,7 +129,7 @@ class UsesStudy(Study[Row[UsesTrial], UsesTrial]):
         return UsesTrials(self.folder / "uses")
 
     def rows(self) -> list[Row[UsesTrial]]:
-        """Return the rows of the chosen tables; heads on few videos only where there are more."""
+        """Return the rows of the chosen tables. Heads on few videos only where there are more."""
         few = [f", {FEW} videos"] if self.size.lessons > FEW else []
         names = {
             "summaries": [
@@ -318,7 +318,7 @@ LIKE = LabelSettings(quantile=0.35).quantile or 0.0  # fraction of sentences tha
 
 def similar_sentences(videos: Sequence[SimulatedVideo]) -> list[Mask]:
     """Return which sentences are like some key-step of their video: SS labels of sentences, the
-    likest 35 %."""
+    most similar 35 %."""
     likeness = []
     for video in videos:
         shown = [row for row, step in enumerate(video.record.reference) if step.spans]
