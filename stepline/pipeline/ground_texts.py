@@ -28,8 +28,7 @@ def ground_texts(
     before: "Array | None" = None,
     graph: "TaskGraph | None" = None,
 ) -> Record:
-    """Return a record whose steps are the texts, with the seconds in which they are shown, by a
-    trained network.
+    """Return a record whose steps are the texts, with their seconds, by a trained network.
 
     source: a video, or a file of ready features.
     vectors: a file of the texts' features. Without one the encoder that the network was trained

@@ -103,14 +103,11 @@ class VideoSource:
         report: "Report | None" = None,
         force: bool = False,
     ) -> Iterator[Request]:
-        """Yield what the main job is asked of it. What a link brings is in OUT, until the end
-        unless `keep`.
+        """Yield what the main job is asked of it. What a link brings stays in OUT with `keep`.
 
-        title: what the user calls it.
-        force: fetch a link again.
-        captions: SITE_PATH: those of the link's page.
-        texts: None: the titles of the page's chapters.
-        graph: whose lines the texts are.
+        title: what the user calls it. force: fetch a link again.
+        captions: SITE_PATH is those of the link's page. graph: whose lines the texts are.
+        texts: None is the titles of the page's chapters.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):

@@ -162,12 +162,10 @@ def fit(
     *,
     scorer: HeldOutScorer[S] | None = None,
 ) -> nn.Module:
-    """Train the model in place and return it at rest. Checkpoints and the log go to `folder`, from
-    which it resumes.
+    """Train the model in place and return it at rest. It resumes from checkpoints in `folder`.
 
     With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's
     seed at every step.
-
     Raises ShapeError without samples or when the loss is not finite. Raises SettingsError when
     `folder` holds another run or `patience` has no scorer. Raises ModelError when its checkpoint is
     damaged or of another network.

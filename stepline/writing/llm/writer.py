@@ -78,8 +78,7 @@ def write_llm(
     prompt: for experiments. Without one it is that of the settings' file, else the main job's.
     fallback: writes the whole transcript where the model fails (the extractive writer by default).
     embed: texts to unit rows (MiniLM by default).
-    pictures: of the video, for a model that sees. As many as the settings say are shown with each
-    chunk.
+    pictures: of the video, for a model that sees. The settings say how many a chunk gets.
     title: of the video, "" where it has none.
     second_pass: whether the model then chooses, joins and orders the steps of all chunks.
     Raises WriterError when the named server is not there or refuses access, ModelError when a
