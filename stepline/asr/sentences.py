@@ -1,5 +1,12 @@
 """Sentence segmentation of recognised words: by punctuation, by pauses, and by length where there
-is neither."""
+is neither.
+
+Words go in, each with its seconds, and sentences come out. Here a pause is 1 s or longer:
+
+    'Add 2 tbsp. of oil. Stir it.'    ->  'Add 2 tbsp. of oil.' and 'Stir it.'
+    'add the oil' [2.6 s] 'stir it'   ->  'add the oil' (10, 11.4) and 'stir it' (14, 14.9)
+    'Keep pressure' [3.1 s] 'on it.'  ->  'Keep pressure on it.': its words have a full stop
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,5 +1,13 @@
 """Speech recognition of a stream of sound: windows, words, sentences, and which of them are
-believed."""
+believed.
+
+The sound of stepline/demo/demo.mp4 gives 16 sentences, and none is left out. whisper-tiny.en hears
+these first:
+
+    (0.6, 3.3)   "Hi everyone, welcome back to my kitchen."
+    (4.0, 7.9)   "Today I'm making my favorite banana pancakes and they are so easy."
+    (9.1, 11.1)  "First of all, slice the banana,"
+"""
 
 import logging
 from collections.abc import Generator, Iterable, Sequence

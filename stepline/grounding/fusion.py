@@ -1,6 +1,13 @@
 """Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans
 and a verdict.
 
+"drain the pasta" is said. P(shown at t) is 0.2 and 0.6 in seconds 8 and 9, then the picture cuts.
+Seconds 10 to 14 have 0.9, 1.0, 0.9, 0.6 and 0.2:
+
+    P(shown) 0.8  ->  "shown" (10, 14), at 11.5. It begins at the cut and ends below half the peak
+    P(shown) 0.1  ->  "said", no span
+    neighbours (8, 20) at 12.5 and (15, 24) at 19.5  ->  (8, 16) and (16, 24)
+
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
 `with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
 `part_neighbours`  spans cut where they run into those of other steps

@@ -1,5 +1,14 @@
 """Which sentences of a narration speak of each line of a list: a hidden Markov model.
 
+Four sentences go in, with three lines. P(said) of each line comes out, and where it is said:
+
+    0 "Welcome back to my kitchen."   2 "I let it run under the cold tap to rinse the pasta."
+    1 "Now I drain the pasta."        3 "See you next week."
+
+    'Drain the pasta'    P(said) 1.00, P(in sentence 1) 0.99
+    'Chop the parsley'   P(said) 0.02, below 0.01 in every sentence
+    'Rinse the pasta'    P(said) 1.00, P(in sentence 2) 0.98
+
 A state is a line being said, or the pause after one, in which nothing of the list is said. Lines
 are said in order more or less: a line may be skipped, said again, or come late, each at a price.
 With e the evidence of `line_features` and F the price of a jump over lines, a path weighs

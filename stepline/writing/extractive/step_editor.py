@@ -1,5 +1,9 @@
 """A spoken sentence edited into steps: what the tagger keeps of its words, put as orders.
 
+"Now I'm going to chop my garlic and then I add it to the pan." gives two steps. With words
+counted from 0, words 4 to 6 become 'chop the garlic'. Words 10 to 14 become 'add it to the pan'.
+`step_names` finds what "it" means.
+
 The tagger says of each word whether it stays and whether an action begins with it. Grammar smooths
 that over whole phrases, gives verbs their base form and puts what was said in front of an action in
 its place.
