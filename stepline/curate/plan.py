@@ -1,5 +1,12 @@
 """What is to be done: each video's tasks, known by keys, and what has become of a video.
 
+For instance, `Plan.tasks` of a video without captions, of three stages. P, T and W are their keys:
+
+    stage         key    needs                another media file    other settings of `write`
+    probe         P      {}                   new key               P
+    transcribe    T      {}                   new key               T
+    write         W      {"transcribe": T}    new key               new key
+
 A task is one stage of one video. Its key is a hash of all that decides its result. So a result that
 is there is never made again, and one that a changed setting or file decides is. A video's tasks run
 in the recipe's order. One that fails ends what comes after it. Which failure a video has is thus

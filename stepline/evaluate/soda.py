@@ -1,6 +1,13 @@
 """SODA a, b, c and d: dense captions scored as a story, by the best one-to-one pairing that keeps
 the order.
 
+For instance, kind d of one video:
+
+    reference    0-10 s    20-30 s
+    predicted    0-10 s    20-25 s    40-50 s
+    IoU          1         0.5        0             the best pairing is worth 1 + 0.5 = 1.5
+    precision = 1.5 / 3 = 0.5         recall = 1.5 / 2 = 0.75         F1 = 0.6
+
 Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV
 2020, and the values of the authors' program (version 1.1). It was written again from both. The
 pairing is by dynamic programming (section 3.2).

@@ -1,6 +1,15 @@
 """Temporal grounding: where texts, or steps in general, are shown (WhenAct, HiREST, COIN, YouCook2,
 Tasty).
 
+For instance, a video "a" with two reference texts, shown at 2-6 s and 10-14 s:
+
+    predictions                      R@1    Recall@IoU 0.5    mean IoU
+    {"a": [4, 20]}                   1/2    not scored        not scored
+    segments 3-7 s and 18-22 s       1/2    1/2               (0.6 + 0) / 2 = 0.3
+
+The middle of 3-7 s is 5 s, which is inside 2-6 s. The two share 3 s of the 5 s from 2 to 7, so
+their IoU is 0.6.
+
 grounding: each reference text is to be placed. Predictions are JSON by record id, one second per
 reference row or {row id: second} (R@1 only). Or they are segments in any form that
 `stepline.datasets.read_predictions` reads. These are matched to the reference by their text,

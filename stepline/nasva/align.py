@@ -1,10 +1,13 @@
 """Alignment of texts with a video of any length by a trained network, and the posterior of where
 each text is shown.
 
+    at[0] = 0.6  0.3  0.1     posterior_spans, smooth 1, grow 0.4: 0.3 >= 0.4 x 0.6, so Span(0, 2)
+    at[1] = 0.1  0.2  0.7     0.2 < 0.4 x 0.7, so Span(2, 3)
+    best_seconds of the two spans, at 1 row per second: 0.5 and 2.5, the middles of the best rows
+
 Scores. The network sees a whole video, or windows whose scores are averaged. Nothing is decided by
-padding.
-Source: TAN, eval_zeroshot_align. Differs: no text is left out of a window unless it is known when
-the texts are said.
+padding. Source: TAN, eval_zeroshot_align. Differs: no text is left out of a window unless it is
+known when the texts are said.
 
 Posterior. Texts compete for seconds and may keep their order, softly:
 

@@ -1,6 +1,15 @@
 """Multi-positive InfoNCE of texts and seconds (NaSVA section 3.3), and the alignability head's
 cross-entropy.
 
+For instance, one text and 3 seconds, with tau = 0.07:
+
+    A[0]     = 0.14  0  0          A / tau = 2  0  0         exp = 7.389  1  1
+    Y[0]     = 1  0  0             l[0] = log 9.389 - log 7.389 = 0.2395
+    Y[0]     = 1  1  0             l[0] = log 9.389 - log 8.389 = 0.1126
+    Y[0]     = 0  0  0             l[0] = 0, and no text is counted
+
+In general:
+
     l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
 
 A text with no positive row, a padded one, or a label past the end of a cut video has l = 0. It

@@ -1,6 +1,15 @@
 """New labels from a network's own alignment matrices: the second stage of NaSVA (section 3.3,
 tables 3, 8 and 9).
 
+For instance, 2 texts in a video of 4 s, with the cosine eps2 = 0.5, position = "start" and
+seconds = 2:
+
+    A[0] = 0.1  0.9  0.7  0.2      best 0.9 in second 1      Span(1, 3)
+    A[1] = 0.3  0.2  0.1  0.4      best 0.4 is under 0.5     None
+    label_candidates([A], 1.0, settings) -> choose_labels -> ((Span(1, 3), None),)
+
+In general:
+
     best_k  = argmax_t A[k, t]                 a text whose best score stays under eps2 loses its label
     label_k = [best_k, best_k + seconds)       or around it, or grown while A >= zeta A[best_k]
 

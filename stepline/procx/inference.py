@@ -1,6 +1,16 @@
 """The steps of silent videos: the network's proposals, those of them that are steps, and a sentence
 for each.
 
+For instance, 3 proposals of a video of 20 s. The logits `counts` = 0 1 3 are greatest at 2 steps.
+So `place_steps` takes the 2 most confident proposals and sorts them by time:
+
+    query   confidence   box, s
+    0       0.9          10-14        the second step
+    1       0.8          2-6          the first step
+    2       0.3          3-7          no step           place_steps -> [1, 0], [[2, 6], [10, 14]]
+
+In code:
+
     description = describe(model, vocabulary, features)         # one video
     description.steps                                           # in the order of time
 

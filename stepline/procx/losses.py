@@ -1,5 +1,14 @@
 """What training ProcX lowers (equation 14 and section E.2), each part with what it is divided by.
 
+For instance, one video with one step, one decoder layer, and one query that is matched to it:
+
+    query    box (0.3, 0.2)    span (0.2, 0.4)         logit 0, so p = 0.5
+    step     box (0.2, 0.2)    span (0.1, 0.3)         IoU = gIoU = 0.1 / 0.3 = 0.333
+    giou = (1 - 0.333) / 1 = 0.667                     l1 = (|0.3 - 0.2| + |0.2 - 0.2|) / 1 = 0.1
+    varifocal target g = (1 + 0.333) / 2 = 0.667       confidence = 0.667 x log 2 / 1 = 0.462
+
+In general:
+
     giou, l1      a sum over matches         / steps of the batch
     confidence    a sum over all queries     / steps of the batch, at least 1
     count         a sum over videos          / videos

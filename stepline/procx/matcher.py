@@ -1,6 +1,14 @@
 """Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the
 boxes it compares.
 
+For instance, 2 steps at 2-6 s and 10-14 s of a video of 20 s, and 2 queries of equal confidence:
+
+    step 0    box (0.20, 0.2)      query 0    box (0.60, 0.2)
+    step 1    box (0.60, 0.2)      query 1    box (0.25, 0.2)
+    hungarian_match -> query 0 has step 1, query 1 has step 0
+    spans (0.1, 0.3) and (0.2, 0.4)      IoU 0.1 / 0.3 = 0.333      gIoU 0.333, no gap
+    spans (0.0, 0.2) and (0.4, 0.6)      IoU 0                      gIoU -0.2 / 0.6 = -0.333
+
 A box is (center, length) as fractions of the video, as the network gives it. A span is (start,
 end). IoU and gIoU carry PDVC's 1e-5 below the line. Two equal boxes agree a little less than 1, and
 boxes without length have finite values and gradients.

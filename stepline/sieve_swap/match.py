@@ -1,5 +1,12 @@
 """Nearest human-written step of each piece of narration, or why it has none (section 4.2, eq. 6).
 
+For instance, `align_in_order` with floor 0.6, of 3 sentences and 2 steps:
+
+    similarity    step 0    step 1
+    sentence 0    0.8       0.1         step 0, it gains 0.8 - 0.6 = 0.2
+    sentence 1    0.2       0.3         idle, both are under 0.6
+    sentence 2    0.1       0.9         step 1, it gains 0.3         -> [0, -1, 1], total 0.5
+
 `nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the
 narration with the steps of one document in its order, by dynamic programming with an idle state
 (`align_in_order`). `steps_by_line_model` aligns them by the model that places a user's own lines

@@ -1,6 +1,17 @@
 """Records whose narration is sieved, and swapped for human-written steps where it states one (eqs.
 3, 4, 6, 7).
 
+For instance, two sentences, and the written step "Add the onions.", whose cosine to the second is
+0.8 by MiniLM:
+
+    "My grandma loved onions."  1-3 s     dropped: it sounds like no instruction
+    "Throw the onions in."      3-5 s     one step at 3-5 s with the text
+        only-sieve    "Throw the onions in."
+        swap          "Add the onions.", with "Throw the onions in." among `alternatives`
+        mix           two steps, first the written one and then the spoken one
+
+In general:
+
     raw          every sentence as it was said (the paper's Raw ASR)
     only-sieve   the sentences that a step is near to, as they were said
     swap         that step instead of the sentence; what was said is among `alternatives`

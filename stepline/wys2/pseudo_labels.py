@@ -1,6 +1,15 @@
 """Pseudo-labels (WYS2, section 3.1): the detector labels clips without labels, and is trained
 again on all.
 
+For instance, `choose_threshold` by best F1, of 4 validation clips sorted by score:
+
+    score    label       F1 if clips from here up count as positive
+    0.9      positive    2 x 1 / (1 + 2) = 0.67
+    0.7      other       2 x 1 / (2 + 2) = 0.5
+    0.6      positive    2 x 2 / (3 + 2) = 0.8      the best, so the threshold is 0.6
+    0.4      other       2 x 2 / (4 + 2) = 0.67
+    unlabelled clips with 0.8 and 0.5: the first is kept as positive, the second is not
+
 The paper leaves open when V(v, t) = 1. Here the threshold is the one that best separates labelled
 validation clips, or keeps a fraction of the unlabelled clips. Letters: N validation clips, U
 unlabelled clips.
