@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Times as long as wide, beyond which a picture is not a screen. A look at one of 16 x 4,000 pixels
+# took 3.6 GB, since looks have one width.
+MAX_ASPECT_RATIO = 4.0
+
 
 def read_if_screen(
     request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
@@ -26,7 +30,7 @@ def read_if_screen(
     if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
         return None
     if vision.screen == "auto":
-        if not (vision.screen_text and likeness.is_candidate):
+        if not (vision.screen_text and likeness.is_candidate and _has_screen_shape(info)):
             return None
         seconds = [
             request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
@@ -36,3 +40,10 @@ def read_if_screen(
     reading = read_screen(request.path, info, settings.media, request.part)
     log.info("a screen recording; it changes %d times", len(reading.events))
     return reading
+
+
+def _has_screen_shape(info: "MediaInfo") -> bool:
+    """Return whether a picture is no longer and no wider than screens are."""
+    shorter = min(info.width, info.height)
+    longer = max(info.width, info.height)
+    return longer <= MAX_ASPECT_RATIO * shorter
