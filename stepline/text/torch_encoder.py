@@ -13,40 +13,20 @@ from stepline.text.encoder_config import Array, EncoderConfig, layer_parts
 NO_ATTENTION = float("-inf")  # what is added to the score of a padded token
 
 
-class TorchTransformer:
-    """The same as `compile_transformer` returns, run by torch on a device."""
+class PostNormLayers:
+    """The layers of a post-norm transformer. A subclass sets `config` and `weights`."""
 
-    def __init__(self, config: EncoderConfig, weights: dict[str, Array], device: Device) -> None:
-        self.config = config
-        self._device = device
-        self.weights: dict[str, Tensor] = {}
-        for name, values in weights.items():
-            self.weights[name] = self._tensor(values)
+    config: EncoderConfig
+    weights: dict[str, Tensor]
 
-    def _tensor(self, values: Array) -> Tensor:
-        tensor = torch.tensor(values)
-        return tensor.to(self._device.name)
+    def run_layers(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Return token vectors behind the last layer. hidden: (B, L, D).
 
-    def __call__(self, hidden: Array, keep: Array, bias: Array | None = None) -> Array:
-        """Return the last layer's token vectors (B, L, D)."""
-        with torch.inference_mode(), self._device.autocast():
-            tokens = self._tensor(hidden)  # (B, L, D)
-            tokens = self._norm("embeddings.LayerNorm", tokens)
-
-            # which tokens each token attends to
-            token_keep = self._tensor(keep)
-            token_pad = token_keep == 0
-            mask = tokens.new_zeros(token_pad.shape)
-            mask = mask.masked_fill(token_pad, NO_ATTENTION)
-            mask = mask[:, None, None, :]  # (B, 1, 1, L)
-            if bias is not None:
-                distances = self._tensor(bias)
-                mask = mask + distances  # (B, H, L, L)
-            for layer in range(self.config.layers):
-                tokens = self._layer(layer, tokens, mask)
-            tokens = tokens.float()
-            vectors: Array = tokens.cpu().numpy()
-        return vectors
+        mask: what is added to the scores of attention, (B, 1 or H, 1 or L, L).
+        """
+        for layer in range(self.config.layers):
+            hidden = self._layer(layer, hidden, mask)
+        return hidden
 
     def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
@@ -91,3 +71,38 @@ class TorchTransformer:
         sizes = scale.shape
         epsilon = self.config.epsilon
         return F.layer_norm(hidden, sizes, scale, shift, epsilon)
+
+
+class TorchTransformer(PostNormLayers):
+    """The same as `compile_transformer` returns, run by torch on a device."""
+
+    def __init__(self, config: EncoderConfig, weights: dict[str, Array], device: Device) -> None:
+        self.config = config
+        self._device = device
+        self.weights = {}
+        for name, values in weights.items():
+            self.weights[name] = self._tensor(values)
+
+    def _tensor(self, values: Array) -> Tensor:
+        tensor = torch.tensor(values)
+        return tensor.to(self._device.name)
+
+    def __call__(self, hidden: Array, keep: Array, bias: Array | None = None) -> Array:
+        """Return the last layer's token vectors (B, L, D)."""
+        with torch.inference_mode(), self._device.autocast():
+            tokens = self._tensor(hidden)  # (B, L, D)
+            tokens = self._norm("embeddings.LayerNorm", tokens)
+
+            # which tokens each token attends to
+            token_keep = self._tensor(keep)
+            token_pad = token_keep == 0
+            mask = tokens.new_zeros(token_pad.shape)
+            mask = mask.masked_fill(token_pad, NO_ATTENTION)
+            mask = mask[:, None, None, :]  # (B, 1, 1, L)
+            if bias is not None:
+                distances = self._tensor(bias)
+                mask = mask + distances  # (B, H, L, L)
+            tokens = self.run_layers(tokens, mask)
+            tokens = tokens.float()
+            vectors: Array = tokens.cpu().numpy()
+        return vectors

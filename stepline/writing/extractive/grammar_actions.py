@@ -276,15 +276,3 @@ def _joined(before: GrammarAction, action: GrammarAction) -> GrammarAction:
     text = f"{before.text} and {action.text}"
     places = sorted({*before.places, *action.places})
     return replace(before, text=text, places=tuple(places))
-
-
-def is_covered(place: int, actions: Sequence[GrammarAction], words: Sequence[str]) -> bool:
-    """Return whether a verb at a place is said by one of the actions, or is within one."""
-    bare = bare_word(words[place])
-    for action in actions:
-        if place in action.places:
-            return True
-        is_within = action.places[0] <= place <= action.places[-1]
-        if is_within and bare in action.text.lower():
-            return True
-    return False

@@ -36,12 +36,7 @@ from stepline.writing.extractive.reading import (
 )
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
 from stepline.writing.extractive.stated_amounts import sentence_amount, with_amount, with_digits
-from stepline.writing.extractive.step_editor import (
-    DraftStep,
-    DraftWord,
-    SentenceEditor,
-    tokens_of_words,
-)
+from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 from stepline.writing.extractive.step_flaws import flaw_in_sentence
 from stepline.writing.extractive.step_names import StepNamer
 from stepline.writing.extractive.step_score import step_probabilities
@@ -122,16 +117,16 @@ def write_extractive(
 
         # its steps, without names
         is_sure = chance >= MIN_SURE_STEP
-        drafts = _drafts(unit, reading, docs[number], number, tagger, namer, is_sure=is_sure)
+        editor = SentenceEditor(unit.words, reading, docs[number], number)
+        drafts = _drafts(unit, editor, tagger, namer, is_sure=is_sure)
         if not is_likely:
             drafts = [draft for draft in drafts if draft.is_negated]
         elif not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
 
         # those without a flaw, with names
-        tokens = tokens_of_words(unit.words, docs[number])
         for draft in drafts:
-            flaw = _flaw(draft, tokens)
+            flaw = _flaw(draft, editor.tokens)
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
@@ -227,9 +222,7 @@ def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Re
 
 def _drafts(
     unit: NarrationUnit,
-    reading: SentenceReading,
-    doc: "Doc",
-    number: int,
+    editor: SentenceEditor,
     tagger: NarrationTagger,
     namer: StepNamer,
     *,
@@ -239,8 +232,12 @@ def _drafts(
 
     Where it surely describes one, the most likely.
     """
-    actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
-    editor = SentenceEditor(unit.words, reading, doc, number)
+    number = editor.number
+
+    def name(place: int) -> str | None:
+        return namer.name_at(number, place)
+
+    actions = grammar_actions(unit.text, editor.reading, name)
     if actions:
         drafts = [_as_draft(action, number) for action in actions]
         if any(_flaw(draft, editor.tokens) is None for draft in drafts):

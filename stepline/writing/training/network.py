@@ -24,7 +24,8 @@ from stepline.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, M
 from stepline.narration.windows import Window, WordSpan, pad_windows
 from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
 from stepline.text.encoder import load_encoder_weights
-from stepline.text.encoder_config import EncoderConfig, layer_parts, read_encoder_config
+from stepline.text.encoder_config import layer_parts, read_encoder_config
+from stepline.text.torch_encoder import NO_ATTENTION, PostNormLayers
 from stepline.weights import find_weights
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,6 @@ logger = logging.getLogger(__name__)
 LAYER_MATRICES: Final = ("query", "key", "value", "mix", "widen", "narrow")
 HIDDEN_TOKEN: Final = 103  # [MASK], those up to it are not words
 IGNORED_LABEL: Final = -100  # torch's index of what a cross-entropy leaves out
-NO_ATTENTION: Final = float("-inf")  # what is added to the score of a padded token
 
 Sample = TypeVar("Sample")
 HeadSize: TypeAlias = tuple[int, int]  # inputs in widths of MiniLM, and classes
@@ -75,18 +75,18 @@ class LowRankLinear(nn.Module):  # type: ignore[misc]
         return product + ADDITION_SCALE * addition
 
 
-class AdaptedNetwork(nn.Module):  # type: ignore[misc]
+class AdaptedNetwork(PostNormLayers, nn.Module):  # type: ignore[misc]
     """MiniLM with additions, and linear heads. `encode` gives token vectors (B, L, D)."""
 
     def __init__(self, settings: AdditionSettings, heads: Mapping[str, HeadSize]) -> None:
         """heads: of each its inputs, in widths of MiniLM, and its classes."""
         super().__init__()
         folder = find_weights("minilm")
-        self.config: EncoderConfig = read_encoder_config(folder)
+        self.config = read_encoder_config(folder)
         weights = load_encoder_weights(folder, self.config)
-        self._fixed: dict[str, Tensor] = {}
+        self.weights = {}
         for name, values in weights.items():
-            self._fixed[name] = torch.tensor(values)
+            self.weights[name] = torch.tensor(values)
 
         # additions
         rng = torch.Generator().manual_seed(settings.seed)
@@ -95,8 +95,8 @@ class AdaptedNetwork(nn.Module):  # type: ignore[misc]
             part = layer_parts(self.config, layer)
             for matrix in LAYER_MATRICES:
                 name = part[matrix]
-                weight = self._fixed[f"{name}.weight"]
-                bias = self._fixed[f"{name}.bias"]
+                weight = self.weights[f"{name}.weight"]
+                bias = self.weights[f"{name}.bias"]
                 key = _key(name)
                 self.linear[key] = LowRankLinear(weight, bias, settings.rank, rng)
 
@@ -109,7 +109,7 @@ class AdaptedNetwork(nn.Module):  # type: ignore[misc]
 
     def encode(self, ids: Tensor, is_token: Tensor) -> Tensor:
         """Return token vectors (B, L, D) of ids (B, L)."""
-        fixed = self._fixed
+        fixed = self.weights
         length = ids.shape[1]
         hidden = fixed["embeddings.word_embeddings.weight"][ids]  # (B, L, D)
         hidden = hidden + fixed["embeddings.position_embeddings.weight"][:length]
@@ -118,53 +118,14 @@ class AdaptedNetwork(nn.Module):  # type: ignore[misc]
         mask = torch.zeros(ids.shape)
         mask = mask.masked_fill(~is_token, NO_ATTENTION)
         mask = mask[:, None, None]  # (B, 1, 1, L)
-        for layer in range(self.config.layers):
-            part = layer_parts(self.config, layer)
-            hidden = self._layer(part, hidden, mask)
-        return hidden
-
-    def _layer(self, part: Mapping[str, str], hidden: Tensor, mask: Tensor) -> Tensor:
-        """Attend, then feed forward, each added and normalised (post-norm)."""
-        # attention of all heads
-        query = self._split_heads(part["query"], hidden)
-        key = self._split_heads(part["key"], hidden)
-        value = self._split_heads(part["value"], hidden)
-        attend = F.scaled_dot_product_attention
-        mixed = attend(query, key, value, attn_mask=mask)
-        mixed = mixed.transpose(1, 2)
-        mixed = mixed.flatten(2)  # (B, L, D)
-        mixed = self._linear(part["mix"], mixed)
-        hidden = hidden + mixed
-        hidden = self._norm(part["mix_norm"], hidden)
-
-        # feed forward
-        inner = self._linear(part["widen"], hidden)  # (B, L, 4 D)
-        inner = F.gelu(inner)
-        narrow = self._linear(part["narrow"], inner)  # (B, L, D)
-        hidden = hidden + narrow
-        return self._norm(part["narrow_norm"], hidden)
-
-    def _split_heads(self, name: str, hidden: Tensor) -> Tensor:
-        """Return a linear layer's rows, split by head: (B, H, L, D / H)."""
-        rows = self._linear(name, hidden)
-        sizes = (self.config.heads, -1)
-        parts = rows.unflatten(2, sizes)
-        return parts.transpose(1, 2)
+        return self.run_layers(hidden, mask)
 
     def _linear(self, name: str, rows: Tensor) -> Tensor:
         key = _key(name)
         if key in self.linear:
             product: Tensor = self.linear[key](rows)
             return product
-        weight = self._fixed[f"{name}.weight"]
-        bias = self._fixed[f"{name}.bias"]
-        return F.linear(rows, weight, bias)
-
-    def _norm(self, name: str, hidden: Tensor) -> Tensor:
-        scale = self._fixed[f"{name}.weight"]
-        shift = self._fixed[f"{name}.bias"]
-        epsilon = self.config.epsilon
-        return F.layer_norm(hidden, scale.shape, scale, shift, epsilon)
+        return super()._linear(name, rows)
 
     def head(self, name: str, rows: Tensor) -> Tensor:
         """Return the logits of a head for vectors (N, D)."""
