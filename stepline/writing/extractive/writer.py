@@ -239,7 +239,10 @@ def _drafts(
 
     actions = grammar_actions(unit.text, editor.reading, name)
     if actions:
-        drafts = [_as_draft(action, number) for action in actions]
+        drafts = []
+        for action in actions:
+            draft = _as_draft(action, number)
+            drafts.append(draft)
         if any(_flaw(draft, editor.tokens) is None for draft in drafts):
             drafts += _drafts_beside(actions, editor, tagger.front_verbs)
         return sorted(drafts, key=lambda draft: draft.places[0])
