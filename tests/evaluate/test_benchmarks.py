@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from research.cli import research
 from stepline.cli import main
-from stepline.cli.evaluate import evaluate as evaluate_command
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import BENCHMARKS, evaluate
 from stepline.evaluate.bootstrap import point_estimate
@@ -30,7 +29,8 @@ def files(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(evaluate_command, [str(a) for a in arguments], catch_exceptions=False)
+    words = ["evaluate", *map(str, arguments)]
+    return CliRunner().invoke(main, words, catch_exceptions=False)
 
 
 def test_without_a_benchmark_all_are_listed():
@@ -80,10 +80,14 @@ def test_json_against_another_system_and_a_row_a_video(files):
 
 
 def test_wrong_use_is_one_clear_error(files):
-    with pytest.raises(DatasetError, match="did you mean 'htm-align'"):
-        run("htm_align")
-    with pytest.raises(DatasetError, match="--reference is lacking"):
-        run("vnd", "--predictions", files / "one.json")
+    for words, cure in (
+        (["htm_align"], "did you mean 'htm-align'"),
+        (["vnd", "--predictions", files / "one.json"], "--reference is lacking"),
+    ):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        assert cure in result.stderr
     with pytest.raises(DatasetError, match="no convention 'officially'; did you mean 'official'"):
         evaluate("vnd", files / "one.json", files / "truth.json", convention="officially")
     with pytest.raises(DatasetError, match="none.json"):

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from stepline.cli.evaluate import evaluate as evaluate_command
+from stepline.cli import main
 from stepline.datasets import read_predictions
 from stepline.errors import DatasetError
 
@@ -60,8 +60,8 @@ def files(tmp_path):
 
 def run(files, name, *more, benchmark="youcook2"):
     sources = ("--predictions", files / f"{name}.json", "--reference", files / "truth.json")
-    words = [str(word) for word in (benchmark, *sources, *more, "--json", "--draws", 10)]
-    return CliRunner().invoke(evaluate_command, words)
+    words = ["evaluate", benchmark, *sources, *more, "--json", "--draws", 10]
+    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def soda(done):
@@ -90,7 +90,7 @@ def test_what_is_no_result_of_pdvc_stays_as_it_is(files):
     assert not any("PDVC" in note for note in notes)
     done = run(files, "plain", "--cut", "pdvc")
     assert done.exit_code == 1
-    assert "no prediction has PDVC's proposal_score" in str(done.exception)
+    assert "no prediction has PDVC's proposal_score" in done.stderr
     against = run(files, "pdvc", "--cut", "pdvc", "--against", files / "plain.json")
     assert against.exit_code == 0
     report = json.loads(against.stdout)
@@ -100,7 +100,7 @@ def test_what_is_no_result_of_pdvc_stays_as_it_is(files):
 
 def test_other_benchmarks_have_nothing_to_cut(files):
     done = run(files, "pdvc", "--cut", "pdvc", benchmark="vnd")
-    assert "its predictions are no proposals; leave --cut out" in str(done.exception)
+    assert "its predictions are no proposals; leave --cut out" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -418,16 +418,19 @@ const begin = async () => {
   render();
   player.addEventListener("loadedmetadata", jump, { once: true });
   const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
+  let deleted = false;
+  /* What was asked before a deletion may fail after it, and must not hide that the video is gone. */
+  const failed = (error) => { if (!deleted) trouble(error.message); };
   listen({
     video: ({ id, revision, removed }) => {
       if (id !== pageId()) return;
-      if (removed) trouble("This video was deleted from the library.");
-      else edited.heard(revision).catch((error) => trouble(error.message));
+      if (removed) { deleted = true; trouble("This video was deleted from the library."); }
+      else edited.heard(revision).catch(failed);
     },
-    files: () => lookAgain().catch((error) => trouble(error.message)),
+    files: () => lookAgain().catch(failed),
   },
-    () => edited.heard(Infinity).catch((error) => trouble(error.message)));
-  if (!card.media) setTimeout(() => lookAgain().catch((error) => trouble(error.message)), COMPARED);
+    () => edited.heard(Infinity).catch(failed));
+  if (!card.media) setTimeout(() => lookAgain().catch(failed), COMPARED);
   if (card.media) {
     timeline.peaks = (await ask(`${video}/waveform`).catch(() => ({ peaks: [] }))).peaks;   /* a silent video has none */
     timeline.drawWave();
