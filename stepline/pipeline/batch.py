@@ -348,6 +348,7 @@ def run_video(
         earlier = _earlier_result(request, settings, options, networks)
         if earlier is not None:
             return earlier
+        # What a killed run left half-written goes.
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
 
@@ -405,6 +406,7 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
     inputs = [path for path in (request.path, request.captions) if path is not None]
+    # The user's own files are never overwritten, not even with --overwrite.
     own_files = set(map(os.path.realpath, inputs))
     for row in OUTPUTS.values():
         path = os.path.realpath(options.out / f"{safe_stem(request.id)}{row.suffix}")

@@ -40,6 +40,7 @@ def is_folder_captions(file: Path) -> bool:
 def without_sidecars(files: Sequence[Path]) -> list[Path]:
     """Return the files without captions that belong to another of them: talk.vtt and talk.en.vtt
     next to talk.mp4, and talk.vtt next to talk.srt."""
+    # A sidecar is known by the name of its video, with or without a language tag.
     owners = {_name(file) for file in files if not is_captions(file)}
     remaining = []
     for file in files:
@@ -80,6 +81,7 @@ def _captions_info(request: Request, settings: StepsSettings) -> "MediaInfo":
     if not sentences:
         cure = "give other captions"
         raise CaptionError(f"{request.path}: holds no sentence to write steps from; {cure}")
+    # How long the video is remains unknown. The last word ends it.
     duration = max(sentence.span.end for sentence in sentences)
     check_duration(request.path, duration, settings.media)
     return MediaInfo(

@@ -111,6 +111,7 @@ def with_seen_steps(
 
     shot_places = video_places(shots)
     placed_rows = {step.id: row for row, step in enumerate(placed)}
+    # The share of right answers, which is how far such a model can be trusted.
     score = settings.right / (settings.right + settings.wrong)
 
     # each step with its row, placed or around its picture
@@ -123,6 +124,7 @@ def with_seen_steps(
             if alignment is not None:
                 rows.append(alignment.scores[placed_row])
             continue
+        # Times are cut to the video, since a model may name a second past its end.
         at = min(step.at or 0.0, duration)
         around = [shot for shot in shot_places if shot.start <= at < shot.stop]
         shot = around[0] if around else shot_places[-1]
@@ -130,6 +132,7 @@ def with_seen_steps(
         update = {"spans": (span,), "at": at, "status": "shown", "score": score}
         steps.append(step.model_copy(update=update))
         if alignment is not None:
+            # Its row is the score inside the span, so that the alignment agrees with the step.
             seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate  # (T,)
             is_inside = (seconds >= span.start) & (seconds < span.end)
             rows.append(np.where(is_inside, score, 0.0).astype(np.float32))
@@ -162,6 +165,7 @@ def check_amounts(
     from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
+    # Remarks name seconds of the whole video, lines those of the part.
     seconds = [second - start for second in named_seconds(step)]
     # when the model saw it
     spans = []
@@ -182,6 +186,7 @@ def check_amounts(
         if any(line.span.overlap(span) > 0 for span in spans):
             lines_then.append(line.text)
 
+    # A remark for each amount that no one says.
     remarks = []
     for amount in quantities(step.text):
         if any(amount.is_same(other) for other in spoken_amounts):
@@ -205,6 +210,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     from stepline.features.files import read_feature_file
 
     # the network, and settings that suit it
+    # Rows are not scaled before it is known from what the network learned.
     vision = settings.vision.model_copy(
         update={"backbone": "precomputed", "path": request.path, "unit": False}
     )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
+# Settings that change no value of a row. Another value of them may go on in the same folder.
 OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
 OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
@@ -74,6 +75,7 @@ def extract_to_store(
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
+    # Sorted by id, so that shards do not depend on the order of the arguments.
     # what is extracted, and by which settings
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
@@ -82,6 +84,7 @@ def extract_to_store(
         raise SettingsError(f"vision.backbone=precomputed sees no video; {cure}")
     run: dict[str, JsonValue] = {"features": what_decides_features(settings)}
     facts: dict[str, JsonValue] = {"versions": {**versions()}, "device": current_device().label}
+    # The claim comes before any work, so that two different runs never mix in a folder.
     claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS_FOLDER)
 
@@ -101,6 +104,7 @@ def extract_to_store(
     added = extraction.added
     already = extraction.already
     counts: JsonValue = {"videos": len(added) + already, "omitted": {**count_reasons(omitted)}}
+    # The same claim again, now with the counts.
     claim_run_folder(folder, run, facts | {"counts": counts})
     return ExtractionReport(
         added=tuple(added), rows=sum(added.values()), already=already, omitted=tuple(omitted)
@@ -156,6 +160,7 @@ class Extraction:
         )
         self.added[request.id] = len(features.values)
         self._unwritten.append(stored)
+        # An empty writer has just written a shard, so the files of its rows can go.
         if not self._writer.unwritten:
             self._remove_written()
         trim_memory()
@@ -180,6 +185,7 @@ class Extraction:
         """
         from stepline.media import probe
 
+        # A row of zeros tests the id before minutes of decoding.
         # a bad id names no file
         no_rows = np.zeros((1, self._dim), np.float32)
         flaw = self._writer.rejection_reason(request.id, no_rows)
@@ -205,6 +211,7 @@ def what_decides_features(settings: StepsSettings) -> JsonValue:
     vision = settings.vision
     return {
         "vision": vision.model_dump(mode="json", exclude=OF_NO_EFFECT),
+        # `unit` changes the rows of this backbone alone.
         **({"unit": vision.unit} if vision.backbone == "internvideo" else {}),
         "media": settings.media.model_dump(mode="json"),
         "weights": file_digest(vision.path),
@@ -218,6 +225,7 @@ def _rows_name(id: str, path: Path) -> str:
 
     It tells ids apart also on disks that take V and v for one, and is short whatever the id.
     """
+    # Size and time of change are part of the name, so a replaced file is read again.
     with contextlib.suppress(OSError):  # to read it says what is wrong
         status = path.stat()
         id = f"{id} {status.st_size} {status.st_mtime_ns}"

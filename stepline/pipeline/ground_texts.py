@@ -94,10 +94,12 @@ def text_vectors(
     from stepline.training.network_file import UNKNOWN_SOURCES
     from stepline.vision import PrecomputedBackbone, load_backbone
 
+    # A file of vectors is taken as it is.
     if file is not None:
         return PrecomputedBackbone(
             file, rate=1.0, texts=file, unit=settings.vision.unit
         ).encode_texts(texts)
+    # Else the encoder has to be the one that the network was trained with.
     vision = settings.vision
     trained = aligner.space.text if aligner.space is not None else ""
     # a released network names no encoder: that of the backbone whose rows it takes
@@ -112,6 +114,7 @@ def read_order(path: Path, lines: int) -> "Array":
     is not known."""
     from stepline.datasets.files import read_json
 
+    # Null means that the order of two lines is not known, so both orders are as likely.
     try:
         rows = [[0.5 if cell is None else float(cell) for cell in row] for row in read_json(path)]
         matrix = np.array(rows, dtype=np.float64)

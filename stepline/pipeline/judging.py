@@ -40,6 +40,7 @@ def judge_sentences(
     """
     if not transcript.sentences:
         return transcript, None
+    # A detector that the user gave comes first, then the grounding, then the words alone.
     if detector is not None:
         p_shown = _judge_by_detector(detector, transcript, visual, settings, media)
         return _with_shown(transcript, p_shown), BY_DETECTOR
@@ -54,6 +55,7 @@ def judge_sentences(
         return _with_shown(transcript, p_shown), BY_GROUNDING
     from stepline.text import embed
 
+    # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
     p_shown = judge_by_words(embed(_texts(transcript)), is_cited)
@@ -82,6 +84,7 @@ def _judge_by_detector(
     if visual.features is None or backbone is None or isinstance(backbone, PrecomputedBackbone):
         reason = "a detector needs pictures and texts of one kind"
         raise SettingsError(f"{detector.path}: {reason}; set vision.backbone")
+    # One kind of detector reads feature rows, the other decodes the frames itself.
     video: FeatureSequence | Path = visual.features
     if detector.network.settings.video == "s3d":
         if media is None:

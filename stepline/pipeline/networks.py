@@ -51,6 +51,7 @@ class Networks:
     def digests(self) -> dict[str, JsonValue]:
         """The sha256 of each network's files, as the settings of a record hold them."""
         digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
+        # A calibration next to a network changes its scores, so its digest counts as well.
         if self.aligner is not None:
             from stepline.nasva import calibration
 
@@ -85,6 +86,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     trained on other features than the settings make. Raises SettingsError for a language model's
     prompt that is not one. All of this is before any video is heard.
     """
+    # Cheap checks come first: a wrong prompt or server ends the run before networks are read.
     if settings.writing.writer == "llm":
         from stepline.writing.llm.prompts import chosen_prompt
 
@@ -110,10 +112,12 @@ def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
     from stepline.chat.servers import open_server
     from stepline.vision_language.corrections import with_counted_answers
 
+    # Questions are about whole seconds, and a row has to be one.
     if vision.rate != 1.0:
         raise SettingsError(
             f"vision.rate={vision.rate}: vision.witness needs a row a second; set it to 1"
         )
+    # Opened and closed, so that a fault is reported now.
     open_server(vision.witness).close()
     return with_counted_answers(vision.witness)
 
@@ -210,6 +214,7 @@ def fingerprint(
         if vision.path.is_dir():
             video = find_feature_file(vision.path, request.id)
         features = [_digest(video), _digest(vision.texts)]
+    # What the user gave: files by their digest, the rest as it is.
     inputs: dict[str, JsonValue] = {
         "captions": _digest(request.captions),
         "texts": [*request.texts],
@@ -223,6 +228,7 @@ def fingerprint(
         inputs["graph"] = request.graph.model_dump(mode="json")
     if request.title is not None:
         inputs["title"] = request.title
+    # A plugin's code decides the result as well.
     named: dict[Kind, str] = {
         "recognisers": settings.asr.recogniser,
         "writers": settings.writing.writer,

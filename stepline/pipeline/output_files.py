@@ -155,6 +155,7 @@ def keyframes(
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
+    # A target is marked on a copy, since two steps may share a picture.
     marked = {}
     for id, second in second_of.items():
         if second in pictures:

@@ -64,6 +64,7 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     """Return a header with arrays, as safetensors."""
     from safetensors.numpy import save
 
+    # In one order, however the caller built the mapping.
     contiguous = {}
     for name in sorted(arrays):
         contiguous[name] = np.ascontiguousarray(arrays[name])
@@ -77,6 +78,8 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
     from safetensors.numpy import load
 
     try:
+        # safetensors' own reader drops metadata, so the header is read first: 8 bytes of length,
+        # then JSON.
         length = int.from_bytes(data[:8], "little")
         file_header = parse_json(data[8 : 8 + length])
         header = file_header["__metadata__"][METADATA_KEY]
@@ -123,6 +126,7 @@ def unpack_features(data: bytes) -> VisualFeatures:
 
     header, stored = unpack(FeatureHeader, data)
     rate = header.rate
+    # Whatever is stored as halves is computed in float32.
     arrays = {}
     for name, array in stored.items():
         arrays[name] = array.astype(np.float32)

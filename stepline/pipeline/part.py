@@ -64,6 +64,7 @@ def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequ
     """Return the rows of a part of the video, from the row in which it begins."""
     if part is None:
         return features
+    # Whole rows: the one in which the part begins, to the one in which it ends.
     first = math.floor(part.start * features.rate)
     end = math.ceil(part.end * features.rate)
     rows = features.values[first:end]
@@ -90,6 +91,7 @@ def in_whole_video(
         }
     )
     if alignment is not None:
+        # Columns before the part are 0.
         # nothing is known of the rows before
         before = round(start * alignment.rate)
         scores = np.pad(alignment.scores, ((0, 0), (before, 0)))  # (K, before + T)
@@ -117,6 +119,7 @@ def _moved_sentence(sentence: Sentence, seconds: float) -> Sentence:
 def moved_span(span: Span, seconds: float) -> Span:
     """Return the span that many seconds later, rounded to the microsecond. What would be before 0
     is cut off."""
+    # Rounding hides the error of adding floats. A span never becomes empty.
     start = max(0.0, round(span.start + seconds, 6))
     end = round(span.end + seconds, 6)
     return Span(start, max(end, start + 1e-3))

@@ -98,6 +98,7 @@ class MotionMeter:
 
     def add(self, frame: "Frame") -> None:
         """Take the next frame of the video."""
+        # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
             self._activity.add(frame)
             self._screen.add(frame)
@@ -137,6 +138,7 @@ def extract_features(
     motion = MotionMeter(vision) if options.motion else None
     reader = MediaReader(
         request.path,
+        # One decoding serves both, so the rate is the higher of the two.
         frame_rate=vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone)),
         frame_size=vision.frame_size,
         sound=False,
@@ -158,6 +160,7 @@ def extract_features(
     warnings = [*reader.warnings]
     if encoder.repeated:
         gaps = f"{len(encoder.repeated)} seconds have no picture"
+        # Without motion, only rows were asked for.
         warnings.append(f"{gaps}; the one before stands for them")
     visual = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
     if motion is None:

@@ -168,6 +168,7 @@ def ground_steps(
     written: whether the steps are what a writer found in the transcript, not the user's own lines.
     graph: what other videos of the task do, whose lines the steps are.
     """
+    # The text vectors come from the backbone that saw the pictures, so that both share a space.
     # by a trained network
     backbone = visual.backbone
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
@@ -185,6 +186,7 @@ def ground_steps(
     # by all evidence without one
     sentences = [sentence.text for sentence in transcript.sentences]
     sentence_vectors = None
+    # Only backbones with a stored mean picture compare sentences with pictures.
     if sentences and backbone and backbone.name in load_weights().mean_pictures:
         sentence_vectors = backbone.encode_texts(sentences)
     inputs = GroundingInputs(
@@ -276,6 +278,7 @@ def describe_by_witness(
         network_steps=network_result.steps,
         start=request.start,
     )
+    # The network's own report stays, and the witness adds its answers to it.
     network: dict[str, JsonValue] = {}
     if isinstance(network_result.network, dict):
         network = network_result.network
@@ -320,6 +323,7 @@ def doing_by_second(
 ) -> "npt.NDArray[np.float64] | None":
     """Return (T,): log odds of doing against talk in each second. None where no faces were looked
     for."""
+    # Log odds are per second, so rows of any other rate do not fit.
     if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
         return None
     from stepline.grounding.shots import action_log_odds, step_and_other_speech
@@ -362,12 +366,14 @@ def describe_evidence(
     the log odds (T,) of doing against talk are for doing. Neither: other text that a person can
     compare.
     """
+    # The time that is described, and what is against it from the start.
     span = shown_span(step) or step.said
     if span is None:
         return step
     remarks: list[str] = []
     if step.status == "unclear":
         remarks.append(f"against: {unclear}")
+    # Whether a shot begins with its sentences, and what else is seen.
     sentences = [transcript.sentences[index] for index in step.sources]
     if visual.activity is not None and _begins_with_a_cut(sentences, visual.activity.cuts):
         remarks.append("for: a new shot begins with its sentence")
@@ -382,6 +388,7 @@ def describe_evidence(
 
 
 def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
+    # The same window around the start of a sentence as the grounder uses for its evidence.
     lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
     return any(-BEFORE_SECONDS <= lag <= AFTER_SECONDS for lag in lags)
 
@@ -389,6 +396,7 @@ def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
     """Whether a face looks at the camera for half of the span or longer."""
     presenter = cues.between(span.start, span.end).presenter
+    # NaN is a row in which no frame fell.
     confidence = presenter[np.isfinite(presenter)]
     if not len(confidence):
         return False
@@ -399,9 +407,11 @@ def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[st
     """Return a remark for each of the largest lines on screen within the span."""
     lines = []
     for line in cues.lines:
+        # What is shown longer is a watermark, not text of the step.
         passing = line.span.overlap(span) > 0 and line.span.duration < MAX_TEXT_SECONDS
         if passing and (is_phrase(line.text) or is_said(line.text, words)):
             lines.append(line)
+    # The largest lines, in the order in which the detectors list them.
     largest = sorted(lines, key=lambda line: -line.height)[:MAX_LINES]
     remarks = {}  # by text, each once
     for line in lines:

@@ -65,6 +65,7 @@ def with_clicks(
     """Return the steps with those that change the screen placed there, with what is clicked."""
     from stepline.grounding.fusion import part_neighbours
 
+    # Captions that change are not a change of the screen.
     reading = without_captions(reading, duration)
     clicks = place_clicks(placed.steps, transcript.sentences, reading)
     by_step = {click.step: click for click in clicks}
@@ -82,6 +83,7 @@ def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
     """Return a step at its change of the screen."""
     event = click.event
     target = None
+    # The box of a record is in shares of the picture, so that a page of any size can draw it.
     if click.label is not None:
         x, y, end_x, end_y = click.label.box
         target = ScreenTarget(
@@ -94,6 +96,7 @@ def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
                 end_y / reading.height,
             ),
         )
+    # The change of the screen replaces all that grounding found.
     return step.model_copy(
         update={
             "spans": (click.span,),
@@ -141,6 +144,7 @@ def _with_click_rows(
 ) -> Alignment:
     """Return the alignment with the rows of steps that change the screen: likely in their span
     alone."""
+    # The rows of steps with a click agree with their new span.
     scores = alignment.scores.copy()
     seconds = (np.arange(scores.shape[1]) + 0.5) / alignment.rate
     rows = zip(range(len(scores)), steps, strict=False)

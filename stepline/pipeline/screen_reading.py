@@ -27,11 +27,13 @@ def read_if_screen(
     likeness: of its pictures. Without the weights that read text nothing is a screen recording.
     """
     vision = settings.vision
+    # "auto" needs the cheap signs first, then text in sampled pictures.
     if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
         return None
     if vision.screen == "auto":
         if not (vision.screen_text and likeness.is_candidate and _has_screen_shape(info)):
             return None
+        # The middles of equal pieces of the video.
         seconds = [
             request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
         ]

@@ -44,6 +44,7 @@ def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSetti
 
 def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
     """Return the number of the track to hear, and why it is that one."""
+    # Tracks of the language that is asked for.
     tracks = list(range(1, len(info.sound_languages) + 1))
     default = info.default_sound_track
     reason = ""
@@ -56,12 +57,14 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
             reason = f"of language {language}"
     if len(tracks) == 1:
         return tracks[0], reason
+    # Among those, the tracks in which someone speaks.
     voiced = {number: _voiced_seconds(request, number, settings) for number in tracks}
     most = max(voiced.values())
     if most >= MIN_VOICED_SECONDS:
         tracks = [number for number in tracks if voiced[number] >= AS_VOICED * most]
         if len(tracks) < len(voiced):
             reason = "in which somebody speaks"
+    # Of those, the file's default.
     if default in tracks:
         return default, reason or "the default one"
     return tracks[0], reason or "the first one"
@@ -78,10 +81,12 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
     from stepline.asr.vad import FRAME_SAMPLES, voice_probability
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
 
+    # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})
     reader = MediaReader(
         request.path, frame_rate=None, sound=True, settings=media, part=request.part
     )
+    # Frames with a voice are counted. Each is FRAME_SAMPLES long.
     voiced = 0
     for block in reader:
         if isinstance(block, AudioBlock):

@@ -167,6 +167,7 @@ def find_sources(
     Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
     none. One of several ends itself alone, when it is opened.
     """
+    # Files come first. A fault of a link is raised only where nothing else could be done.
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths, captions=captions), out)
     is_only = len(files) + len(urls) == 1
@@ -356,6 +357,7 @@ def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
     for path in paths:
         id = path.stem
         if stems.count(path.stem) > 1 or is_taken(path, out):
+            # A digest of the path, not of the content: the same run gives the same name again.
             real_path = os.path.realpath(path)
             digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
             id = f"{path.stem}-{digest[:6]}"

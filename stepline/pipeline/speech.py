@@ -97,6 +97,7 @@ def recognise_many(
     from stepline.asr import transcribe_many
     from stepline.media import AudioBlock, MediaReader
 
+    # Captions, or silence, need no recogniser.
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
 
     # the sound of those that someone has to listen to
@@ -118,6 +119,7 @@ def recognise_many(
 
     # all of them together
     transcriptions = transcribe_many(sounds, settings.asr, models=models)
+    # Results come in the order of the sounds, and take the places that are still empty.
     recognised = (
         Speech(
             transcript=transcription.transcript,
@@ -135,6 +137,7 @@ def _speech_without_recogniser(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> Speech | None:
     """Return what is said where no one has to listen for it, else None."""
+    # The cases, from the cheapest: no speech wanted, captions given, no sound at all.
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
     if request.captions is not None:
@@ -161,6 +164,7 @@ def drop_speech_past_end(
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
     if not late:
         return SpeechInVideo(transcript=transcript, steps=tuple(steps))
+    # What is late, and the steps that rest on nothing else.
     reason = f"it is said after the video ends at {duration:.1f} s"
     dropped = [Rejected(what="sentence", text=sentence.text, reason=reason) for sentence in late]
     remaining: list[Step] = []
@@ -179,6 +183,7 @@ def drop_speech_past_end(
 
 
 def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
+    # The remaining sentences are the first of the video, so a number below their count is valid.
     """Return the step with those of its sources that the transcript holds, said where they are."""
     sources = tuple(index for index in step.sources if index < len(transcript.sentences))
     if sources == step.sources:

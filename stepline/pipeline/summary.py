@@ -115,6 +115,7 @@ def score_seconds(
     from stepline.wys2.predict import encode_texts
     from stepline.wys2.summarizer import predict_importance, segment_video
 
+    # A record holds no feature rows, so the video is looked at again.
     info = probe(request.path, settings.media)
     visual = extract_features(request, info, settings, LookOptions(progress=progress))
     if visual.features is None or visual.backbone is None:

@@ -25,6 +25,7 @@ def choose_title(
 ) -> tuple[str, TitleSource]:
     """Return the title of a video and its source, the first that has one: user, link, file, speech,
     name."""
+    # Titles that somebody wrote.
     candidates: dict[TitleSource, str | None] = {
         "user": request.title,
         "link": request.origin.title if request.origin else None,
@@ -34,6 +35,7 @@ def choose_title(
         title = one_line(text or "")
         if any(letter.isalnum() for letter in title):
             return shorten(title, MAX_TITLE_CHARS), source
+    # Else what is said, and last the file's name.
     if narration is not None:
         from stepline.writing.extractive.titles import narration_title
 

@@ -212,6 +212,7 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
     placed = place_steps(
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
+    # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
         placed = with_clicks(placed, inside.transcript, visual.screen, duration)
     if settings.writing.llm.pictures:
@@ -237,6 +238,7 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
     transcript = inside.transcript
     judge = None
     if run.info.has_picture:
+        # A detector reads whole files, so a part of a video gives it none.
         whole_file = request.path if request.part is None else None
         transcript, judge = judge_sentences(
             inside.transcript,
@@ -452,6 +454,7 @@ def _read_narration(
         load_encoder()
         return read_narration(transcript, settings.writing)
     except ModelError as error:
+        # A writer that needs the reading fails here. Others lose the title and the materials alone.
         if settings.writing.writer == "extractive" and not request.texts:
             raise
         log.warning("no title and no materials from what is said: %s", error)

@@ -39,6 +39,7 @@ def place_user_lines(
     from stepline.text import embed
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
+    # A graph of the task says in which order lines are likely.
     prior = None
     if graph is not None:
         prior = graph_prior(graph, settings.nasva.coarse, embed)

@@ -44,6 +44,7 @@ def machine_jobs(settings: StepsSettings) -> int:
     OMP_NUM_THREADS: cores that each takes instead. One where they would share a GPU, or a local
     language model.
     """
+    # What cannot be shared between processes: a GPU, or a model that fills the memory.
     is_local_model = settings.vision.witness.gguf is not None
     if settings.writing.writer == "llm":
         is_local_model = is_local_model or settings.writing.llm.gguf is not None
@@ -65,6 +66,7 @@ def video_bytes(settings: StepsSettings) -> int:
         return WORKER_BYTES
     from stepline.asr.whisper import find_model
 
+    # WORKER_BYTES was measured with the default model. A named one may be far larger.
     files = find_model(settings.asr.model).glob("*.bin")
     return WORKER_BYTES + MODEL_COPIES * sum(file.stat().st_size for file in files)
 
@@ -74,6 +76,7 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 
     cgroup: folder of the container's numbers.
     """
+    # A container's limit counts as well, and psutil reports the machine's memory.
     free = int(psutil.virtual_memory().available)
     limit, usage = (_cgroup_number(cgroup / f"memory.{name}") for name in ("max", "current"))
     if limit is None or usage is None:
@@ -103,6 +106,7 @@ class VideoWorker:
             variables=worker_variables(threads),
             pass_fds=(child_end.fileno(),),
         )
+        # While this copy of the child's end is open, its death would go unnoticed.
         child_end.close()
         self._send(setup)
 
@@ -131,6 +135,7 @@ class VideoWorker:
             self.source = None
             return message
         if isinstance(message, logging.LogRecord):
+            # Lines of several videos mix, so each names its own.
             if self.source is not None:
                 message.msg = f"{self.source.label}: {message.msg}"
             logging.getLogger(message.name).handle(message)
@@ -204,6 +209,7 @@ class VideoPool:
         while waiting or any(worker.source for worker in self._workers):
             self._hand_out(waiting)
             connections = [worker.connection for worker in self._workers]
+            # A worker that dies closes its end, which wakes this wait as a message does.
             news = wait(connections, POLL_SECONDS)
             if not news:
                 yield None
@@ -221,9 +227,11 @@ class VideoPool:
 
     def _hand_out(self, waiting: deque[VideoSource]) -> None:
         """Give videos to free workers, and start more where there are too few."""
+        # Free workers first: a new process has to load its networks.
         for worker in self._workers:
             if waiting and worker.is_free:
                 worker.submit(waiting.popleft())
+        # Those that still start will each take a video, so they count as workers to come.
         starting = sum(not worker.is_ready for worker in self._workers)
         useful = min(self._size - len(self._workers), len(waiting) - starting)
         for _ in range(useful):
@@ -232,6 +240,7 @@ class VideoPool:
     def close(self) -> None:
         """End every process. One that works on a video has some seconds to leave nothing
         half-written."""
+        # All share one deadline, so that ten workers do not take ten times as long.
         end = time.monotonic() + END_SECONDS
         try:
             for worker in self._workers:

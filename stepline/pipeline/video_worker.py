@@ -55,6 +55,7 @@ def main(pipe: int) -> None:
     connection = Connection(pipe)
     messages = PipeMessages(connection)
     try:
+        # The setup comes first, and then video after video.
         setup: VideoWorkerSetup = connection.recv()
         logging.basicConfig(handlers=[messages])
         for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):
@@ -66,6 +67,7 @@ def main(pipe: int) -> None:
             source: VideoSource = connection.recv()
             messages.send(finish_video(source, setup, networks))
     except (EOFError, BrokenPipeError, ConnectionResetError):
+        # The parent closed its end, which is how a worker is ended.
         return
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED_EXIT_CODE)
@@ -87,6 +89,7 @@ def portable_error(error: Exception) -> Exception:
     be, return a RuntimeError with its name and words."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     try:
+        # An error that cannot be copied would break the pipe, so it is tried here.
         copy: object = pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001   whatever a library's own error does when it is copied
         copy = None

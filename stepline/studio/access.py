@@ -58,9 +58,11 @@ class Password:
         wrong too often."""
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:
+            # Tries that are too old no longer count.
             now = self._clock()
             while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
                 self._tries.popleft()
+            # One address may be wrong a few times. Many addresses together may be wrong more often.
             own_tries = sum(other == address for _, other in self._tries)
             if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
                 raise HTTPException(
@@ -68,6 +70,7 @@ class Password:
                     "too many wrong passwords; wait a minute",
                     {"Retry-After": f"{TRIES_SECONDS:.0f}"},
                 )
+            # In constant time: how long it takes says nothing of how much was right.
             is_right = hmac.compare_digest(self._hash, self._hash_of(password))
             if not is_right:
                 self._tries.append((now, address))
@@ -107,6 +110,7 @@ class Access:
         https: bool = False,
         keys: KeyFile | None = None,
     ) -> None:
+        # Without a password the server answers this machine alone.
         if password is None and not is_this_machine(f"{host}:0"):
             raise SettingsError(
                 f"--host {host} lets others in; give --password-file a file with a password"
@@ -140,15 +144,18 @@ class Access:
         whose role does not suffice. None for one that may go on."""
         path = request.url.path
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
+        # The address that was opened: the token in it becomes a cookie.
         if is_page and self._has_token_in_address(request):
             reply = _entry_reply(request)
             self.let_in(reply)
             return reply
         if OPEN_PATHS.fullmatch(path):
             return None
+        # Any other request needs the token, or a key whose role suffices.
         role = self._role(request)
         if role is not None:
             return _role_refusal(role, request)
+        # A person gets the page to log in at, a program an error.
         if is_page and self.password is not None:
             return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
         reason = (
@@ -173,13 +180,17 @@ class Access:
         """Return what a request may do. With the token in header and cookie and no other text
         there: all. With one key in the header alone: what its role says. None without either."""
         headers = request.headers
+        # Every token that came, of the header and of the cookie.
         tokens = [value.removeprefix("Bearer ") for value in headers.getlist("Authorization")]
         for pair in ";".join(headers.getlist("Cookie")).split(";"):
             name, _, value = pair.partition("=")
             if name.strip() == self._cookie:
                 tokens.append(value.strip())
+        # One wrong token among right ones refuses the request.
         if tokens and all(map(self._is_token, tokens)):
             return "admin"
+        # A key comes in the header alone, so that no page of another site can make a browser send
+        # one.
         if self._keys is None or len(tokens) != 1 or not headers.get("Authorization"):
             return None
         scheme, _, secret = headers["Authorization"].partition(" ")

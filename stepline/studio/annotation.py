@@ -49,6 +49,7 @@ class View(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer by the routes."""
         router = self._router
+        # Its subject is looked at only where a visit begins, not for each clip.
         if router is None or scope["path"] in (self.at, f"{self.at}next"):
             router = await run_in_threadpool(self._current_router)
         await router(scope, receive, send)
@@ -89,6 +90,8 @@ class AnnotationView(View):
                 self._clips_of[version] = (record.video, list(clips_of(record)))
             video, clips_of_video = self._clips_of[version]
             media = library.media_file(card.id, video)
+            # The record may name another id than the library does, and answers are kept under the
+            # library's.
             if media is not None:
                 clips += [clip.model_copy(update={"video": str(media)}) for clip in clips_of_video]
         return clips
@@ -99,6 +102,7 @@ class AnnotationView(View):
         if clips == self._clips:
             return None
         self._clips = clips
+        # Another set of clips gets a folder of its own, named by what is in it.
         text = "\n".join(clip.model_dump_json() for clip in clips)
         folder = (
             library.resolve_allowed(Path(CLIPS_FOLDER)) / sha256(text.encode()).hexdigest()[:12]
@@ -119,6 +123,7 @@ class StoredVerdicts:
         self._stored = studio.verdicts
         self._log = log
         ids = {text.id for text in sample.texts}
+        # What the file lost comes back from the database.
         logged = {(verdict.asked, verdict.annotator) for verdict in log}
         for verdict in self._stored:
             if verdict.asked in ids and (verdict.asked, verdict.annotator) not in logged:
@@ -126,6 +131,7 @@ class StoredVerdicts:
 
     def __iter__(self) -> "Iterator[Verdict]":
         """Yield the verdicts in the order first given."""
+        # What the command added since goes to the database.
         stored = set(self._stored)
         logged = list(self._log)
         for verdict in logged:
@@ -160,6 +166,7 @@ class AuditView(View):
         from stepline.curate.stage import DATASET_FOLDER
 
         shards = []
+        # Names, times and sizes change with the dataset, and cost no reading.
         for path in sorted((self._out / DATASET_FOLDER / "data").glob("*.parquet")):
             state = path.stat()
             shards.append((path.name, state.st_mtime_ns, state.st_size))

@@ -75,6 +75,7 @@ class StudioApi:
         self._videos = VideoApi(studio, jobs)
         self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
         self._jobs = JobApi(studio, jobs)
+        # Whoever follows a video learns that it is gone.
         self.is_stopping: Callable[[], bool] = lambda: False  # whether the server ends
         # SQLite's connection belongs to one thread.
         self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")
@@ -83,6 +84,7 @@ class StudioApi:
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
+        # Each row is a method, a path, the function that answers, and what the description says.
         query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"} | LABEL_PARAMETERS
         return [
             Operation(
@@ -133,6 +135,7 @@ class StudioApi:
                 HTTPStatus.BAD_REQUEST,
                 f"most is 1 to {MAX_MOMENTS}, q at most {MAX_QUERY_CHARS} characters",
             )
+        # Labels are matched in the library first. The search then looks only at those videos.
         labels = card_filter(request)
         names = None
         if not labels.asks_nothing:
@@ -143,6 +146,7 @@ class StudioApi:
     def _search(
         self, query: str, most: int, names: frozenset[str] | None
     ) -> list[dict[str, JsonValue]]:
+        # The index is opened by the first search, in the thread that keeps its connection.
         if self._index is None:
             self._index = open_index(self._studio.library.folder, self._studio.library)
         if time.monotonic() > self._indexed + INDEX_AGE_SECONDS:
@@ -155,12 +159,14 @@ class StudioApi:
         body = await read_body(request, ShareBody)
         library = self._studio.library
         ids = [known_id(library, id) for id in body.ids]
+        # A folder on this machine, where one is named. Else one file that the browser saves.
         if body.out is not None:
             write = partial(share, with_videos=body.videos)
             index = await in_video_thread(write, library, ids, Path(body.out))
             return JSONResponse({"index": str(index)})
         write = partial(share_file, with_videos=body.videos)
         path = await in_video_thread(write, library, ids)
+        # The temporary folder goes after its file was sent.
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)
 
@@ -206,6 +212,7 @@ class StudioApi:
 
 
 def _event_stream(events: AsyncIterator[str]) -> Response:
+    # X-Accel-Buffering tells nginx to pass each event on when it comes.
     return StreamingResponse(
         events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
@@ -215,6 +222,7 @@ def _moment(moment: Moment) -> dict[str, JsonValue]:
     id = video_id(moment.file)
     tree: dict[str, JsonValue] = asdict(moment)
     if moment.start is None:
+        # The link opens the video at the moment, and the picture is of its first second.
         return tree | {"id": id, "picture": None, "link": f"/video/{id}"}
     picture = f"/api/videos/{id}/pictures/{moment.start:.1f}.jpg"
     return tree | {"id": id, "picture": picture, "link": f"/video/{id}#t={moment.start:g}"}

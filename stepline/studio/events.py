@@ -51,6 +51,7 @@ class Listener:
 
     def put(self, event: str) -> None:
         """Add an event. End the connection where too many wait."""
+        # A listener that is too slow loses the events that wait, and its connection ends with None.
         if not self.events.full():
             self.events.put_nowait(event)
             return
@@ -70,6 +71,7 @@ class Broadcast:
         """Send an event."""
         event = f"event: {name}\ndata: {json.dumps(data)}\n\n"
         with self._lock:
+            # A queue of asyncio belongs to its loop, and events come from other threads.
             for listener in self._listeners:
                 listener.loop.call_soon_threadsafe(listener.put, event)
 
@@ -79,6 +81,7 @@ class Broadcast:
         with self._lock:
             self._listeners.add(listener)
         try:
+            # Milliseconds after which a browser connects again.
             yield "retry: 2000\n\n"
 
             # a line now and then shows both ends that the connection holds
@@ -139,6 +142,7 @@ class Webhook:
     def _send_all(self, outbox: EventOutbox) -> None:
         pause = self._pause
         while True:
+            # Cleared before the outbox is read: an event that comes in between wakes the next wait.
             self._wakes.clear()
             event = None
             fault = None
@@ -161,6 +165,7 @@ class Webhook:
                     return
                 self._closed.wait(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            # What was sent makes the next fault wait as short as the first.
             elif event is not None:
                 pause = self._pause
             elif self._closed.is_set():
@@ -198,6 +203,7 @@ class Webhook:
     def _send(self, event: OutboxEvent) -> None:
         when = f"{time.time():.0f}"
         body = event.body.encode()
+        # The time is signed as well, so that an old message cannot be sent again later.
         headers = {
             "Content-Type": "application/json",
             "X-Stepline-Event": event.name,

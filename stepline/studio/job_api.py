@@ -105,6 +105,8 @@ class JobApi:
         with not_found("no such job"):
             state = self._stored_jobs.get(id).state
         if not change(id):
+            # Its state is read first, for the words of the error. The change itself checks it
+            # again.
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
 
@@ -118,6 +120,7 @@ class JobApi:
         """Begin an upload."""
         body = await read_body(request, UploadBody)
         options = allowed_options(self._library, body.options)
+        # Options are checked before a byte is sent, so that no upload ends in a refused job.
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
         reply = {"upload": upload.id, "offset": 0}
@@ -156,6 +159,7 @@ class JobApi:
         upload = await run_in_threadpool(self._upload, request)
         headers = request.headers
         offset = headers.get("Upload-Offset", "")
+        # Each request with a body has this header: the guards let no other through.
         length = int(headers["Content-Length"])
         if not is_whole_number(offset):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")

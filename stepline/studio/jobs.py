@@ -56,6 +56,8 @@ class RunningJob:
     def progress(self) -> dict[str, JsonValue]:
         """Return the stage that is furthest behind, the share that is done, and the seconds
         left."""
+        # Sound and picture are read side by side. The one that is behind decides how far the job
+        # is.
         shares = {}
         for name, (second, seconds) in self.stages.items():
             shares[name] = second / seconds if seconds else 0.0
@@ -63,6 +65,7 @@ class RunningJob:
             return {"stage": None, "done": 0.0, "left_s": None}
         stage = min(shares, key=shares.__getitem__)
         share = READING_SHARE * min(1.0, shares[stage])
+        # Too early, an estimate would jump about.
         rest = None
         if share > MIN_SHARE_DONE:
             rest = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
@@ -96,6 +99,7 @@ class JobRunner:
         ]
 
     def start(self) -> None:
+        # Jobs that ran when the last server ended or was killed.
         """Begin with the jobs that are in the database."""
         for job in self._jobs.in_state("running"):
             self._put_back(job)
@@ -121,6 +125,7 @@ class JobRunner:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Begin no job in this context."""
+        # `_next` needs the same lock to take a job.
         with self._changed:
             yield
 
@@ -132,9 +137,11 @@ class JobRunner:
 
     def cancel(self, id: int) -> bool:
         """End a job that waits or runs. Return whether it did."""
+        # The state first: a job that is about to start sees it, and one that runs is killed.
         is_cancelled = self._jobs.change(
             id, expected=("waiting", "running"), state="cancelled", ended=time.time()
         )
+        # Its process may be there already.
         with self._changed:
             if id in self._running:
                 _kill(self._running[id].process)
@@ -208,6 +215,7 @@ class JobRunner:
         not allowed, ValidationError where its options are not valid.
         """
         library = self._studio.library
+        # A row is read as strictly as a request, since the library may be a stranger's.
         options = JobOptions.model_validate_json(json.dumps(job.options))
         source = job.source
         if not is_link(source):
@@ -234,6 +242,8 @@ class JobRunner:
             self._publish(job.id)
             return
         with (
+            # What the process says beyond its lines goes to a file, whose last line explains a
+            # crash.
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages,
             _start_worker(messages) as process,
         ):
@@ -268,6 +278,7 @@ class JobRunner:
 
     def _take_line(self, running: RunningJob, line: dict[str, Any]) -> None:
         if "record" in line:
+            # A playlist has several videos, and each begins its stages anew.
             running.records.append(line["record"])
             running.stages.clear()
         elif "error" in line:
@@ -299,6 +310,7 @@ class JobRunner:
 
     def _publish(self, id: int) -> None:
         fields = self.as_json(self._jobs.get(id))
+        # The pages get the fields that change while a job runs, not its options.
         self._broadcast.publish("job", {name: fields[name] for name in PUBLISHED_FIELDS})
 
 

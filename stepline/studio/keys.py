@@ -86,6 +86,7 @@ class KeyFile:
             self._stamp = None
             self._keys = ()
             return ()
+        # A file that did not change is not read again for each request.
         stamp = (state.st_ino, state.st_mtime_ns, state.st_size)
         if stamp != self._stamp:
             self._keys = self._read(state)
@@ -95,12 +96,14 @@ class KeyFile:
     def add(self, name: str, role: Role) -> str:
         """Make a key and return it. It cannot be read again. Raises SettingsError for a name that
         is taken, or is not a name."""
+        # The key is shown once. The file gets its digest alone.
         secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
         try:
             key = ApiKey(name=name, role=role, digest=_digest(secret), created=time.time())
         except ValidationError as error:
             rule = "a name has 1 to 80 letters, digits, and any of _ . -"
             raise SettingsError(f"{name[:80]!r}: no name of a key; {rule}") from error
+        # Two commands at the same time would lose one of their keys.
         with self._locked():
             keys = self.all()
             if any(other.name == name for other in keys):
@@ -126,6 +129,7 @@ class KeyFile:
         """Return the key that a text is. None where it is not a key."""
         digest = _digest(secret)
         match = None
+        # All keys are compared, so that the time does not depend on which one matches.
         for key in self.all():
             if hmac.compare_digest(key.digest, digest):
                 match = key

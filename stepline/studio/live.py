@@ -22,6 +22,7 @@ MAX_LINE_BYTES = 4096  # of a log's first and last line
 def live_logs(folder: Path) -> list[dict[str, Any]]:
     """Return the live runs with a log in the folder, the newest first: name, and whether it has
     finished."""
+    # A link could lead out of the library.
     logs = [
         path
         for path in folder.glob(f"*{EVENTS_SUFFIX}")
@@ -64,6 +65,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
     silence = 0.0
     run = b""  # the first line, which distinguishes one run from another
     while not is_stopping():
+        # The log is read in a thread, since its disk may be slow.
         part = await run_in_threadpool(_read, path, last)
         if run and part.first and part.first != run:
             yield "event: anew\ndata: {}\n\n"
@@ -71,6 +73,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
             run = b""
             continue
         run = part.first or run
+        # There is more of the log.
         if part.end > last.end:
             if part.in_long_line and not last.in_long_line:
                 log.warning("%s: a line of more than %d bytes is left out", path, MAX_READ_BYTES)
@@ -82,6 +85,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
             if events:
                 yield "".join(events)
             continue
+        # Nothing new: a comment now and then keeps the connection open.
         silence += POLL_SECONDS
         if silence >= HEARTBEAT_SECONDS:
             silence = 0.0
@@ -98,12 +102,15 @@ def _read(path: Path, last: LogPart) -> LogPart:
             data = file.read(MAX_READ_BYTES)
     except FileNotFoundError:
         return replace(last, first=b"", lines=b"")
+    # A first line that is still being written does not identify a run.
     if not first.endswith(b"\n"):
         first = b""
+    # The rest of a line that is too long is passed over.
     start = 0
     if last.in_long_line:
         start = data.find(b"\n") + 1
     behind_lines = data.rfind(b"\n") + 1
+    # No line ended in all that could be read.
     is_long = last.in_long_line or len(data) == MAX_READ_BYTES
     if not behind_lines and is_long:
         return LogPart(first, b"", last.end + len(data), in_long_line=True)

@@ -72,6 +72,7 @@ def peaks(path: Path) -> bytes:
     loudest = np.zeros(PEAK_COUNT, np.float32)
     with DECODER_SLOTS:
         for block in read_sound(path):
+            # Each sample falls into one of the parts, by its time.
             seconds = block.start + np.arange(len(block.samples)) / SAMPLE_RATE  # (N,)
             parts = np.clip(seconds / info.duration * PEAK_COUNT, 0, PEAK_COUNT - 1)  # (N,)
             np.maximum.at(loudest, parts.astype(np.intp), np.abs(block.samples))

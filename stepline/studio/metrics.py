@@ -49,6 +49,7 @@ class RequestCounts:
 
 def studio_metrics(studio: Studio, counts: RequestCounts) -> str:
     """Return the figures of a studio, the last line `# EOF`."""
+    # All figures are read first, so that those of one answer belong to one moment.
     requests, seconds = counts.snapshot()
     states = studio.jobs.count_states()
     rows = studio.database.rows("SELECT count(*) FROM correction")

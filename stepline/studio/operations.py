@@ -70,6 +70,7 @@ class Operation:
 
     def description(self) -> dict[str, Any]:
         """Return the operation as OpenAPI describes it."""
+        # The parts of the path, then the query.
         parameters: list[dict[str, Any]] = []
         for name in re.findall(r"{(\w+)", self.path):
             parameters.append(
@@ -88,6 +89,7 @@ class Operation:
             },
             "x-role": needed_role(self.method, self.path),
         }
+        # What is sent, as the schema of its model.
         if self.body is not None:
             schema = {"$ref": f"#/components/schemas/{self.body.__name__}"}
             content = {"application/json": {"schema": schema}}
@@ -109,10 +111,13 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
     for operation in operations:
+        # OpenAPI does not know the converters of Starlette's paths.
         path = operation.path.replace(":int", "")
         paths.setdefault(path, {})[operation.method.lower()] = operation.description()
         if operation.body is not None:
             schema = operation.body.model_json_schema(ref_template="#/components/schemas/{model}")
+            # Models inside a model move to the document's own schemas, to which all references
+            # lead.
             schemas |= schema.pop("$defs", {})
             schemas[operation.body.__name__] = schema
 

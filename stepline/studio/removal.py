@@ -18,6 +18,7 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
     Raises LookupError for an unknown id, StoreError for a record that is a link.
     """
     path = library.folder / library.video(id).name
+    # A record that is a link could be a file of someone else.
     check_own_file(path)
     manifest = OutputManifest(path.stem, path.parent)
     paths = []
@@ -43,6 +44,7 @@ def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
     for an unknown id, StoreError for a record that is a link.
     """
     files = removed_files(library, id)
+    # The database first: a record without corrections can be removed again, the reverse cannot.
     with library.database.change() as connection:
         for table in VIDEO_TABLES:
             connection.execute(f"DELETE FROM {table} WHERE video = ?", (id,))

@@ -71,11 +71,13 @@ class PasswordBody(FrozenModel):
 
 def _pages(access: Access) -> list[Route]:
     folder = files("stepline.studio") / "pages"
+    # A table of names, not a path: no request reads any other file.
     static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
     # The studio's pages share the style of the page that `stepline steps` writes.
     static["page.css"] = files("stepline.outputs.page") / "style.css"
     static["base.css"] = BASE_STYLE
 
+    # The pages, their files, and the way in.
     def page(name: str, _: Request) -> Response:
         sheets = LOGIN_SHEETS if name == LOGIN_PAGE else PAGE_SHEETS
         template_text = (folder / name).read_text(encoding="utf-8")
@@ -211,6 +213,7 @@ class StudioServer(LocalServer):
         try:
             super().run()
         finally:
+            # Jobs end first, since their last events are still to be sent.
             self.jobs.stop()
             if self.webhook is not None:
                 self.webhook.close()

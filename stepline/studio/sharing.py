@@ -34,6 +34,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
         raise SettingsError(f"unknown output format {name!r}; known: {names}")
+    # The caller sends a file, and removes its folder after that.
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
     try:
         pictures = {}
@@ -45,6 +46,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         path = output_path(record, folder, name)
         if not path.exists():
             raise SettingsError(f"output format {name!r} cannot hold this record; take another")
+        # An output may be several files, which are packed as they are.
         written: list[Path] = []
         for place in output_places(record, folder, name):
             if place.is_dir():
@@ -58,6 +60,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
             for file in written:
                 archive.write(file, file.relative_to(folder))
         return packed
+    # The caller never learns of the folder, so nobody else would remove it.
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -120,6 +123,7 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
     pictures = {}
     if video is not None:
         pictures = keyframes(record, video)
+    # The path of this machine is not handed on.
     named = record.video.model_copy(update={"path": None})
     stem = safe_stem(title(record))
     record = record.model_copy(update={"id": stem, "video": named})
@@ -131,6 +135,7 @@ def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
 ) -> Path:
     # a page per video
+    # An id may be named twice. Part of it keeps apart two records of one name.
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record

@@ -112,12 +112,14 @@ class Studio:
     """
 
     def __init__(self, folder: Path, allowed: Sequence[Path] = ()) -> None:
+        # The stores share one database, and so its transactions.
         self.library = CorrectedLibrary(folder, allowed)
         self.database = self.library.database
         self.events = EventOutbox(self.database)
         self.jobs = JobStore(self.database, self.events)
         self.uploads = UploadStore(self.database, self.jobs)
         self.answers = AnswerStore(self.database, "answer", "clip", Answer)
+        # An event is written with the correction that it reports, or neither is.
         self.library.in_transaction = self.events.add_video
 
     @cached_property
@@ -158,6 +160,7 @@ class AnswerStore(Generic[Entry]):
     def add(self, entry: Entry) -> None:
         """Keep an answer."""
         fields = entry.model_dump()
+        # A table of answers has three columns: what was asked, who answered, and the answer.
         row = (fields[self._column], fields["annotator"], entry.model_dump_json())
         replace = f"ON CONFLICT({self._column}, annotator) DO UPDATE SET body = excluded.body"
         with self._database.change() as connection:
@@ -244,6 +247,7 @@ class JobStore:
     def has_source(self, source: str) -> bool:
         """Return whether there ever was a job for a source."""
         row = self._database.row("SELECT 1 FROM job WHERE source = ?", source)
+        # A row of any state counts, so that a path is not used twice.
         return row is not None
 
     def get(self, id: int) -> Job:
@@ -280,10 +284,13 @@ class JobStore:
 
     def change(self, id: int, *, expected: Sequence[JobState], **values: Any) -> bool:
         """Set fields of a job that is in one of the expected states. Return whether it was."""
+        # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)
         marks = ", ".join("?" * len(expected))
         with self._database.change() as connection:
             cursor = connection.execute(
+                # The state is checked by the statement itself, so two threads cannot both change
+                # it.
                 f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})",
                 (*values.values(), id, *expected),
             )
@@ -355,6 +362,8 @@ class UploadStore:
         """Begin the job of a whole upload, whose file will be at `source`. Return the job's id."""
         upload = self.get(id)
         with self._database.change() as connection:
+            # In one transaction: after a kill there is a job whose file moves at the next start, or
+            # none.
             job = self._jobs.insert(connection, source, upload.options)
             connection.execute("UPDATE upload SET job = ? WHERE id = ?", (job, id))
         return job

@@ -62,6 +62,7 @@ class Uploads:
         self._stored_jobs = studio.jobs
         self._jobs = jobs
         self._busy: set[str] = set()
+        # What a kill left unfinished, and what nobody continues.
         self._complete_moves()
         self._end_idle(MAX_IDLE_SECONDS)
 
@@ -71,6 +72,7 @@ class Uploads:
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
+        # Old uploads make room, and more of them where there are too many.
         self._end_idle(MAX_IDLE_SECONDS)
         unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
@@ -137,11 +139,13 @@ class Uploads:
 
     def _check_piece(self, upload: Upload, offset: int, length: int, end: int) -> None:
         """Raise HTTPException where a piece does not go on from the end of an upload's file."""
+        # The file is longer than announced, so something else has written to it.
         if end > upload.size:
             self._uploads.remove(upload.id)
             self._pieces(upload).unlink(missing_ok=True)
             reason = f"{end} bytes are there of {upload.size}; begin the upload again"
             raise HTTPException(HTTPStatus.GONE, reason)
+        # The reply names where to go on.
         if offset != end:
             reason = f"{end} bytes are there, not {offset}"
             raise HTTPException(HTTPStatus.CONFLICT, reason, {"Upload-Offset": str(end)})
@@ -168,6 +172,7 @@ class Uploads:
             file.close()
 
     def _finish(self, upload: Upload) -> Upload:
+        # No job begins before its file is in its place.
         with self._jobs.paused():
             target = self._free_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
@@ -182,6 +187,7 @@ class Uploads:
         suffix = Path(name).suffix.lower()
         path = folder / f"{stem}{suffix}"
         number = 1
+        # A path that a job once had stays taken: its record may name that path.
         while os.path.lexists(path) or self._stored_jobs.has_source(str(path)):
             number += 1
             path = folder / f"{stem}-{number}{suffix}"
@@ -199,6 +205,7 @@ class Uploads:
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
+            # A name that is not an id of an upload.
             with contextlib.suppress(LookupError):  # a file of another
                 upload = self._uploads.get(path.name)
                 if upload.job is not None:
@@ -207,6 +214,7 @@ class Uploads:
     def _complete_move(self, upload: Upload, target: Path) -> None:
         """Move a file to the place that its row names, which may be a stranger's."""
         check_own_file(self._pieces(upload))
+        # A stranger's row could name any path. Only one that this code would choose counts.
         expected = self._own_folder(VIDEOS_FOLDER) / target.name
         if target != expected or os.path.lexists(target):
             log.warning("%s: no free place of an upload, which stays where it is", target)
@@ -216,6 +224,7 @@ class Uploads:
     def _end_idle(self, seconds: float) -> None:
         """End the uploads that no piece came of for so long."""
         for upload in self._uploads.unfinished():
+            # The last piece is the file's last change.
             last = upload.created
             with contextlib.suppress(FileNotFoundError):
                 last = max(last, self._pieces(upload).lstat().st_mtime)
@@ -241,5 +250,6 @@ def _open_pieces(path: Path) -> BinaryIO:
 
 def _write_all(file: BinaryIO, block: bytes) -> None:
     rest = memoryview(block)
+    # A raw file may write fewer bytes than it is given.
     while rest:
         rest = rest[file.write(rest) :]

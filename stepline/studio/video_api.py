@@ -194,6 +194,7 @@ class VideoApi:
         sort = request.query_params.get("sort", "title")
         if sort not in SORT_KEYS:
             raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(SORT_KEYS)}")
+        # All that match are sorted before a page of them is cut out.
         cards = matching.choose(self._library.videos())
         cards.sort(key=SORT_KEYS[sort])
         reply = {"videos": [_card_json(card) for card in cards[page]], "total": len(cards)}
@@ -243,6 +244,7 @@ class VideoApi:
         both = self._library.current(self._id(request))
         current = both.corrected
         record = current.record
+        # A page that follows a video asks often, and needs no transcript.
         if request.query_params.get("part") == "steps":
             record = record.model_copy(update={"transcript": None})
             whole = parse_json(to_json(record))
@@ -279,6 +281,7 @@ class VideoApi:
         """Keep a correction. The error 409 says who changed the same since, and what."""
         id = self._id(request)
         body = await read_body(request, CorrectionBody)
+        # The server adds what a client may not choose: the video and the time.
         fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
         try:
             correction = Correction(video=id, when=time.time(), **fields)
@@ -287,6 +290,7 @@ class VideoApi:
         try:
             revision = await run_in_threadpool(self._library.correct, id, correction)
         except ConflictError as conflict:
+            # Someone changed the same since. Both sides are shown, and the page asks.
             edits = []
             for other in conflict.theirs:
                 edits += [edit.model_dump(mode="json") for edit in other.edits]
@@ -312,10 +316,12 @@ class VideoApi:
         except ValueError:
             second = -1.0
         duration = self._library.card(id).duration
+        # A video of unknown length accepts every second, and finds no picture past its end.
         end = second if duration is None else duration
         if not 0.0 <= second <= end:  # so it is not NaN
             raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
         path = self._file(id)
+        # Pictures are kept by the file's stamp, so one that was replaced shows its own.
         data = media.picture(path, media.file_stamp(path), second)
         headers = {"Cache-Control": "private, max-age=3600"}
         return Response(data, media_type="image/jpeg", headers=headers)

@@ -84,6 +84,7 @@ class ProgressLines:
 
 def run_task(task: JobTask, lines: ProgressLines) -> None:
     """Write the files of each video of a task, and a line for each. Raises SteplineError."""
+    # Options of the job go over the settings of the studio.
     # what is asked
     settings = task.settings
     options = task.options
@@ -138,6 +139,7 @@ def main() -> None:
     _yield_to_others()
     lines = ProgressLines()
     task = JobTask.model_validate_json(sys.stdin.readline())
+    # It ends this process when the studio is gone.
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         run_task(task, lines)
