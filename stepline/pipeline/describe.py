@@ -209,8 +209,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     """
     from stepline.features.files import read_feature_file
 
-    # the network, and settings that suit it
-    # Rows are not scaled before it is known from what the network learned.
+    # The network, and settings that suit it: rows are scaled as it learned them.
     vision = settings.vision.model_copy(
         update={"backbone": "precomputed", "path": request.path, "unit": False}
     )

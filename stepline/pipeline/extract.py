@@ -75,8 +75,7 @@ def extract_to_store(
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
-    # Sorted by id, so that shards do not depend on the order of the arguments.
-    # what is extracted, and by which settings
+    # what is extracted, and by which settings: sorted, so that shards have one order
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
     if isinstance(backbone, PrecomputedBackbone):
@@ -185,8 +184,7 @@ class Extraction:
         """
         from stepline.media import probe
 
-        # A row of zeros tests the id before minutes of decoding.
-        # a bad id names no file
+        # A bad id names no file. A row of zeros tests it before minutes of decoding.
         no_rows = np.zeros((1, self._dim), np.float32)
         flaw = self._writer.rejection_reason(request.id, no_rows)
         if flaw is None and stored.exists():

@@ -51,10 +51,10 @@ class Networks:
     def digests(self) -> dict[str, JsonValue]:
         """The sha256 of each network's files, as the settings of a record hold them."""
         digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
-        # A calibration next to a network changes its scores, so its digest counts as well.
         if self.aligner is not None:
             from stepline.nasva import calibration
 
+            # A calibration next to a network changes its scores, so its digest counts as well.
             digests["aligner"] = [
                 self.aligner.sha256,
                 _digest(calibration.calibration_path(self.aligner.path)),

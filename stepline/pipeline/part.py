@@ -91,7 +91,6 @@ def in_whole_video(
         }
     )
     if alignment is not None:
-        # Columns before the part are 0.
         # nothing is known of the rows before
         before = round(start * alignment.rate)
         scores = np.pad(alignment.scores, ((0, 0), (before, 0)))  # (K, before + T)

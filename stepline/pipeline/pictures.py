@@ -160,9 +160,9 @@ def extract_features(
     warnings = [*reader.warnings]
     if encoder.repeated:
         gaps = f"{len(encoder.repeated)} seconds have no picture"
-        # Without motion, only rows were asked for.
         warnings.append(f"{gaps}; the one before stands for them")
     visual = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
+    # Without motion, only rows were asked for.
     if motion is None:
         return visual
     activity, cues = motion.finish()

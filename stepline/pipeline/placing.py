@@ -168,9 +168,9 @@ def ground_steps(
     written: whether the steps are what a writer found in the transcript, not the user's own lines.
     graph: what other videos of the task do, whose lines the steps are.
     """
-    # The text vectors come from the backbone that saw the pictures, so that both share a space.
     # by a trained network
     backbone = visual.backbone
+    # The text vectors come from the backbone that saw the pictures, so that both share a space.
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
         from stepline.nasva.predict import ground_by_aligner

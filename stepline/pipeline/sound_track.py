@@ -44,11 +44,11 @@ def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSetti
 
 def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
     """Return the number of the track to hear, and why it is that one."""
-    # Tracks of the language that is asked for.
     tracks = list(range(1, len(info.sound_languages) + 1))
     default = info.default_sound_track
     reason = ""
     language = settings.asr.language
+    # Tracks of the language that is asked for.
     if language is not None:
         languages = info.sound_languages
         spoken = [number for number in tracks if _is_language(languages, number, language)]

@@ -183,8 +183,8 @@ def drop_speech_past_end(
 
 
 def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
-    # The remaining sentences are the first of the video, so a number below their count is valid.
     """Return the step with those of its sources that the transcript holds, said where they are."""
+    # The remaining sentences are the first of the video, so a number below their count is valid.
     sources = tuple(index for index in step.sources if index < len(transcript.sentences))
     if sources == step.sources:
         return step

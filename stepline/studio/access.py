@@ -58,8 +58,8 @@ class Password:
         wrong too often."""
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:
-            # Tries that are too old no longer count.
             now = self._clock()
+            # Tries that are too old no longer count.
             while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
                 self._tries.popleft()
             # One address may be wrong a few times. Many addresses together may be wrong more often.
@@ -189,8 +189,7 @@ class Access:
         # One wrong token among right ones refuses the request.
         if tokens and all(map(self._is_token, tokens)):
             return "admin"
-        # A key comes in the header alone, so that no page of another site can make a browser send
-        # one.
+        # A key comes in the header alone, which no page of another site makes a browser send.
         if self._keys is None or len(tokens) != 1 or not headers.get("Authorization"):
             return None
         scheme, _, secret = headers["Authorization"].partition(" ")

@@ -49,7 +49,7 @@ class View(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer by the routes."""
         router = self._router
-        # Its subject is looked at only where a visit begins, not for each clip.
+        # Its subject is looked at again when a page opens, and where it asks what is next.
         if router is None or scope["path"] in (self.at, f"{self.at}next"):
             router = await run_in_threadpool(self._current_router)
         await router(scope, receive, send)
@@ -86,12 +86,11 @@ class AnnotationView(View):
         for card in library.videos():
             version = library.video(card.id)
             if version not in self._clips_of:
+                # Answers are kept under the library's id of a video, not the record's own.
                 record = library.record(card.id).model_copy(update={"id": card.id})
                 self._clips_of[version] = (record.video, list(clips_of(record)))
             video, clips_of_video = self._clips_of[version]
             media = library.media_file(card.id, video)
-            # The record may name another id than the library does, and answers are kept under the
-            # library's.
             if media is not None:
                 clips += [clip.model_copy(update={"video": str(media)}) for clip in clips_of_video]
         return clips
@@ -123,8 +122,8 @@ class StoredVerdicts:
         self._stored = studio.verdicts
         self._log = log
         ids = {text.id for text in sample.texts}
-        # What the file lost comes back from the database.
         logged = {(verdict.asked, verdict.annotator) for verdict in log}
+        # What the file lost comes back from the database.
         for verdict in self._stored:
             if verdict.asked in ids and (verdict.asked, verdict.annotator) not in logged:
                 log.add(verdict)

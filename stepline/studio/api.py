@@ -73,9 +73,9 @@ class StudioApi:
         self._audit = audit
         self._counts = counts
         self._videos = VideoApi(studio, jobs)
+        # Whoever follows a video learns that it is gone.
         self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
         self._jobs = JobApi(studio, jobs)
-        # Whoever follows a video learns that it is gone.
         self.is_stopping: Callable[[], bool] = lambda: False  # whether the server ends
         # SQLite's connection belongs to one thread.
         self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")
@@ -222,7 +222,7 @@ def _moment(moment: Moment) -> dict[str, JsonValue]:
     id = video_id(moment.file)
     tree: dict[str, JsonValue] = asdict(moment)
     if moment.start is None:
-        # The link opens the video at the moment, and the picture is of its first second.
         return tree | {"id": id, "picture": None, "link": f"/video/{id}"}
+    # The link opens the video at the moment, and the picture is of its first second.
     picture = f"/api/videos/{id}/pictures/{moment.start:.1f}.jpg"
     return tree | {"id": id, "picture": picture, "link": f"/video/{id}#t={moment.start:g}"}

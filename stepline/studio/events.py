@@ -51,10 +51,10 @@ class Listener:
 
     def put(self, event: str) -> None:
         """Add an event. End the connection where too many wait."""
-        # A listener that is too slow loses the events that wait, and its connection ends with None.
         if not self.events.full():
             self.events.put_nowait(event)
             return
+        # It is too slow: what waits is lost, and None ends the connection.
         while not self.events.empty():
             self.events.get_nowait()
         self.events.put_nowait(None)
@@ -165,8 +165,8 @@ class Webhook:
                     return
                 self._closed.wait(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            # What was sent makes the next fault wait as short as the first.
             elif event is not None:
+                # What was sent makes the next fault wait as short as the first.
                 pause = self._pause
             elif self._closed.is_set():
                 return
@@ -203,7 +203,7 @@ class Webhook:
     def _send(self, event: OutboxEvent) -> None:
         when = f"{time.time():.0f}"
         body = event.body.encode()
-        # The time is signed as well, so that an old message cannot be sent again later.
+        # The time is signed as well: a receiver can refuse an old message that is sent again.
         headers = {
             "Content-Type": "application/json",
             "X-Stepline-Event": event.name,

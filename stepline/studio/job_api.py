@@ -102,11 +102,10 @@ class JobApi:
     def change(self, change: Callable[[int], bool], request: Request) -> Response:
         """Change a job, and return it. The error is 409 where its state does not allow that."""
         id = request.path_params["id"]
+        # Read first for the words of the error. The change itself checks the state again.
         with not_found("no such job"):
             state = self._stored_jobs.get(id).state
         if not change(id):
-            # Its state is read first, for the words of the error. The change itself checks it
-            # again.
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
 
@@ -119,8 +118,8 @@ class JobApi:
     async def begin_upload(self, request: Request) -> Response:
         """Begin an upload."""
         body = await read_body(request, UploadBody)
-        options = allowed_options(self._library, body.options)
         # Options are checked before a byte is sent, so that no upload ends in a refused job.
+        options = allowed_options(self._library, body.options)
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
         reply = {"upload": upload.id, "offset": 0}

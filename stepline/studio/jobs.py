@@ -56,8 +56,7 @@ class RunningJob:
     def progress(self) -> dict[str, JsonValue]:
         """Return the stage that is furthest behind, the share that is done, and the seconds
         left."""
-        # Sound and picture are read side by side. The one that is behind decides how far the job
-        # is.
+        # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
         for name, (second, seconds) in self.stages.items():
             shares[name] = second / seconds if seconds else 0.0
@@ -99,8 +98,8 @@ class JobRunner:
         ]
 
     def start(self) -> None:
-        # Jobs that ran when the last server ended or was killed.
         """Begin with the jobs that are in the database."""
+        # Jobs that ran when the last server ended or was killed.
         for job in self._jobs.in_state("running"):
             self._put_back(job)
         for thread in self._threads:
@@ -278,7 +277,7 @@ class JobRunner:
 
     def _take_line(self, running: RunningJob, line: dict[str, Any]) -> None:
         if "record" in line:
-            # A playlist has several videos, and each begins its stages anew.
+            # A playlist has several videos, and each begins with its first stage again.
             running.records.append(line["record"])
             running.stages.clear()
         elif "error" in line:

@@ -77,7 +77,7 @@ def _pages(access: Access) -> list[Route]:
     static["page.css"] = files("stepline.outputs.page") / "style.css"
     static["base.css"] = BASE_STYLE
 
-    # The pages, their files, and the way in.
+    # What answers: the pages, their files, the icon and the login.
     def page(name: str, _: Request) -> Response:
         sheets = LOGIN_SHEETS if name == LOGIN_PAGE else PAGE_SHEETS
         template_text = (folder / name).read_text(encoding="utf-8")

@@ -34,7 +34,6 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
         raise SettingsError(f"unknown output format {name!r}; known: {names}")
-    # The caller sends a file, and removes its folder after that.
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
     try:
         pictures = {}
@@ -60,8 +59,8 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
             for file in written:
                 archive.write(file, file.relative_to(folder))
         return packed
-    # The caller never learns of the folder, so nobody else would remove it.
     except BaseException:
+        # The caller never learns of the folder, so nobody else would remove it.
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
@@ -135,11 +134,11 @@ def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
 ) -> Path:
     # a page per video
-    # An id may be named twice. Part of it keeps apart two records of one name.
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record
         video = library.media_file(id, record.video)
+        # Part of the id keeps apart two records of one name.
         name = f"{safe_stem(record.id)}-{id[:4]}"
         copy = None
         if video is not None and with_videos:

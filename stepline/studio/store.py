@@ -362,8 +362,7 @@ class UploadStore:
         """Begin the job of a whole upload, whose file will be at `source`. Return the job's id."""
         upload = self.get(id)
         with self._database.change() as connection:
-            # In one transaction: after a kill there is a job whose file moves at the next start, or
-            # none.
+            # In one transaction: a kill leaves both or neither, and the next start moves the file.
             job = self._jobs.insert(connection, source, upload.options)
             connection.execute("UPDATE upload SET job = ? WHERE id = ?", (job, id))
         return job

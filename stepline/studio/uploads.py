@@ -205,7 +205,6 @@ class Uploads:
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
-            # A name that is not an id of an upload.
             with contextlib.suppress(LookupError):  # a file of another
                 upload = self._uploads.get(path.name)
                 if upload.job is not None:

@@ -244,7 +244,7 @@ class VideoApi:
         both = self._library.current(self._id(request))
         current = both.corrected
         record = current.record
-        # A page that follows a video asks often, and needs no transcript.
+        # A page that follows the steps needs no transcript.
         if request.query_params.get("part") == "steps":
             record = record.model_copy(update={"transcript": None})
             whole = parse_json(to_json(record))
@@ -290,7 +290,7 @@ class VideoApi:
         try:
             revision = await run_in_threadpool(self._library.correct, id, correction)
         except ConflictError as conflict:
-            # Someone changed the same since. Both sides are shown, and the page asks.
+            # Someone changed the same since: the reply says who, and what.
             edits = []
             for other in conflict.theirs:
                 edits += [edit.model_dump(mode="json") for edit in other.edits]

@@ -84,8 +84,7 @@ class ProgressLines:
 
 def run_task(task: JobTask, lines: ProgressLines) -> None:
     """Write the files of each video of a task, and a line for each. Raises SteplineError."""
-    # Options of the job go over the settings of the studio.
-    # what is asked
+    # what is asked: the job's options go over the studio's settings
     settings = task.settings
     options = task.options
     out = Path(task.out)
