@@ -116,6 +116,7 @@ class LiveLog:
         what = "an event of a live run"
         for event in AppendLog(path, LiveEvent, lambda event: event.number, what):
             self._fold(event)
+        # One key for all events: of this log, memory holds the last one alone.
         self._log = AppendLog(path, LiveEvent, lambda _: "the last", what)
 
     def add(self, event: Kind, at: float, **fields: Any) -> LiveEvent:
@@ -131,6 +132,7 @@ class LiveLog:
         self.last = event
         self.count = event.number + 1
         self._settled = max(self._settled, event.settled)
+        # Memory stays bounded, since older words are on disk.
         if event.sentence is not None:
             self.sentences.append(event.sentence)
             if len(self.sentences) > SENTENCES_WITH_WORDS:
@@ -173,6 +175,7 @@ def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
     if step is None:
         return None
     if event.event == "revised":
+        # Without a text the step is taken back.
         update: dict[str, Any] = {
             "said": event.said or step.step.said,
             "sources": event.sources or (),
@@ -183,6 +186,7 @@ def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
     if event.event == "step_shown":
         return step.changed({}, shown=True)
     if event.event == "step_ended":
+        # Where it was shown, for good.
         update = {
             "spans": event.spans or (),
             "at": event.second,
@@ -214,6 +218,7 @@ class GrowingVtt:
         ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
         transcript = Transcript(sentences=_by_start(sentences))
         text = webvtt(Record(id=id, video=Video(id=id), transcript=transcript, steps=ended))
+        # Readers see the file grow, unless a cue has to go between others.
         if self._written is None or not text.startswith(self._written):
             write_atomic(self._path, text)
         elif len(text) > len(self._written):

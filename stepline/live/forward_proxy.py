@@ -82,6 +82,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server = self._connect(parts.hostname, str(port))
         if server is None:
             return
+        # A proxy is asked for a whole address, a server for its path alone.
         _, _, path = self.path.partition(parts.netloc)
         lines = [f"{self.command} {path or '/'} HTTP/1.1", "Connection: close"]
         for name, value in self.headers.items():
@@ -106,6 +107,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if not received:
                 break
             head += received
+        # What the server says about the connection gives way to what this proxy says.
         status, separator, rest = head.partition(b"\r\n")
         lines = rest.partition(b"\r\n\r\n")[0].split(b"\r\n")
         for line in lines:
@@ -117,6 +119,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
         """Return a connection. Where none can be made, send an answer that says so, and return None."""
+        # No second request is read from this connection.
         self.close_connection = True
         proxy = cast(ForwardProxy, self.server)
         try:
@@ -127,6 +130,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 named=proxy.named,
             )
         except MediaError as error:
+            # FFmpeg learns only that it failed. The reason is kept for the user.
             proxy.refused = str(error)
             self.send_error(403)
         except (OSError, ValueError):

@@ -29,10 +29,12 @@ class Pacing:
 
     def advance_until_next(self, sources: Sequence[LiveSource]) -> None:
         """Hold a paced source where a step has ended. Go on at a sign."""
+        # Hands may have said that the step is done since the last look.
         with contextlib.suppress(queue.Empty):
             self._pending_signal = self._done_signals.get_nowait()
         steps = self._log.present_steps
         ids = [present.step.id for present in steps]
+        # -1: no step yet, or one that was taken back since.
         index = ids.index(self._current_step) if self._current_step in ids else -1
         paced = [source for source in sources if source.paced]
         if index >= 0 and not self._pending_signal:
@@ -44,6 +46,7 @@ class Pacing:
             # a film that plays cannot say that someone has finished
             if paced or not self._is_done(current.step.id):
                 return
+        # The source plays again, and the next step is emitted, if there is one.
         for source in paced:
             source.held = False
         if index + 1 < len(steps):

@@ -69,6 +69,7 @@ class LiveVision:
         comes."""
         self._encoder.add(frame)
         rows, values = self._encoder.take_rows()
+        # Another thread reads the rows while this one adds to them.
         with self._lock:
             for row, value in zip(rows, values, strict=True):
                 self._values.set(row, value[None])
@@ -84,6 +85,7 @@ class LiveVision:
         if frame.time >= self._base + METER_SECONDS:
             self._settle()
             rate = self._settings.rate
+            # It begins with a row, so that its rows fall on those of the meter before.
             row = int(self._recent[0].time * rate)
             self._base = row / rate
             self._valid = self._base + MARGIN_SECONDS / 2
@@ -119,6 +121,7 @@ class LiveVision:
         """Begin with the features of an earlier run, (T, D), from second `begin`. No motion is
         known of them."""
         rows = len(values)
+        # Motion is not kept on disk: the pictures count as still, the rest as not measured.
         still = np.zeros((rows, 1), np.float32)
         no_peaks = np.full((rows, 1), np.nan, np.float32)
         no_looks = np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32)
@@ -157,6 +160,7 @@ class LiveVision:
             until = self.until
             if not self._values.count:
                 return LivePicture(0.0, 0.0, None, None)
+            # Motion has to reach as far as the features do.
             if self._recent:
                 self._settle()
 
@@ -187,6 +191,7 @@ class _GrowingRows:
 
     def forget(self, first: int) -> None:
         """Let go of the rows before number `first`. Views of them stay as they are."""
+        # A new array, since another thread may still read views of the old one.
         remaining = self.rows[first - self.first :]
         self._rows = np.zeros_like(self._rows)
         self._rows[: len(remaining)] = remaining
@@ -202,6 +207,7 @@ class _GrowingRows:
             return
         start = max(0, first - self.first)
         end = start + len(values)
+        # Doubled, so that growing costs little per row.
         while end > len(self._rows):
             free = np.zeros_like(self._rows)
             self._rows = np.concatenate([self._rows, free])

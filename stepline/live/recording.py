@@ -65,6 +65,7 @@ class StreamRecorder:
         self._folder.mkdir(parents=True, exist_ok=True)
         number = len(self.parts) + 1
         path = self._folder / f"{self._stem}.{number}.mkv"
+        # Clusters of 2 s: a kill loses at most the last one.
         self._file = av.open(str(path), "w", options={"cluster_time_limit": "2000"})
         # A cut line may end before a key frame, or any sound, has said what the stream holds.
         streams = []
@@ -89,6 +90,7 @@ class StreamRecorder:
         if dts <= last or dts < 0:  # sent again, or before second 0
             return
         self._last[index] = dts
+        # Without a time to be shown, a packet is shown when it is decoded.
         pts = packet.pts
         if pts is None:
             pts = packet.dts
@@ -119,6 +121,7 @@ def join_recordings(
     with ExitStack() as stack:
         recordings = [stack.enter_context(open_media(path, settings)) for path in parts]
         file = stack.enter_context(atomic_path(out))
+        # bitexact leaves out dates and versions, so that the same parts make the same bytes.
         with av.open(str(file), "w", format="matroska", options={"fflags": "+bitexact"}) as joined:
             # one stream per kind, in the form that the first recording has
             targets: dict[str, Any] = {}

@@ -137,6 +137,7 @@ def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
     start = 0.0
     if log.count:
         start = log.position
+    # A stream goes on without a run, by the wall's clock since the first start.
     wall = None if log.first is None else log.first.wall
     if isinstance(inputs[0], LiveInput) and wall is not None:
         start = max(start, time.time() - wall)
@@ -208,6 +209,7 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
     if not job.anew:
         log = LiveLog(path)
         first = log.first
+        # Logs of earlier versions name the address whole, or no source.
         own_sources = {
             (shown_source(job, inputs), source_digest(inputs)),
             (job.source, None),
@@ -247,6 +249,7 @@ def _write_record(
     """Write what `stepline steps` writes of the file, or of what the stream sent."""
     assert job.at_end is not None
     files: list[Path] = []
+    # The video is the file itself, or what was recorded of the stream.
     if isinstance(first, Path):
         video = first
     else:

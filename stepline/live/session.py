@@ -82,6 +82,7 @@ class LiveSession:
     def _restore(self) -> None:
         """Begin where the log of a killed run ends."""
         if self.log.sentences:
+            # The sound to come may hold the words of the last sentence again.
             last = self.log.sentences[-1]
             self._speech.resume(last.words)
         self.shown.restore()
@@ -118,6 +119,7 @@ class LiveSession:
             thread.start()
         self.announce_lines()
         try:
+            # An empty list comes now and then, so that pictures are looked at without sound too.
             for items in self._arriving(len(threads)):
                 self.advance(items)
         finally:
@@ -132,6 +134,7 @@ class LiveSession:
 
     def finish(self) -> str:
         """Emit what is known at the end. Return why the sources ended."""
+        # Words first, since the last steps may rest on them. Then the pictures.
         self._take(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
@@ -145,12 +148,14 @@ class LiveSession:
         """Load every network before the first second comes, which would wait for it."""
         if not self.options.texts:
             check_writer(self.settings.writing)
+        # Half a second that claims to be voice, so that the recogniser really runs.
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         frames = -(-len(silence) // FRAME_SAMPLES)
         voice = np.ones(frames, np.float32)
         window = AudioWindow(0.0, silence, voice, False)
         self._speech.recognise(window)
         if not self.options.texts:
+            # A sentence that holds steps, for the grammar and the writer.
             span = Span(0.0, 1.0)
             sentence = Sentence(text=WARM_UP_TEXT, span=span)
             transcript = Transcript(language="en", sentences=(sentence,))
@@ -166,6 +171,7 @@ class LiveSession:
                 self._take(self._speech.add(item))
             else:
                 self.emit_event(item.kind, at=item.at, seconds=item.seconds, reason=item.reason)
+        # One pass for all that has come, not one per block.
         if self._speech.end >= self._read_to + PASS_SECONDS:
             self._take(self._speech.advance())
             self._read_to = self._speech.end
@@ -208,6 +214,7 @@ class LiveSession:
         # raised again by `_arriving`, in the caller's thread
         except Exception as error:  # noqa: BLE001
             self._items.put(error)
+        # The end comes behind all that this source brought.
         self._items.put(None)
 
     def _arriving(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
@@ -216,6 +223,7 @@ class LiveSession:
         while open_sources:
             waiting: list[ArrivingItem] = []
             with contextlib.suppress(queue.Empty):
+                # The timeout lets pictures be looked at while no sound comes.
                 waiting.append(self._items.get(timeout=0.2))
                 while not self._items.empty():
                     waiting.append(self._items.get())
@@ -237,5 +245,6 @@ class LiveSession:
             until = time.monotonic() + MAX_JOIN_SECONDS
             while thread.is_alive() and time.monotonic() < until:
                 thread.join(0.05)
+                # A thread that waits for room in the queue gets it, and can end.
                 with contextlib.suppress(queue.Empty):
                     self._items.get_nowait()

@@ -53,6 +53,7 @@ class ShownSteps:
         self._options = options
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
+        # Other videos of the task say in which order lines are likely, and how often each is shown.
         before = None
         shown_log_odds = None
         if options.graph is not None:
@@ -80,6 +81,7 @@ class ShownSteps:
             return
         rate = self._settings.vision.rate
         position = self._log.position
+        # Whole periods were forgotten, so that a run goes on from the same second.
         forgotten_periods = (position - self.memory) // FORGET_SECONDS
         begin = max(0, int(forgotten_periods * FORGET_SECONDS))
         first = math.floor(begin * rate)
@@ -114,6 +116,7 @@ class ShownSteps:
         self._grounder.update_steps(
             steps, transcript, vectors=vectors, sentence_vectors=sentence_vectors
         )
+        # Vectors of texts that are gone are let go.
         used = {*texts, *sentences}
         self._vectors = {text: row for text, row in self._vectors.items() if text in used}
 
@@ -135,6 +138,7 @@ class ShownSteps:
             return
         picture = self.vision.snapshot()
         self._until = picture.until
+        # A killed run goes on from the rows on disk.
         if picture.features is not None:
             first = round(self.begin * self._settings.vision.rate)
             self._files.keep_rows(first, picture.features.values)
@@ -143,6 +147,7 @@ class ShownSteps:
             self._follow_step(step, picture.until - self._options.lag)
         if 0 < len(self._options.texts) <= MAX_LINES:
             self._follow_recipe()
+        # Grounding looks at a bounded past, so memory and time per second stay bounded.
         if picture.until >= self.begin + self.memory + FORGET_SECONDS:
             self._forget()
 
@@ -177,6 +182,7 @@ class ShownSteps:
         self.begin += FORGET_SECONDS
         self.vision.forget(float(self.begin))
         self._grounder.forget(FORGET_SECONDS)
+        # The grounder's clock begins later now, so all is given to it again.
         self.update_speech()
         self._ground(self.vision.snapshot())
 
@@ -207,9 +213,11 @@ class ShownSteps:
     def _follow_step(self, step: Step, second: float) -> None:
         """Emit of a step what is known by the second that is `lag` ago."""
         present = self._log.steps.get(step.id)
+        # What was emitted as ended stays so.
         if present is None or present.ended or present.withdrawn:
             return
         if step.spans and step.status == "shown":
+            # Each event waits until its second is `lag` ago.
             span = step.spans[0]
             if not present.shown and span.start <= second:
                 at = step.at or span.start
@@ -223,6 +231,7 @@ class ShownSteps:
             if span.end <= second:
                 self._end_step(step)
         elif step.said is not None and step.said.end + UNSEEN_SECONDS <= second:
+            # It has not been shown, and now it is too late for that.
             self._end_step(step)
 
     def _end_step(self, step: Step) -> None:
@@ -249,6 +258,7 @@ class ShownSteps:
         """End every step that has not ended, by all that is known. end: second of the source."""
         if self.vision is not None and self._until > 0:
             end = max(end, self._until)
+            # Without a lag, since no more evidence comes.
             grounding = self._grounder.finish(end - self.begin)
             for step in self._in_source_time(grounding.steps):
                 present = self._log.steps[step.id]

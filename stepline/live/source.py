@@ -272,6 +272,7 @@ class LiveSource:
     def __iter__(self) -> SourceItems:
         import av
 
+        # One connection after another, with growing pauses while nothing comes.
         failures = 0
         pause = self._links.pause
         lost = ""  # why the connection before ended
@@ -281,6 +282,7 @@ class LiveSource:
                 with self._open() as media:
                     duration = media.duration or 0.0
                     yield from self._connection(media, lost)
+                # A recording that came to its end is not opened again.
                 is_whole = duration > 0 and self.end >= duration - END_SECONDS
                 if isinstance(self._source, Path) or is_whole:
                     break
@@ -295,6 +297,7 @@ class LiveSource:
                 if isinstance(self._source, Path):  # a file that grew, and has not for a while
                     break
             failures += 1
+            # A connection that brought something begins the count again.
             if self.end > before:
                 failures = 1
                 pause = self._links.pause
@@ -361,6 +364,7 @@ class LiveSource:
         for packet in self._packets(media):
             stamp = _time_stamp(packet)
             if stamp is not None:
+                # Time stamps that leap ahead begin a new piece, as a break does.
                 leapt = not recorded and stamp - media.start > latest + JUMP_SECONDS
                 if not tracks or leapt:
                     yield from self._finish(tracks)
@@ -390,9 +394,11 @@ class LiveSource:
         """Set the clock by a connection that has been opened."""
         if not self._opened:
             self._clock.begin(paced=recorded)
+        # A recording goes on where the last connection ended.
         if recorded and self.end > 0:
             media.exact = True
             seek_before(media, self.end)
+        # An address keeps the second 0 of its first connection.
         if not recorded and self._clock.origin is not None:
             media.start = self._clock.origin
 
@@ -424,6 +430,7 @@ class LiveSource:
             except av.error.EOFError:
                 return
             except av.error.InvalidDataError:
+                # Damage is counted, and only much of it in a row ends the connection.
                 failures += 1
                 media.damage.packets += 1
 
@@ -438,6 +445,8 @@ class LiveSource:
             tracks[media.picture.index] = PictureTrack(
                 media, FrameSampler(rate, scaler), self._media, self._base, endless
             )
+            # Where far more pictures come than are wanted, those that no other needs are not
+            # decoded.
             if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:
@@ -480,6 +489,7 @@ class LiveSource:
 
 def _time_stamp(packet: Any) -> float | None:
     """Return the second of a packet by the source's own clock, if it says."""
+    # When it is shown, else when it is decoded.
     stamp = packet.pts if packet.pts is not None else packet.dts
     if stamp is None or not packet.time_base:
         return None

@@ -96,6 +96,7 @@ class LiveTranscriber:
         hole says."""
         sentences = HeardSentences()
         gap = block.start - self.end
+        # A long hole ends all sentences. A short one is filled with silence.
         if not len(self._samples) or gap > MAX_FILLED_SECONDS:
             sentences = self.finish()
             self._start = block.start
@@ -113,6 +114,7 @@ class LiveTranscriber:
         """Second before which all sound was read for good, and every sentence is closed."""
         if not self._open:
             return self._start
+        # The open sentence may still change, so nothing from its start on is settled.
         first_word = self._committed[-self._open]
         if first_word.span is None:
             return self._start
@@ -142,6 +144,7 @@ class LiveTranscriber:
         if not len(self._samples):
             return HeardSentences()
         sentences = self._pass(last=True)
+        # No word goes on behind a hole, so nothing from before it counts.
         self._samples = NO_SOUND
         self._context = NO_SOUND
         self._committed = []
@@ -225,6 +228,7 @@ class LiveTranscriber:
         """Return the words that the recogniser hears in the window, timed, at the edges of the
         voice."""
         transcript = self.recognise(window)
+        # A pass may hear no language. Then that of the pass before stays.
         self.language = transcript.language or self.language
         self._likely = transcript.log_probability
         pieces = []
@@ -239,6 +243,7 @@ class LiveTranscriber:
     ) -> tuple[tuple[Word, ...], bool]:
         """Return the words that are certain now, and whether two passes in a row set a full stop
         behind the last."""
+        # What was committed before is found again at the start of the pass, and left out.
         repeated = count_repeated(words, self._context_words())
         self._renew_surface(words[:repeated])
         coming = words[repeated:]
@@ -279,6 +284,7 @@ class LiveTranscriber:
     def _renew_surface(self, words: Sequence[Word]) -> None:
         """Give the words of the open sentence the case and full stops of the newest pass, as far
         back as it agrees."""
+        # From the last word backwards, as long as both passes agree.
         most = min(self._open, len(words))
         for back in range(1, most + 1):
             word = words[-back]
@@ -318,6 +324,7 @@ class LiveTranscriber:
         words = self._committed[first_open:]
         sentences = split_sentences(words, pause=pause, longest=self.settings.longest)
         ended = last or at_stop
+        # Silence behind the last word closes its sentence, sooner where that ends with a full stop.
         if words and not self._expected:
             enough = pause
             if ends_sentence(words[-1].text):
@@ -338,16 +345,20 @@ class LiveTranscriber:
         closed: second up to which sentences are closed, if any is. silent_from: where the voice has
         fallen silent, if no sentence is open.
         """
+        # Silence goes, except for a margin before the next voice.
         if silent_from is not None:
             margin_start = window.end - MARGIN_SECONDS
             self._leave_behind(window, max(silent_from, margin_start))
+        # Closed sentences go from long sound, since each pass costs its whole length.
         if closed is not None and window.end - self._start > MIN_LEAVE_SECONDS:
             pause = self._middle_of_pause(closed)
             self._leave_behind(window, pause)
+        # No pass is longer than the limit, whatever was committed.
         if window.end - self._start > MAX_PASS_SECONDS:
             middle = window.end - MAX_PASS_SECONDS / 2
             begin = max(self._committed_end, middle)
             self._leave_behind(window, begin)
+        # Committed words stay while they may be heard again.
         if not self._open:
             self._committed = self._context_words()
 
@@ -378,6 +389,7 @@ class LiveTranscriber:
         seconds = second - self._start
         frames = int(seconds * SAMPLE_RATE / FRAME_SAMPLES)
         count = max(0, frames) * FRAME_SAMPLES
+        # The detector hears what came before, so that its frames are as in one pass.
         sound = np.concatenate([self._context, window.samples[:count]])
         self._context = context_of(sound)
         self._samples = self._samples[count:]
@@ -402,6 +414,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
     """
     if not committed:
         return 0
+    # The words of the pass, and when each begins and ends.
     texts = [plain(word) for word in words]
     seconds = [word_seconds(word) for word in words]
     times = np.array(seconds).reshape(-1, 2)  # (N, 2)
@@ -418,6 +431,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
             apart = abs(times[column - 1, 0] - begin)
             differs = text != own
             other = differs + EDITS_PER_SECOND * apart
+            # A word in another's place, one that the pass left out, or one that it added.
             distance[column] = min(
                 before[column - 1] + other, before[column] + 1, distance[column - 1] + 1
             )
@@ -428,6 +442,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
     ends = np.concatenate([empty_end, times[:, 1]])  # (N + 1,)
     apart_at_end = np.abs(ends - last)
     cost = distance + apart_at_end
+    # From the end, so that of equal costs the longest prefix wins.
     from_end = np.argmin(cost[::-1])
     return int(len(cost) - 1 - from_end)
 

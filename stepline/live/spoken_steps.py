@@ -46,6 +46,7 @@ class SpokenSteps:
 
         begin: seconds before which steps that have ended are forgotten.
         """
+        # A recipe's lines may be shown at any time, so all of them stay.
         if self._lines:
             return list(self._lines)
         steps = []
@@ -75,12 +76,14 @@ class SpokenSteps:
         """Emit the steps of the last sentences that are new, and those that read otherwise now."""
         sentences = self._log.sentences
         first = max(0, len(sentences) - CONTEXT_SENTENCES)
+        # The number from which sentences are still open.
         fresh = len(sentences) - OPEN_SENTENCES
         transcript = Transcript(language=language, sentences=tuple(sentences[first:]))
 
         # steps that rest on sentences which are still open
         written = []
         for new in write_steps(transcript, self._settings.writing).steps:
+            # The writer counts from the first sentence that it was given.
             sources = tuple(source + first for source in new.sources)
             if sources and max(sources) >= fresh:
                 written.append(new.model_copy(update={"sources": sources}))
@@ -95,6 +98,7 @@ class SpokenSteps:
                 assert step is not None
                 self._emit_said(str(len(self._log.steps) + 1), step)
             elif earlier.revised or earlier.ended:
+                # A step is not revised twice, and not once it has ended.
                 continue
             elif step is None:
                 self._emit_event(
@@ -124,6 +128,7 @@ class SpokenSteps:
         prior = None
         if self._graph is not None:
             prior = graph_prior(self._graph, self._settings.nasva.coarse, self._embed)
+        # All sentences count again, since a later one may say a line better.
         transcript = self._log.transcript
         sentences = [sentence.text for sentence in transcript.sentences]
         sentence_vectors = self._embed(sentences)
@@ -137,6 +142,7 @@ class SpokenSteps:
             settings=self._settings.nasva.coarse,
             prior=prior,
         )
+        # Lines that are now said for the first time.
         for line in self._lines:
             emitted = self._log.steps[line.id].step
             if line.said is not None and emitted.said is None:
@@ -150,11 +156,13 @@ class SpokenSteps:
         from stepline.writing.extractive.writer import transcript_step_probabilities
 
         keys = [(sentence.span.start, sentence.text) for sentence in transcript.sentences]
+        # From the first sentence that was never read, or is still open.
         begin = max(0, len(keys) - OPEN_SENTENCES)
         for n, key in enumerate(keys[:begin]):
             if key not in self._step_probabilities:
                 begin = n
                 break
+        # The sentences before it are its context.
         first = max(0, begin - CONTEXT_SENTENCES)
         sentences = transcript.sentences[first:]
         recent = Transcript(language=language, sentences=sentences)
@@ -187,6 +195,7 @@ def match_steps(
     """
     unmatched = list(emitted)
     twins: dict[int, LiveStep] = {}
+    # The same text first, so that a step that stays is not taken for another.
     for same_text in (True, False):
         for index, step in enumerate(written):
             if index in twins:
@@ -199,6 +208,7 @@ def match_steps(
                     twins[index] = candidate
                     unmatched.remove(candidate)
                     break
+    # All that is written, then what is not written any more.
     pairs: list[tuple[Step | None, LiveStep | None]] = []
     for index, step in enumerate(written):
         pairs.append((step, twins.get(index)))
