@@ -105,6 +105,7 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     verdicts = list(consensus(answers, rule).values())
     votes = _positive_votes(answers, rule)
     yes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    # Two columns, so that Fleiss' kappa of two categories can be taken.
     no = rule.annotators - yes
     counts = np.stack([yes, no], axis=1)  # (clips, 2)
     kappa, same = fleiss_kappa(counts)
@@ -123,6 +124,7 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
     """Return how many of the first annotators of each complete clip say that it is shown."""
     votes: dict[str, list[bool]] = defaultdict(list)
     for answer in answers:
+        # In the order of the answers, of which the first ones count.
         votes[answer.clip].append(answer.shown)
     counts = {}
     for clip, values in votes.items():
@@ -145,6 +147,7 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     equal_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
     pairs = equal_pairs / (raters * (raters - 1))
     same = float(pairs.mean())
+    # The chance to agree: both take a category by the shares of all answers together.
     proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
     chance = float((proportions**2).sum())
     return _beyond_chance(same, chance), same
@@ -171,6 +174,7 @@ def cohen_kappa(first: Counts, second: Counts) -> float | None:
 
 
 def _beyond_chance(same: float, chance: float) -> float | None:
+    # All answers are alike, so there is nothing to agree on beyond chance.
     if chance == 1.0:
         return None
     return (same - chance) / (1 - chance)
@@ -206,6 +210,7 @@ def export(
     # what the report says
     summary = agreement(answers, rule)
     labels = {clip.id: int(bool(clip.shown)) for clip in labelled}
+    # The clips that are not in the set, each with its reason.
     without_consensus = [id for id, verdict in verdicts.items() if verdict is None]
     incomplete = {clip.id for clip in clips} - verdicts.keys()
     seconds = sum(clip.span.duration for clip in labelled)

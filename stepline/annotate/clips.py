@@ -34,6 +34,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
 
     Raises DatasetError where it is neither, is empty, or has two clips of one id.
     """
+    # A list of clips, else records with sentences.
     clips = None
     if path.suffix == ".json":
         clips = _clip_list(path)
@@ -43,6 +44,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
     if not clips:
         cure = "give records of transcribed videos, or clips"
         raise DatasetError(f"{path}: no sentence with a video to watch; {cure}")
+    # Answers are kept by the id, so two clips of one id would share theirs.
     counts = Counter(clip.id for clip in clips)
     repeated = [id for id, count in counts.items() if count > 1]
     if repeated:
@@ -104,6 +106,7 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
 def widen_clip(span: Span, duration: float | None) -> Span:
     """Return a span of at least `MIN_CLIP_SECONDS` around a span. Inside the video where its
     duration, in seconds, is known."""
+    # Widened to both sides, and moved inside where the video begins or ends.
     lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
     start = max(0.0, span.start - lacking / 2)
     end = max(span.end, start + MIN_CLIP_SECONDS)

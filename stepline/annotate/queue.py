@@ -51,6 +51,7 @@ class AnnotationQueue:
             raise DatasetError(
                 f"{right} right answers of {len(qualifying)} questions cannot be; lower --right"
             )
+        # A qualifying answer would count as one about the clip.
         shared = {clip.id for clip in clips} & {clip.id for clip in qualifying}
         if shared:
             raise DatasetError(
@@ -83,6 +84,7 @@ class AnnotationQueue:
             return task
 
     def _next(self, annotator: str) -> AnnotationTask:
+        # Their new task is worked out in any case, for the number that is left.
         task = self._next_new(annotator)
         again = self._taken_back.get(annotator)
         if again is None:
@@ -93,6 +95,7 @@ class AnnotationQueue:
         return AnnotationTask(stage, self.clips[again], task.left + (task.clip is not None))
 
     def _next_new(self, annotator: str) -> AnnotationTask:
+        # How many answers each clip has, and what this person has said.
         counts: Counter[str] = Counter()
         own = {}
         for answer in self._answers:
@@ -115,6 +118,7 @@ class AnnotationQueue:
                 clips.append(clip)
         if not clips:
             return AnnotationTask("done")
+        # Clips that are nearly complete come first, so that few are left without all answers.
         best = max(clips, key=lambda clip: (clip.id == current, counts[clip.id]))
         return AnnotationTask("annotate", best, len(clips) - 1)
 
@@ -132,6 +136,7 @@ class AnnotationQueue:
         Raises DatasetError for any other answer.
         """
         with self._lock:
+            # The answer has to be to the clip in front of them, watched long enough.
             clip = self._next(answer.annotator).clip
             if clip is None or clip.id != answer.clip:
                 raise DatasetError(

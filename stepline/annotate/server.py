@@ -49,6 +49,7 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
 def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
     """Return the page and its requests below the path `at`. Clips are cut into `folder` when first
     watched."""
+    # A clip is asked for by its number, so no path of a video reaches the page.
     clips = list(queue.clips.values())
     numbers = {clip.id: number for number, clip in enumerate(clips)}
     names = {f"{number}.mp4": number for number in range(len(clips))}
@@ -79,6 +80,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
 
         number = names[request.path_params["name"]]
         path = folder / f"{number:05d}.mp4"
+        # Two people may open a clip at the same time. It is cut once.
         with cutting:
             if not path.exists():
                 cut_clip(Path(clips[number].video), clips[number].span, path)

@@ -39,10 +39,12 @@ def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
     likeness = np.eye(count, dtype=np.float32)
     for first in range(count):
         for second in range(first):
+            # The best partner of each step, seen from both videos.
             cosines = vectors[first] @ vectors[second].T  # (K, K')
             forward = cosines.max(axis=1).mean()
             backward = cosines.max(axis=0).mean()
             likeness[first, second] = (forward + backward) / 2
+    # Only one half was filled, and likeness is the same both ways.
     return np.maximum(likeness, likeness.T)
 
 
@@ -55,10 +57,12 @@ def videos_of_one_task(likeness: Matrix, floor: float) -> list[int]:
     count = len(likeness)
     if count == 0:
         return []
+    # The video with the greatest sum of likeness begins.
     sums = likeness.sum(axis=1)  # (V,)
     members = [int(sums.argmax())]
     while len(members) < count:
         means = likeness[:, members].mean(axis=1)  # (V,)
+        # Members are never found again.
         means[members] = -np.inf
         nearest = int(means.argmax())
         if means[nearest] < floor:
@@ -76,8 +80,10 @@ def align_videos(
     the most typical first.
     """
     groups: list[StepGroup] = []
+    # Each video is aligned with what those before it gave.
     for video in videos:
         groups = _add_video(groups, video, vectors, settings)
+    # A second look, with the groups of all others known.
     for _ in range(settings.rounds):
         for video in videos:
             groups = _remove_video(groups, video)
@@ -118,9 +124,11 @@ def _add_video(
     numbers: GroupNumbers = {}
     if groups:
         centers = group_vectors(groups, vectors)  # (N, D)
+        # Unit rows, so the products are cosines.
         cosines = vectors[video] @ centers.T  # (K, N)
         numbers = match_in_order(cosines, settings.step_likeness)
         _match_moved(cosines, numbers, settings)
+    # Steps without a group begin one of their own.
     for step in range(step_count):
         place = StepPlace(video, step)
         if step in numbers:
@@ -141,10 +149,12 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
     # the largest sum of the first steps and the first groups
     best = np.zeros((step_count + 1, group_count + 1))
     for step in range(step_count):
+        # The step is left out, or joins a group. The running maximum leaves groups out.
         above = best[step]
         with_step = above[:-1] + gains[step]
         row = np.maximum(above[1:], with_step)
         best[step + 1, 1:] = np.maximum.accumulate(row)
+    # Back from the end: which steps and groups made the largest sum.
     numbers: GroupNumbers = {}
     step = step_count
     group = group_count
@@ -167,6 +177,7 @@ def _match_moved(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettin
     A group that a step of the video has joined needs a greater cosine.
     """
     group_count = cosines.shape[1]
+    # A group that the video is in already needs a step that is almost the same.
     floors = np.full(group_count, settings.moved_likeness)  # (N,)
     joined = list(numbers.values())
     floors[joined] = settings.repeated_likeness
@@ -209,6 +220,7 @@ def _swap_neighbours(groups: list[StepGroup]) -> bool:
         latter = groups[number]
         former_steps = first_step_of_videos(former)
         latter_steps = first_step_of_videos(latter)
+        # Only videos that do both have an order of the two.
         before, after = count_orders(former_steps, latter_steps)
         if after > before:
             groups[number - 1] = latter

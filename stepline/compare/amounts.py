@@ -65,12 +65,14 @@ class AmountSpread(FrozenModel):
 
 def step_amounts(video: str, text: str) -> list[ToldAmount]:
     """Return the amounts that the text of a step states, bare counts only with their thing."""
+    # Quantities name a thing by its stem, and people read the word.
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
     for quantity in quantities(text):
         thing = ""
         if quantity.thing and quantity.kind not in KINDS_OF_STEP:
             thing = word_of_stem.get(quantity.thing, quantity.thing)
+        # A bare number without its thing says nothing of a step.
         if quantity.kind == COUNT_KIND and not thing:
             continue
         unit = quantity.unit or None
@@ -85,6 +87,7 @@ def material_amounts(video: str, material: Material) -> list[ToldAmount]:
     """Return what a video needs of a material: its amounts of one kind of unit are added up."""
     totals: dict[str, ToldAmount] = {}
     for stated in material.amounts:
+        # Amounts of one kind are added up, in the first one's unit.
         amount = ToldAmount(video, "", stated.unit, stated.low, stated.high)
         total = totals.get(amount.kind)
         if total is not None:
@@ -98,6 +101,7 @@ def material_amounts(video: str, material: Material) -> list[ToldAmount]:
 
 def amount_spreads(amounts: Iterable[ToldAmount]) -> tuple[AmountSpread, ...]:
     """Return the spread of each thing and kind of unit, those of most videos first."""
+    # Amounts can be compared where units convert into each other.
     of_kind: dict[tuple[str, str], list[ToldAmount]] = defaultdict(list)
     for amount in amounts:
         key = (stem(amount.thing), amount.kind)
@@ -119,6 +123,7 @@ def spread_text(spread: AmountSpread) -> str:
 
 
 def _spread(amounts: Sequence[ToldAmount]) -> AmountSpread:
+    # The thing and the unit that most videos use.
     things = Counter(amount.thing for amount in amounts)
     units = Counter(amount.unit for amount in amounts)
     thing = things.most_common(1)[0][0]
@@ -131,6 +136,7 @@ def _spread(amounts: Sequence[ToldAmount]) -> AmountSpread:
         amount = stated.in_unit(unit)
         lows.append(amount.low)
         highs.append(amount.high)
+        # Of a range, its middle counts for the median.
         middles.append((amount.low + amount.high) / 2)
         videos[amount.video] = None
     low = min(lows)

@@ -34,6 +34,7 @@ def compare_materials(
     videos: Sequence[VideoMaterials], embedder: Embedder
 ) -> tuple[ComparedMaterial, ...]:
     """Return the things that the videos name, those of most videos first."""
+    # Names that mean the same become one, in the words of most videos.
     names = []
     for _, materials in videos:
         names += [material.name.casefold() for material in materials]
@@ -46,6 +47,7 @@ def compare_materials(
             main_name = main_names[name]
             mention = (video, material)
             mentions.setdefault(main_name, []).append(mention)
+    # What each video says of a thing, joined.
     things = []
     for name, rows in mentions.items():
         things.append(_compared(name, rows))
@@ -61,6 +63,7 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
     vectors = embedder(names)
     main_rows: list[int] = []
     main_names = {}
+    # Frequent names come first, so that rare ones join them and not the other way.
     for row, name in enumerate(names):
         main_row = row
         if main_rows:
@@ -76,6 +79,7 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
 
 
 def _compared(name: str, mentions: Sequence[NamedMaterial]) -> ComparedMaterial:
+    # A video may name a thing several times: the first time counts, amounts all do.
     first: dict[str, float] = {}
     amounts = []
     for video, material in mentions:

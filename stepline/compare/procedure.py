@@ -165,6 +165,7 @@ def compare(
     Raises StoreError where fewer than two records are left.
     """
     settings = settings or CompareSettings()
+    # Records that can be compared.
     left_out = []
     usable = []
     ids = set()
@@ -176,6 +177,7 @@ def compare(
         else:
             ids.add(record.id)
             usable.append(record)
+    # Those that show the task that most show.
     vectors = [embedder([step.text for step in record.steps]) for record in usable]
     likeness = video_likeness(vectors)
     members = videos_of_one_task(likeness, settings.video_likeness)
@@ -189,6 +191,7 @@ def compare(
             f"{len(records)} records, of which no two show the same task; give a folder of "
             "several videos of one task, or --set compare.video_likeness=0"
         )
+    # Their steps, aligned, in the order of the members: the most typical video comes first.
     task_records = [usable[number] for number in members]
     task_vectors = [vectors[number] for number in members]
     groups = align_videos(task_vectors, range(len(task_records)), settings)
@@ -225,6 +228,7 @@ def _left_out(record: Record, reason: str) -> LeftOutVideo:
 
 def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
     """Return the videos with their mean likeness to the others."""
+    # Each video is like itself by 1, which does not count.
     means = (likeness.sum(axis=1) - 1) / (len(records) - 1)
     videos = []
     for record, mean in zip(records, means, strict=True):
@@ -247,12 +251,15 @@ def _group_id(number: int) -> str:
 def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[ProcedureStep, ...]:
     centers = group_vectors(aligned.groups, aligned.vectors)  # (N, D)
     video_count = len(aligned.records)
+    # At least two videos, however small the share that is asked for.
     least = max(MIN_COMMON_VIDEOS, settings.common_share * video_count)
     steps = []
     for number, group in enumerate(aligned.groups):
         steps_of_group = [aligned.step(*place) for place in group]
+        # The wording that is nearest to the middle of its group.
         likeness = [float(aligned.vectors[v][s] @ centers[number]) for v, s in group]
         typical = steps_of_group[int(np.argmax(likeness))]
+        # From 0 at the first step to 1 at the last. A video of one step has it at 0.
         counts = [len(aligned.records[video].steps) for video, _ in group]
         places = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
         count = len({place.video for place in group})
@@ -316,6 +323,7 @@ def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
 def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
     """Return the usual order of each two steps that several videos do both."""
     orders = []
+    # A video that does a step twice counts by the first time.
     first_steps = [first_step_of_videos(group) for group in aligned.groups]
     for one, other in combinations(range(len(steps)), 2):
         before, after = count_orders(first_steps[one], first_steps[other])
@@ -333,10 +341,12 @@ def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[Orde
 
 def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     """Return the arrows of the task graph, those from earlier steps first."""
+    # The group of each step, by which a video becomes a path through groups.
     number_of = {}
     for number, group in enumerate(aligned.groups):
         for place in group:
             number_of[place] = number
+    # Arrows are counted along each path, from the start to the end.
     arrows: Counter[tuple[int, int]] = Counter()
     start = -1
     end = len(aligned.groups)
@@ -348,6 +358,7 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
             path.append(number_of[place])
     for path in paths.values():
         arrows.update(pairwise([*path, end]))
+    # Probabilities are of all arrows that leave a step.
     leaving: Counter[int] = Counter()
     for (source, _), count in arrows.items():
         leaving[source] += count

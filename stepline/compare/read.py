@@ -39,6 +39,7 @@ def search_folder(
     most: how many at most. Raises StoreError where the folder is missing or no video answers,
     ModelError without the weights of MiniLM, and SettingsError for a query without a word.
     """
+    # The index finds names, and the records are read as people have corrected them.
     with folder_corrections(folder) as corrections:
         with closing(SearchIndex(folder, corrections=corrections)) as index:
             index.update(progress)

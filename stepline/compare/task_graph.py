@@ -77,6 +77,7 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
     ids = [step.id for step in steps]
     videos = len(comparison.videos)
     lines = [one_line(step.text) for step in steps]
+    # A step that a video does twice counts once.
     counts = [min(step.videos, videos) for step in steps]
     transitions, departures = _moves_between(comparison, ids)
     before = _order_probabilities(comparison, ids)
@@ -126,10 +127,12 @@ def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Arra
     positions = [0, *lines]
     others = sorted(set(range(1, count)) - set(lines))
     among_others = chances[np.ix_(others, others)]
+    # The fundamental matrix of an absorbing chain: how often each other step is visited.
     ways = np.linalg.pinv(np.eye(len(others)) - among_others)
     to_others = chances[np.ix_(positions, others)]
     to_lines = chances[np.ix_(others, lines)]
     direct = chances[np.ix_(positions, lines)]
+    # One move: straight to a line, or over any number of other steps.
     over_others = to_others @ ways @ to_lines
     moves = np.clip(direct + over_others, 0.0, 1.0)
     departures = [leaving[nodes[position]] for position in positions]
@@ -140,6 +143,7 @@ def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Arra
     """Return P(line i comes before line j), (K, K), with one video more of either order."""
     number_of = {id: number for number, id in enumerate(ids)}
     shape = (len(ids), len(ids))
+    # Both orders begin with the same count, so that none is impossible.
     counts = np.full(shape, LIST_VIDEOS)
     for order in comparison.orders:
         if order.first in number_of and order.then in number_of:

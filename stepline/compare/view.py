@@ -93,6 +93,7 @@ class _ViewBuilder:
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
         self._comparison = comparison
         self._titles = _distinct_titles(comparison)
+        # Only files that are there are linked, by their path from the page's folder.
         self._links: dict[str, str] = {}
         for video in comparison.videos:
             if video.path is not None and Path(video.path).is_file():
@@ -129,6 +130,7 @@ class _ViewBuilder:
         common: list[ProcedureStepView] = []
         others: list[ProcedureStepView] = []
         next_steps = self._next_steps()
+        # Only common steps have numbers. The others are placed between them.
         for step in self._comparison.steps:
             view = ProcedureStepView(
                 id=step.id,
@@ -150,6 +152,7 @@ class _ViewBuilder:
     def _next_steps(self) -> dict[str, list[str]]:
         """Return what follows each step, the most probable first."""
         texts: dict[str, list[str]] = defaultdict(list)
+        # Sorted once for all, so that each step's list is sorted too.
         likely_first = sorted(self._comparison.transitions, key=lambda t: -t.probability)
         for transition in likely_first:
             following = texts[transition.source]
@@ -163,6 +166,7 @@ class _ViewBuilder:
         common_ids = {step.id for step in self._comparison.common_steps}
         sentences = []
         for order in self._comparison.orders:
+            # Only where videos differ, and only of the common procedure.
             if order.videos < order.of and {order.first, order.then} <= common_ids:
                 pair = f"“{self._texts[order.first]}” before “{self._texts[order.then]}”"
                 sentences.append(f"{pair}: {order.videos} of {order.of} videos that do both")

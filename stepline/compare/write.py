@@ -33,6 +33,7 @@ def to_html(view: ComparisonView) -> str:
 
 def to_markdown(view: ComparisonView) -> str:
     """Return the comparison in CommonMark. Every text is escaped."""
+    # An empty line separates each block from the next, so there are no empty blocks.
     blocks = [f"# {_escape(view.title)}", " · ".join(view.facts)]
     blocks += _list(view.left_out, "Left out: ")
     blocks.append("## What most videos do")

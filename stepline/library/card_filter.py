@@ -32,6 +32,7 @@ class CardFilter:
         """Return the cards that fit, in their order."""
         if self.asks_nothing:
             return list(cards)
+        # Both sides are compared in one case of letters.
         words = self.words.casefold().split()
         tags = set(map(text_key, self.tags))
         pairs = list(map(_pair, self.metadata))
@@ -73,6 +74,7 @@ def count_metadata(cards: Iterable[VideoCard]) -> dict[str, int]:
 
 
 def _counts(texts: Sequence[str]) -> dict[str, int]:
+    # Spellings that differ by the case of letters are counted together, under the first.
     counts = Counter(map(text_key, texts))
     spellings: dict[str, str] = {}
     for text in texts:
@@ -100,6 +102,7 @@ def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
     for name, value in pairs:
         if name not in values:
             return False
+        # An empty value is any.
         if value not in ("", values[name]):
             return False
     return True
@@ -108,6 +111,7 @@ def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
 def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
     texts = [card.title, *card.tags]
     for name, value in card.metadata.items():
+        # A value is found by "name: value" as well.
         texts.append(f"{name}: {value}")
     text = "\n".join(texts)
     folded = text.casefold()

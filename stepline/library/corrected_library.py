@@ -175,6 +175,7 @@ class CorrectedLibrary:
         cards = []
         for video, card in self._cards.items():
             if video.id in revisions and card is not None:
+                # A corrected video has another title and other verdicts than its file.
                 card = self._corrected_card(video, revisions[video.id])
             if card is not None:
                 cards.append(card)
@@ -183,6 +184,7 @@ class CorrectedLibrary:
     def video(self, id: str) -> LibraryVideo:
         """Return where the record of a video is. Raises LookupError for an unknown id."""
         video = self._videos.get(id)
+        # Its file was replaced or removed since the folder was scanned.
         if video is None or _present_stamp(self.folder / video.name) != video.stamp:
             self.scan_folder()
             video = self._videos.get(id)
@@ -213,6 +215,7 @@ class CorrectedLibrary:
             videos = {}
             for name, stamp in stamps.items():
                 video = LibraryVideo(video_id(name), name, stamp)
+                # None where the file holds no record, so that it is not read again each time.
                 cards[video] = None
                 if video in self._cards:
                     cards[video] = self._cards[video]
@@ -262,6 +265,7 @@ class CorrectedLibrary:
     def _current(self, video: LibraryVideo) -> CurrentRecord:
         with self._record_lock:
             current = self._records.get(video)
+            # A correction of another process shows in the revision.
             if current is None or current.corrected.revision != self.revision(video.id):
                 current = self._changed_record(video, current)
                 self._records[video] = current
@@ -277,11 +281,13 @@ class CorrectedLibrary:
             machine = before.machine  # a correction leaves it as it is
             has_step_corrections = True
         elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
+            # Once steps are corrected, the record that they belong to is in the database.
             machine = from_json(row[0], str(self.database.path))
             has_step_corrections = True
         elif before is not None:
             machine = before.machine
         else:
+            # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
         both = corrected(machine, self.corrections(video.id))
         return CurrentRecord(machine, both, has_step_corrections)
@@ -312,12 +318,15 @@ class CorrectedLibrary:
             raise StoreError(
                 f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}"
             )
+        # Read before the transaction, which other processes wait for.
         current = self.current(id)
         record = current.machine
         with self.database.change() as connection:
             earlier = self._correction_store.of(id)
+            # A page that got no answer sends again.
             if same_correction(correction, earlier):
                 return len(earlier)
+            # The steps that the person saw are not those that are there now.
             if correction.record not in ("", current.stamp):
                 raise RecordChangedError
             if earlier and not current.has_step_corrections:
@@ -325,7 +334,9 @@ class CorrectedLibrary:
                 row = self.database.row(MACHINE_RECORD_QUERY, id)
                 if row is not None and row[0] != to_json(record):
                     raise RecordChangedError
+            # Whether it fits is checked in the transaction, so no other one comes in between.
             check_correction(record, earlier, correction)
+            # The machine's record is kept with the first correction of steps.
             if corrects_steps(correction, {other.id: other for other in earlier}):
                 connection.execute(
                     "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
@@ -333,6 +344,7 @@ class CorrectedLibrary:
             row = (correction.id, id, correction.model_dump_json(exclude={"record"}))
             connection.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
             revision = len(earlier) + 1
+            # Events of the correction are kept with it, or not at all.
             self.in_transaction(connection, id, revision)
         self.on_correction(id, revision)
         return revision

@@ -41,9 +41,11 @@ class CorrectionStore:
         # The database comes first, since a transaction holds it while it asks for corrections.
         with self._database.guarded(), self._lock:
             entry = self._videos.setdefault(video, VideoCorrections())
+            # The video was removed, and maybe understood again: all is read again.
             if not self._is_present(video, entry):
                 entry = self._videos[video] = VideoCorrections()
             added = []
+            # Only the rows that came since.
             for number, body in self._database.rows(query, video, entry.last_row):
                 correction = self._checked(video, body, entry)
                 entry.ids.add(correction.id)
@@ -72,6 +74,7 @@ class CorrectionStore:
             correction = Correction.model_validate_json(body)
         except (ValidationError, TypeError) as error:
             raise self._database.row_error("correction") from error
+        # A row may be a stranger's: it has to fit the others.
         is_own = correction.video == video
         is_new = correction.id not in entry.ids
         has_undone = True

@@ -220,6 +220,7 @@ def step_fields(step: Step) -> dict[str, JsonValue]:
 def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
     """Return the corrections that are not undone, oldest first."""
     undone: set[str] = set()
+    # From the newest on: an undo that was undone itself takes nothing back.
     for correction in reversed(corrections):
         if correction.undoes is not None and correction.id not in undone:
             undone.add(correction.undoes)
@@ -275,6 +276,7 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
         if anchor is not None and anchor not in anchors:
             raise StoreError(f"step {anchor!r} never was in the video; load the video again")
         anchors[id] = anchor
+    # It is applied once, which raises where it does not fit.
     corrected(record, [*corrections, new])
 
 
@@ -347,6 +349,7 @@ def _anchors(record: Record, corrections: Sequence[Correction]) -> dict[str, str
     """Return every step that ever was, and the older one that it follows, or the one before it."""
     anchors: dict[str, str | None] = {}
     before = None
+    # Machine steps follow each other. Those that people made follow what they named.
     for step in record.steps:
         anchors[step.id] = before
         before = step.id
@@ -421,6 +424,7 @@ class _StepTable:
         """Return the step without its most likely second, where it was moved away from that."""
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
+        # The machine's own second may be outside of its span. Then it stays.
         machine = self.machine.get(step.id)
         if machine and machine.spans[:1] == step.spans[:1] and machine.at == step.at:
             return step

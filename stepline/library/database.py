@@ -38,6 +38,7 @@ SIDE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps n
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 WRITE_FAULTS = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"})
 
+# The tables of all stores. Columns are read in this order.
 DATABASE_TABLES = """
 CREATE TABLE IF NOT EXISTS correction (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, video TEXT NOT NULL, body TEXT NOT NULL);
@@ -126,6 +127,7 @@ class LibraryDatabase:
     def change(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection in a transaction, which is on disk at the end."""
         with self.guarded():
+            # IMMEDIATE locks before anything is read, so that it is still true at the write.
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -154,6 +156,7 @@ class LibraryDatabase:
 
         # where nothing can be written, a copy in memory
         with self.guarded():
+            # Nothing is followed or run that the file could bring along.
             check_database_files(self.path)
             if writable:
                 _make_private(self.path)
@@ -167,6 +170,7 @@ class LibraryDatabase:
                 _copy_file(self.path, connection)
             distrust(connection)
             connection.execute("PRAGMA trusted_schema = OFF")
+            # In WAL, readers do not wait for a writer. FULL: a change survives a loss of power.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._check_parts(connection)
@@ -219,6 +223,7 @@ def _make_private(path: Path) -> None:
 def _prepare_tables(connection: sqlite3.Connection) -> int:
     """Make the tables that are missing, unless the file is of a later form. Return its form."""
     connection.execute("BEGIN IMMEDIATE")
+    # The form is checked inside the transaction: two processes may open a new library together.
     form: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if form <= DATABASE_FORM:
         # Earlier versions of Stepline ignore a table that was added since.
@@ -236,6 +241,7 @@ def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
+        # The log holds changes that are not in the file yet.
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         with contextlib.closing(sqlite3.connect(copy)) as source:

@@ -33,6 +33,7 @@ class FileDigests:
     def get(self, path: Path) -> str | None:
         """Return the sha256 of a file, None while it is not known. Raises OSError for a file that
         is gone."""
+        # A file that changed has another version, and another digest.
         state = path.stat()
         version = (path, state.st_mtime_ns, state.st_size)
         with self._lock:
@@ -63,6 +64,7 @@ class FileDigests:
                 digest = self._digest(version[0])
             except OSError as error:
                 log.warning("%s: cannot be compared with its record (%s)", version[0], error)
+            # The digest may have been broken off.
             if self._is_closed.is_set():
                 return
             with self._lock:

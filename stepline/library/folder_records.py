@@ -43,6 +43,7 @@ def folder_corrections(folder: Path) -> Iterator[CorrectedLibrary | None]:
 
 def corrected(record: Record, name: str, corrections: CorrectedLibrary | None) -> Record:
     """Return the record in the file `name` as people have corrected it."""
+    # Without corrections, the database is not asked for the record.
     if corrections is None or not corrections.revision(video_id(name)):
         return record
     return corrections.corrected_record(name)

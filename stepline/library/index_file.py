@@ -9,6 +9,7 @@ from stepline.weights import cache_folder
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
 INDEX_FORM = 3  # version of the tables below. An index of another one is made again
 
+# Words are indexed by triggers, so that no moment is without them.
 INDEX_TABLES = """
 CREATE TABLE file (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
@@ -31,6 +32,7 @@ def index_path(folder: Path) -> Path:
     be written."""
     if os.access(folder, os.W_OK):
         return folder / INDEX_FILE
+    # A name by the real path, so that every way to the folder leads to one index.
     real_path = os.path.realpath(folder)
     digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
     return cache_folder() / "search" / f"{digest[:16]}.sqlite"

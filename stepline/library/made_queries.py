@@ -13,6 +13,7 @@ def made_words(count: int, seed: int) -> list[str]:
     def word() -> str:
         syllables = rng.integers(2, 5)
         letters = []
+        # A consonant and a vowel per syllable.
         for choices in ("bdfgklmnprstvz", "aeiou") * syllables:
             letters.append(rng.choice(list(choices)))
         return "".join(letters)

@@ -171,6 +171,7 @@ class LibraryTools:
 
         Each moment has its verdict: whether the picture shows it, or it is only said.
         """
+        # Opened for each call, since SQLite's connection belongs to the thread of the call.
         index = open_index(self.folder, self._library)
         try:
             index.update()
@@ -227,6 +228,7 @@ class LibraryTools:
         if not start < end <= start + MAX_CLIP_SECONDS:
             rule = f"give a start before the end, {MAX_CLIP_SECONDS:.0f} s at most"
             raise SettingsError(f"{start:g} to {end:g} s: {rule}")
+        # The same clip has the same name, and is cut once.
         stem = f"{safe_stem(record.id)}-{video}-{round(start * 1000)}-{round(end * 1000)}"
         out = self._library.resolve_allowed(Path(CLIPS_FOLDER)) / f"{stem}.mp4"
         if not out.is_file():
@@ -247,12 +249,14 @@ class LibraryTools:
         if not video.is_file():
             reason = "no such file in the library or an allowed folder"
             raise MediaError(f"{path}: {reason}; give the path of a video")
+        # A run that failed is begun again, one that works or is done is asked again.
         run = self._runs.get(video)
         if run is None or (run.done() and run.exception() is not None):
             run = self._runs[video] = self._worker.submit(self._process, video)
         answer = ProcessedVideo(
             state="done", video=None, steps=None, stage=None, second=None, seconds=None
         )
+        # Clients end a call that takes long, so this one answers in time.
         try:
             file = run.result(timeout=PATIENCE_SECONDS)
         except StillRunningError:
@@ -276,6 +280,7 @@ class LibraryTools:
         from stepline.pipeline.request import Request
         from stepline.pipeline.sources import name_videos
 
+        # A server that was closed ends the run at its next report.
         def progress(stage: str, second: float, seconds: float) -> None:
             if self._is_closed:
                 raise StoppedError
@@ -307,6 +312,7 @@ class LibraryTools:
     def _video_id(self, video: str) -> str:
         """Return the id of a video that is named by its whole title, in any case of letters. Any
         other text comes back as it is. Raises StoreError for a title that several videos have."""
+        # An id is tried first, since a title may look like one.
         with contextlib.suppress(LookupError):
             return self._library.video(video).id
         title = " ".join(video.casefold().split())
@@ -330,6 +336,7 @@ class LibraryTools:
             record_moments = [row[0] for row in moments(record, moment.file)]
             number = record_moments.index(replace(moment, link=None))
             return _step(video, record, record.steps[number])
+        # What stands on the screen is shown. A sentence is where the picture says so.
         is_shown = moment.kind == "screen"
         if moment.score is not None and moment.score >= MIN_SHOWN_PROBABILITY:
             is_shown = True
@@ -389,6 +396,7 @@ def _step(video: str, record: Record, step: Step) -> Citation:
 
 def _evidence(span: Span | None, probability: float | None) -> dict[str, Any]:
     """Return the seconds, the clock and P(shown) of a citation."""
+    # Numbers are short, since an assistant reads all of them.
     if probability is not None:
         probability = round(probability, 3)
     if span is None:
@@ -419,6 +427,7 @@ def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":
     server = MCPServer[Any](
         "stepline", instructions=SERVER_INSTRUCTIONS, version=__version__, log_level="ERROR"
     )
+    # What tools do, so that a client can ask its user before one that writes.
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
     rows: tuple[tuple[Callable[..., Any], ToolAnnotations, bool], ...] = (
@@ -472,6 +481,7 @@ class BearerToken:
         from starlette.responses import JSONResponse
 
         authorization = dict(scope.get("headers", ())).get(b"authorization", b"")
+        # In constant time: how long it takes says nothing of the token.
         if scope["type"] == "http" and not secrets.compare_digest(authorization, self._expected):
             refusal = JSONResponse({"error": "send the token: Authorization: Bearer ..."}, 401)
             await refusal(scope, receive, send)

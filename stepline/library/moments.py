@@ -76,6 +76,7 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
     for number, sentence in enumerate(record.sentences):
         steps = citing.get(number, [])
         add("sentence", sentence.text, sentence.span, sentence.shown, steps)
+    # Text on screen, which answers by the step whose picture holds it.
     for number, step in enumerate(record.steps):
         for remark in step.seen:
             text = remark.partition(ON_SCREEN)[2]

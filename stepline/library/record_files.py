@@ -71,6 +71,7 @@ class RecordFolder:
         stamps = {}
         for name in self._names:
             path = f"{self._top}/{name}"
+            # A link may lead to what its user did not allow.
             if name in self._links and not is_below(Path(path), self._inside):
                 continue
             try:
@@ -91,12 +92,14 @@ class RecordFolder:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
                 listings[folder] = self._listing(folder)
                 waiting += listings[folder].folders
+        # No folder changed, so the sorted names are the same.
         if listings == self._listings:
             return
         self._listings = listings
         names: list[str] = []
         for listing in listings.values():
             names += listing.files
+        # By the parts of the path, so that a folder's files stay together.
         self._names = sorted(names, key=lambda name: name.split("/"))
         self._links = frozenset().union(*(listing.links for listing in listings.values()))
 
@@ -119,6 +122,7 @@ class RecordFolder:
         folders: list[str] = []
         for entry in _entries(path):
             name = f"{folder}/{entry.name}" if folder else entry.name
+            # A folder that was written to be shared holds copies of records.
             if entry.name == SHARE_MARK and folder:
                 return FolderListing((), frozenset(), (), mtime_ns, first_look, now)
             if entry.is_dir(follow_symlinks=False):

@@ -128,6 +128,7 @@ class SearchIndex:
                 else:
                     stale.append(name)
             changed = [name for name in stamps if name not in current]
+            # A file that is gone has no stamp, and is not read.
             gone = set(stale) - set(changed)
             for name in gone:
                 self._remove(name)
@@ -191,6 +192,7 @@ class SearchIndex:
         It is the mean cosine of a record's `count` most similar moments. Raises SettingsError for a
         query without a word.
         """
+        # Only to raise where the query has no word.
         query_terms(query)
         if self._embedder is None:
             return {}
@@ -202,6 +204,7 @@ class SearchIndex:
             rows = self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
         files = dict(rows)
         cosines = vectors @ vector  # (N,)
+        # All moments of a record count, not only those that answer.
         cosines_of: dict[str, list[float]] = {}
         for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
             of_file = cosines_of.setdefault(files[id], [])
@@ -210,6 +213,7 @@ class SearchIndex:
         answer_ids = ids[is_answer].tolist()
         answers = {files[id] for id in answer_ids}
         likeness = {}
+        # Its most similar moments speak for a record.
         for name in answers:
             best = sorted(cosines_of[name], reverse=True)[:count]
             likeness[name] = sum(best) / len(best)
@@ -225,11 +229,13 @@ class SearchIndex:
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
+            # A quoted term is a word to FTS5, never one of its operators.
             ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")
 
         # words that are nearly everywhere find nothing
         rare = [term for term, count in counts.items() if count <= MAX_WORD_SHARE * total]
+        # Each word is common, so the least common one is searched.
         if not rare:
             rare = [min(counts, key=counts.__getitem__)]
 
@@ -296,6 +302,7 @@ class SearchIndex:
             "FROM moment JOIN file ON file.id = moment.file WHERE moment.id = ?",
             answer,
         )
+        # The page is looked for now, since it may come or go without the record.
         moment = Moment(*row)
         page = Path(moment.file).with_suffix(".html")
         if not (self.folder / page).is_file():
@@ -319,6 +326,7 @@ class SearchIndex:
                 no_vectors = np.zeros((0, 0), np.float32)
                 return ids[0], no_vectors, least[0]
             try:
+                # One matrix of all files, so that a search is one product.
                 for first, count, vector_bytes, least_bytes in files:
                     rows = np.frombuffer(vector_bytes, np.float16)
                     vectors.append(rows.reshape(count, -1))
@@ -337,6 +345,7 @@ class SearchIndex:
         if not texts or self._embedder is None:
             return None, None
         if self._made_queries is None:
+            # What a text answers by chance, by queries that mean nothing.
             made_queries = made_words(MADE_QUERY_COUNT, MADE_QUERY_SEED)
             self._made_queries = self._embedder(made_queries)  # (M, D)
         vectors = self._embedder(texts)  # (N, D)
@@ -420,6 +429,7 @@ class SearchIndex:
             try:
                 distrust(database)
                 form = database.execute("PRAGMA user_version").fetchone()[0]
+                # A stranger's index may define what runs as it is read.
                 if database_definitions(database) != definitions_of(INDEX_TABLES):
                     form = None
             except sqlite3.DatabaseError as error:
@@ -460,6 +470,7 @@ def _step_ids(path: Path, numbers: str) -> list[int]:
 
 def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
     """Return the places of the moments of some files among sorted ids."""
+    # Moments of a file have ids in a row.
     places = [np.zeros(0, np.int64)]
     for _, first, count in files:
         start, end = np.searchsorted(ids, (first, first + count))

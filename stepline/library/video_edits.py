@@ -64,6 +64,7 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
     """Return the video after an edit. Raises StoreError for a text without a visible character, and
     where the video would have too many tags or names."""
     match edit:
+        # A title of the user's own takes the place of every other source.
         case TitleEdit():
             title = _visible(edit.title, "title")
             return video.model_copy(update={"title": title, "title_source": "user"})
@@ -93,6 +94,7 @@ def text_key(text: str) -> str:
 def _edited_tags(tags: Sequence[str], edit: TagEdit | UntagEdit) -> tuple[str, ...]:
     tag = _visible(edit.tag, "tag")
     key = text_key(tag)
+    # A tag that differs by case alone is replaced.
     edited = [other for other in tags if text_key(other) != key]
     if isinstance(edit, TagEdit):
         edited.append(tag)

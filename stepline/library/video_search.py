@@ -19,6 +19,7 @@ def find_records(index: SearchIndex, query: str, most: int) -> list[str]:
     index: one that searches by meaning. most: how many at most. Raises SettingsError for a query
     without a word.
     """
+    # By moments, and by the title where that is more like the query.
     likeness = index.record_likeness(query, MOMENT_COUNT)
     titles = index.titles()
     title_likeness = _title_likeness(titles, query)
@@ -29,6 +30,7 @@ def find_records(index: SearchIndex, query: str, most: int) -> list[str]:
             likeness[name] = cosine
     if not likeness:
         return []
+    # Only videos that are about as like the query as the best one.
     best = max(likeness.values())
     least = SHARE_OF_BEST * best
     answers = []
