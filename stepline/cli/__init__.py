@@ -65,6 +65,7 @@ class GroupedCommands(Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, a line each."""
+        # One width for all headings, so that the columns are in line.
         width = max(len(command.name or "") for command in COMMANDS)
         room = formatter.width - width - LIST_MARGIN
         for heading, commands in COMMAND_GROUPS.items():

@@ -85,6 +85,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
             notice="{address} (Ctrl-C ends and exports)",
             goodbye="stopped; every answer is kept",
         )
+        # Only answers of people who are qualified count.
         verdicts = consensus(queue.annotations(), rule)
         if all(verdict is None for verdict in verdicts.values()):
             print_message(

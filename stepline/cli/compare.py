@@ -100,6 +100,7 @@ def _table(comparison: "TaskComparison") -> str:
     """Return a line for each common step: how many videos do it, and what it is."""
     from stepline.compare.view import step_text
 
+    # The table has the common steps alone. The files have all.
     total = len(comparison.videos)
     common = comparison.common_steps
     rest = len(comparison.steps) - len(common)

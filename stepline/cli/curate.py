@@ -109,9 +109,11 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
     run_recipe = load_recipe(recipe, overrides, preset=options["preset"])
     offer_weights()
+    # Workers share a GPU where their number asks for it.
     gpus = gpus_a_worker(run_recipe.engine.gpus)
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
+    # A sample is forecast, or the whole is worked on.
     with _sigterm_as_interrupt(), curation_bar() as report:
         request = RunRequest(
             run_recipe,
@@ -247,6 +249,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     """
     from stepline.curate.report.write import write_report
 
+    # The recipe in OUT says how the report was made.
     folder, settings = _folder_and_settings(out, overrides)
     write_report(folder, settings)
     print_data((folder / "report.html").display_url)
@@ -338,6 +341,7 @@ def _check_by_model(
         raise SettingsError(
             "--by-model asks a vision-language model; name one with --set witness.base_url=URL"
         )
+    # Videos of the sample that are elsewhere come into a folder that goes afterwards.
     with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
         media = sample_media(folder, sample, Path(scratch))
 
@@ -364,6 +368,7 @@ def _folder_and_settings(
     from stepline.remote import RemotePath
     from stepline.settings import load_settings
 
+    # What --set gives is read after the recipe's own values, and changes them.
     recipe = report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
     values = [f"{key}={json.dumps(value)}" for key, value in tree.items()]
@@ -375,6 +380,7 @@ def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
     """Print the manual check (NaSVA, Table 5) and the agreement."""
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 
+    # Read once: people may answer while the table is made.
     verdict_list = list(verdicts)
     print_data(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
     for row in audit_table(sample, verdict_list):

@@ -78,6 +78,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     from stepline.features.store import UNREADABLE_FILE
     from stepline.records import count_reasons
 
+    # The import itself raises nothing for single files, so the counts decide.
     report = import_features(source, out, **options)
     reasons = count_reasons(report.dropped)
     _print_added(out, report, "items", {"dropped": reasons}, as_json)
@@ -225,6 +226,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
     from stepline.errors import SettingsError
 
+    # Each argument names a dataset, its splits, and where its annotations are.
     sources = []
     for dataset in datasets:
         name_and_splits, equals, path = dataset.partition("=")
@@ -320,6 +322,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     else:
         print_data(_sieve_swap_table(job, outcome))
     print_message(*(f"wrote {file}" for file in files))
+    # What could be done is done. The exit code still says that something is missing.
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
@@ -353,6 +356,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     records_folder = out / RECORDS_FOLDER
     failed = 0
     named = name_videos(find_videos(videos), records_folder)
+    # A record that is there was made by an earlier call.
     for identity, path in named.items():
         record_path = records_folder / f"{identity}.json"
         if record_path.is_file():
@@ -375,6 +379,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
 
 def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
     """Return the counts as a table."""
+    # A heading, and below it how many there are of each.
     counted = outcome.statistics
     groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}
     lines = []

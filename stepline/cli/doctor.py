@@ -83,6 +83,7 @@ def examine() -> tuple[Finding, ...]:
 
 def _package(row: tuple[str, str, str, bool, str]) -> Finding:
     distribution, module, purpose, needed, cure = row
+    # Only looked for: importing it would take seconds.
     is_here = importlib.util.find_spec(module) is not None
     detail = ""
     if is_here:
@@ -109,6 +110,7 @@ def as_text(findings: tuple[Finding, ...]) -> str:
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",
     ]
+    # What is missing shows its cure in the place of its version.
     for finding in findings:
         mark = "ok"
         detail = finding.detail
@@ -139,6 +141,7 @@ def doctor(as_json: bool) -> None:
         print_data(json.dumps(tree, indent=2))
     else:
         print_data(as_text(findings))
+    # Only what the main job needs decides the exit code.
     missing = [finding for finding in findings if finding.needed and not finding.found]
     sys.exit(1 if missing else 0)
 

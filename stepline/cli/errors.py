@@ -50,6 +50,7 @@ def check_address_space(job: str = "the main job", min_bytes: int = MIN_FREE_ADD
     unheard, or looks like a damaged file."""
     import psutil
 
+    # What the process has already does not count against the job.
     room = _system_limit("AS") - psutil.Process().memory_info().vms
     if room < min_bytes:
         needs = f"{job} takes {min_bytes / 2**20:.0f} or more"
@@ -64,8 +65,10 @@ class Group(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name. Say what is wrong in one line."""
+        # The names on the command line serve messages of errors that name no file.
         arguments = sys.argv[1:] if args is None else list(args)
         set_log_form("text")
+        # A stream may hold fewer letters than a message. They are escaped, not an error.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors=ESCAPES_HANDLER)
@@ -195,16 +198,19 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
 
     files: what was worked on, for errors that do not name it.
     """
+    # The trace comes first, so that the line is the last thing on the screen.
     if log.isEnabledFor(logging.DEBUG):
         print_message(
             "".join(traceback.format_exception(error)).rstrip(), urgent=True, level="error"
         )
+    # Errors that say their own cure.
     if isinstance(error, SteplineError):
         print_message(f"stepline: {error}", urgent=True, level="error")
         return 1
     if (lacking := missing_extra(error)) is not None:
         print_message(f"stepline: {lacking}", urgent=True, level="error")
         return 1
+    # Errors of the system, with the file if they name one.
     named = error_line(", ".join(map(str, files)))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
         # Without a file's name it is a stream's, most likely.
@@ -213,6 +219,7 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
         cure = "free some space, correct the path or what it allows"
         print_message(f"stepline: {place}: {error.strerror}; {cure}", urgent=True, level="error")
         return 1
+    # Memory, which libraries report in many ways.
     what = error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
     is_memory = isinstance(error, MemoryError) or any(words in what for words in MEMORY_WORDS)
     space = _system_limit("AS")
@@ -231,6 +238,7 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
             f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True, level="error"
         )
         return 1
+    # What is left is a fault of Stepline.
     report = (
         "run it again as `stepline --debug COMMAND ...` and report what it shows, "
         "with the file if you may"
@@ -259,6 +267,7 @@ def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     escapes, in text too."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
+    # Two bytes are one unit of UTF-16, as JSON's escapes count.
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)), error.end
 

@@ -120,6 +120,7 @@ def list_benchmarks() -> str:
     """Return the benchmarks, a line each with its conventions."""
     from stepline.evaluate.benchmarks import BENCHMARKS
 
+    # Names are padded, so that what they measure is in one column.
     width = max(map(len, BENCHMARKS))
     lines = []
     for row in BENCHMARKS.values():
@@ -205,6 +206,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         "model": (DESCRIBED_BENCHMARKS, _described),
         "detector": (DETECTED_BENCHMARKS, _judged),
     }
+    # The options of the networks that can answer this benchmark.
     able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
     networks = [name for name in answers if options[name] is not None]
     if len(networks) != 1 or networks[0] not in able:
@@ -215,7 +217,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     (network,) = networks
     _, answer = answers[network]
 
-    # the answers, and what has none
+    # the answers, and what has none, by one process at a time
     with lock_output(out.with_name(f".{out.name}.lock"), out):
         count, missing = answer(benchmark, out, options)
         noun = "clips" if benchmark == "vnd" else "videos"
@@ -262,7 +264,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
             if record.transcript is not None:
                 speech[record.video.id] = record.transcript
 
-    # the answers
+    # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
@@ -283,6 +285,7 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
 
     # the detector, and what it sees
     loaded = load_for_benchmarks(options["detector"])
+    # A detector of frames reads the videos, another one their features.
     if loaded.sees_frames:
         videos = name_videos(find_videos([options["features"]]), options["features"])
         source: Any = partial(_find_video, videos)
@@ -336,6 +339,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
     from stepline.nasva.fit_calibration import calibrate as fit
 
+    # the network, what it is asked, and the fit
     settings = settings_from_options(options).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
     quality, missing = fit(benchmark, questions, loaded, inputs, settings)
@@ -359,6 +363,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     from stepline.nasva.checkpoint import load_aligner
     from stepline.training.benchmark_answers import StoredFeatures
 
+    # The network first: it is the cheapest to check.
     loaded = load_aligner(options["aligner"])
     features = StoredFeatures(options["features"])
     vectors = TextVectors(options["texts"], loaded)
@@ -384,6 +389,7 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
         print_message(f"missing: {len(missing) - MAX_NAMED_VIDEOS} more")
     if out is None:
         return
+    # A list of an earlier run would be wrong where nothing is missing now.
     file = out.with_name(f"{out.name}.missing.json")
     if not missing:
         remove_file(file)

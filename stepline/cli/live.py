@@ -94,6 +94,7 @@ def live(source: str, **options: Any) -> None:
 
     def emit(event: "LiveEvent") -> None:
         print_data(json.dumps(event.model_dump(mode="json"), ensure_ascii=False))
+        # A program that reads the events gets each when it comes.
         sys.stdout.flush()
 
     with _stop_at_interrupt() as stop:
@@ -106,6 +107,7 @@ def live(source: str, **options: Any) -> None:
 @contextmanager
 def _stop_at_interrupt() -> "Iterator[threading.Event]":
     """Yield what the first Ctrl-C sets. The second ends the process as ever."""
+    # The usual handler comes back with the first Ctrl-C, so that the second one ends the process.
     stop = threading.Event()
     usual = signal.getsignal(signal.SIGINT)
 
@@ -128,4 +130,5 @@ def _read_signs(signs: "SimpleQueue[str]") -> None:
         for _ in sys.stdin:
             signs.put("key")
 
+    # A daemon, since reading stdin never ends by itself.
     threading.Thread(target=read, daemon=True).start()

@@ -64,6 +64,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     settings = settings_from_options(options)
     offer_weights()
     part = part_from_options(options)
+    # what is said, as text on stdout and all else on stderr
     with (
         open_only_video(video, settings, captions=options["captions"]) as request,
         progress_bars() as progress,
@@ -321,6 +322,7 @@ def _find_steps(
     from stepline.pipeline.batch import run_video
     from stepline.pipeline.output_files import OutputOptions
 
+    # A result that is there is taken, so that asking again costs nothing.
     offer_weights()
     opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))
     outputs = OutputOptions(out, ("json",))
@@ -380,6 +382,7 @@ def summarize(
     if summarizer is not None:
         network = load_summarizer(summarizer, settings.vision)
     request, record = _find_steps(video, out, settings, options)
+    # Without a network, the steps alone say which seconds matter.
     importance = None
     if network is not None:
         with progress_bars() as progress:
@@ -396,6 +399,7 @@ def read_length(text: str | None) -> "SummarySettings":
 
     if text is None:
         return SummarySettings()
+    # A share, seconds, or minutes and seconds, but no hours.
     fraction = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
     seconds = read_seconds(text) if text.count(":") < 2 else None
     if fraction and 0 < float(fraction[1]) <= 100:

@@ -43,6 +43,7 @@ class VideoPath(click.Path):
         """Return a Path, or the address."""
         from stepline.pipeline.sources import is_link
 
+        # An address stays text, since a Path would join its two slashes.
         if is_link(str(value)):
             return value
         return super().convert(value, param, ctx)
@@ -85,6 +86,7 @@ class PluginChoice(click.Choice[str]):
     """
 
     def __init__(self, kind: "Kind", without: Collection[str] = ()) -> None:
+        # Plugins are not looked for until a name is not Stepline's own.
         super().__init__([name for name in OWN_NAMES[kind] if name not in without])
         self._kind = kind
 
@@ -122,6 +124,7 @@ def lock_out_folder(command: F) -> F:
         from stepline.atomic_files import check_writable
         from stepline.locks import LOCK_NAME, lock_output
 
+        # The first process holds the folder for all of them.
         if os.environ.get("RANK", "0") != "0":
             return command(out=out, **options)
         check_writable(out)
@@ -173,6 +176,7 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that adds the options in the order given."""
 
     def add(command: F) -> F:
+        # click shows options in the reverse of the order in which decorators run.
         for option in reversed(options):
             command = option(command)
         return command
@@ -268,6 +272,7 @@ def part_from_options(options: dict[str, Any]) -> "Span | None":
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 
+    # Where only one is given, the other is the beginning or the end.
     times = {"--from": options["begin"], "--to": options["end"]}
     if not any(times.values()):
         return None
@@ -364,6 +369,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     """Return the options --verbose, --quiet and --log-format. hidden: where the help of the command above has
     them."""
 
+    # The option may come before the command or after it, so it has no value of its own.
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
         if value and option.name == "quiet":
             context.meta[QUIET_KEY] = True
@@ -401,6 +407,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
 def offer_verbosity(command: click.Command) -> None:
     """Let a command, and all below it, take --verbose, --quiet and --log-format too."""
     if isinstance(command, click.Group):
+        # A group passes options on, and each command takes them.
         for below in command.commands.values():
             offer_verbosity(below)
     else:
@@ -430,6 +437,7 @@ def serve_until_stopped(
     """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}.
     goodbye: at the end."""
     try:
+        # A port that is taken is reported by its option.
         server = _start_server(start, port)
         line = notice.format(address=server.address)
         print_message(line)

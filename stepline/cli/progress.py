@@ -84,6 +84,7 @@ def _download_columns(rich: Any) -> Sequence[Any]:
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
     """Yield a callback that shows each stage of the main job."""
+    # On a terminal each stage has a bar, elsewhere a line comes now and then.
     pace = LinePace(time.monotonic())
     with _bars(_stage_columns) as bars:
         tasks: dict[str, Any] = {}  # stage -> its bar
@@ -139,6 +140,7 @@ class FolderProgress:
         if self.failed:
             parts.append(f"{self.failed:,} failed")
         fresh = self.finished - self.earlier
+        # Videos of an earlier run took no time, so they say nothing of the time left.
         if fresh and self.finished < self._total:
             seconds_left = seconds / fresh * (self._total - self.finished)
             parts.append(f"{rough_time(seconds_left)} left")
@@ -192,6 +194,7 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
             is_last = progress.step >= progress.steps
             if not pace.is_due(progress.seconds, always=bool(score) or is_last):
                 return
+            # A run that goes on began with some steps, which cost it nothing now.
             seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
             seconds_left = seconds_per_step * (progress.steps - progress.step)
             parts = [f"loss {progress.loss:.3f}"]
@@ -252,6 +255,7 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
 
 def _curation_state(progress: "PhaseProgress") -> str:
     """Return rate, time left and failures in words."""
+    # What is worth knowing of a long run: how fast, how long still, and what went wrong.
     left_out = progress.kinds["left out"]
     parts = [f"{progress.earlier} of an earlier run"]
     if progress.rate:
@@ -274,6 +278,7 @@ def download_bar(total: int | None) -> "Iterator[Report | None]":
             yield None
             return
         bar = bars.add_task("", total=total)
+        # Packages come several at a time, and the bar is of all of them.
         fetched_bytes: dict[str, int] = {}  # of each package
 
         def report(package: str, reached: int) -> None:

@@ -97,6 +97,7 @@ def refine(
         excluded=tuple(options["exclude"]),
     )
 
+    # Only the last step of each training is reported, by the first process.
     def say_end(name: str, progress: "Progress") -> None:
         if progress.step == progress.steps and is_first():
             cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
@@ -132,6 +133,7 @@ ROUND_COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "sh
 def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
     """Return a line a round: fractions in per cent, seconds, - where a number is not known."""
 
+    # Fractions are per cent. One column is in seconds.
     def cell(name: str, value: float | None) -> str:
         if value is None:
             return "-"

@@ -28,6 +28,7 @@ def run_in_turn(
     shows its own."""
     from stepline.pipeline.video_messages import VideoOutcome
 
+    # An error ends its video alone, and the next one begins.
     for label, run in jobs:
         try:
             result = run(progress=progress)
@@ -75,6 +76,7 @@ class ResultPrinter:
         self._labels.extend(labels)
         bar = folder_bar(total) if self._several else contextlib.nullcontext()
         with bar as folder:
+            # None comes now and then, so that the bar goes on between two videos.
             for outcome in start(folder.show if folder is not None else None):
                 if outcome is not None:
                     self._print(outcome)
@@ -104,6 +106,7 @@ class ResultPrinter:
         from stepline.storage import to_json
 
         record = self.last = result.record
+        # A result of an earlier run has shown its warnings already.
         if self._in_full or not result.earlier:
             print_warnings(record, f"{Path(label).name}: ")
 
@@ -135,6 +138,7 @@ class ResultPrinter:
 
     def _print_json(self, label: str, text: str) -> None:
         """Print the JSON of a video once all videos before it have theirs."""
+        # Several processes finish in any order, and JSON keeps that of the videos.
         self._json_texts[label] = text
         while self._labels and self._labels[0] in self._json_texts:
             print_data(self._json_texts.pop(self._labels.popleft()), end="")

@@ -31,6 +31,7 @@ def schema(names: tuple[str, ...], out: Path | None) -> None:
     from stepline.errors import SettingsError
     from stepline.schema import schema_text, write_schemas
 
+    # Into a folder, or a single one to stdout.
     if out is not None:
         print_message(*(f"wrote {path}" for path in write_schemas(out, names)))
     elif len(names) == 1:

@@ -55,6 +55,7 @@ def shots(source: "VideoArgument", out: Path, size: int, as_json: bool, **option
 
     check_writable(out)
     job = _ShotsJob(out, size, settings_from_options(options), as_json=as_json)
+    # A link has no folder around it, so it is one video.
     if isinstance(source, str):
         with open_only_video(source, job.settings, out) as request:
             job.run_one(ShotSource(request.id, request.path))
@@ -112,6 +113,7 @@ class _ShotsJob:
         from stepline.shots.shot_list import list_shots
         from stepline.shots.write import write_shots
 
+        # A source that could not be read is an error of its turn.
         if isinstance(source, SteplineError):
             raise source
         vision, media = self.settings.vision, self.settings.media

@@ -21,6 +21,7 @@ def open_video(
     source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
 ) -> "Iterator[Request]":
     """Yield what `source.open` does. Of a link, print what is fetched, with a bar on a terminal."""
+    # Only a link takes a while before its work begins.
     if not source.is_link:
         with source.open(out, settings, **options) as request:
             yield request
@@ -76,6 +77,7 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     yielded: dict[Path, FileState] = {}
     print_message("watching; Ctrl-C ends it")
     while True:
+        # Each look sees all files again, so that those that are gone are forgotten.
         before, looks = looks, {}
         ready = []
         for path in find_videos(map(Path, folders), needed=False, captions=True):
@@ -102,4 +104,5 @@ def _is_complete(path: Path, still: float) -> bool:
     from stepline.media.whole_files import has_its_end
     from stepline.pipeline.captions_alone import is_captions
 
+    # A copy may pause. One that names its own end need not wait.
     return still >= STILL_SECONDS or is_captions(path) or has_its_end(path)

@@ -240,6 +240,7 @@ def _print_batches(
         networks=networks,
         **setup.request_parts,
     )
+    # One pool for all that arrives, so that its networks are loaded once.
     with ExitStack() as stack:
         pool = None
         if jobs > 1:

@@ -121,7 +121,7 @@ def studio(folder: Path, **options: Any) -> None:
             click.launch(page.absolute().as_uri())
         return server
 
-    # served until it is stopped
+    # served until it is stopped, by one server at a time
     with at_end, lock_output(library.database.path.with_suffix(".lock"), folder):
         serve_until_stopped(
             start,
@@ -137,6 +137,7 @@ def _entry_page(link: str, folder: Path) -> Path:
 
     The arguments of a browser are in the list of processes, which all users of a machine can read.
     """
+    # mkstemp makes a file that only this user can read.
     descriptor, name = tempfile.mkstemp(prefix="open-studio-", suffix=".html", dir=folder)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">\n')
@@ -219,6 +220,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     # what assistants may do
     tools = LibraryTools(folder, allow=allow, settings=settings_from_options(options))
     index = index_path(folder)
+    # Without a folder that can be written, the index is in the cache.
     if index.parent != folder:
         limits = f"no clip can be cut and no video processed, and the index lies in {index}"
         print_message(f"warning: {folder} cannot be written: {limits}", urgent=True)
@@ -268,6 +270,7 @@ def learn(library: Path, out: Path) -> None:
     from stepline.studio.store import Studio
 
     offer_weights()
+    # The pictures of each video are looked at, which takes a while.
     studio = Studio(library)
     try:
         with progress_bars() as progress:
@@ -335,6 +338,7 @@ def search(
 
     # the videos with these tags, of all of them
     names: frozenset[str] | None = frozenset() if tags else None
+    # Without corrections no video has a tag.
     if corrections is not None:
         names = matching_names(corrections, CardFilter(tags=tags))
     moments = index.search(" ".join(words), most, names)
@@ -354,6 +358,7 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
 
     if not moments:
         return "nothing found\n"
+    # A line for the moment, and one for where it is.
     lines = []
     for moment in moments:
         when = ""

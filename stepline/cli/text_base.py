@@ -85,6 +85,7 @@ def index(base: Path, engine: str, **options: Any) -> None:
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
+    # An index is added under the lock that builds take.
     with lock_output(base / LOCK_NAME, base):
         entry = add_index(base, settings)
     print_message(
@@ -139,6 +140,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
     rows, cosines = opened.nearest(vectors, count, engine=engine)  # type: ignore[arg-type]
     for text, nearest, likeness in zip(texts, rows, cosines, strict=True):
         print_data(f"{text}:")
+        # Where there are too few steps, the rest of a row is -1.
         matches = nearest >= 0
         steps = opened.steps(nearest[matches])
         for step, cosine in zip(steps, likeness[matches], strict=True):

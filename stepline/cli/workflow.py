@@ -73,10 +73,12 @@ def workflow(out: Path, **options: Any) -> None:
 
     home = out / WORKFLOW_FOLDER
     check_writable(home)
+    # One workflow at a time works in a folder.
     with lock_output(home / LOCK_NAME, out), curation_bar() as bar:
         request = _request(out, bar, options)
         offer_weights()
         outcome = run_workflow(request)
+        # Answers change what comes next, so the stages are gone through again.
         if options["review"] and outcome.open_clips:
             _serve_review(request, options["port"])
             outcome = run_workflow(request)
@@ -114,6 +116,7 @@ def _request(out: Path, bar: Any, options: dict[str, Any]) -> "WorkflowRequest":
         on_progress=bar,
         say=print_message,
     )
+    # Named twice, a network is trained once.
     names = options["networks"]
     networks = tuple(dict.fromkeys(names))
     return WorkflowRequest(

@@ -248,6 +248,7 @@ class LiveSource:
             self._named = NamedHost(urlsplit(source.url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
         self._opened = False
+        # where this connection is in time
         self._base = 0.0  # s that frames and sound of this connection are counted from
         self._sound_end = 0.0  # s, where the sound that was yielded ends
         self._picture_end = 0.0
