@@ -50,6 +50,7 @@ def run_dataset_stage(
     manifest = out / f"{MANIFESTS_FOLDER}/{stage.name}.json"
     write_manifest(manifest, {"of": digest, "key": key})
 
+    # A folder that was finished under this key is used as it is.
     folders = StageFolders(out)
     if not folders.is_complete(stage.name, key):
         say(f"{stage.name}: {len(unfailed)} of {len(videos)} videos")
@@ -95,6 +96,7 @@ def _statuses(
 def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
     """Run a dataset stage in its folder, and log what it took."""
     run_log.write("start", id=None, stage=stage.name, key=key)
+    # Only time in this process counts, since a dataset stage has no workers.
     cpu = time.process_time()
     wall = time.monotonic()
     with fixed_threads(context.recipe.threads):
@@ -123,6 +125,7 @@ def read_results(
         for video in videos:
             yield video.item, read_result(video)
         return
+    # A window of reads: the next ones are on their way while one is used.
     reads: deque[tuple[VideoItem, Future[bytes]]] = deque()
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="results") as pool:
         for video in videos:
@@ -143,6 +146,7 @@ def fixed_threads(count: int) -> Iterator[None]:
     """
     from threadpoolctl import threadpool_limits
 
+    # Libraries that start later read the variables, and torch has a call of its own.
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     torch = sys.modules.get("torch")

@@ -91,6 +91,7 @@ class PhaseProgress:
     @property
     def rate(self) -> float | None:
         """Videos per hour that this run has worked on. None before the first."""
+        # What an earlier run did took no time of this one.
         worked = self.finished - self.earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
         if not worked:
@@ -149,6 +150,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
     out = output_path(request)
 
+    # Called under the lock, so that no other run changes what is published.
     def publish_dataset(outcome: RunOutcome) -> None:
         keys = outcome.plan.dataset_keys
         folders = StageFolders(out)
@@ -174,6 +176,7 @@ def output_path(request: RunRequest) -> RemotePath:
     out = RemotePath(request.out, request.recipe.remote)
     if out.local is None:
         return out
+    # A relative path means another folder to a worker elsewhere.
     return replace(out, url=os.path.abspath(out.local))
 
 
@@ -245,6 +248,7 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
             items.append(entry)
         else:
             refused.append(entry)
+    # By id, so that a run does not depend on the order of its source.
     items.sort(key=lambda item: item.id)
     for earlier, item in pairwise(items):
         if earlier.id == item.id:
@@ -258,6 +262,7 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
 
 def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[StageFailure, ...]:
     """Return the first failure of each video that has one. Write down which results there are."""
+    # The listing is complete only now, when no task runs any more.
     names = tuple(stage.name for stage in plan.video_stages)
     results = ResultStore(out)
     results.save_manifests(names)
@@ -281,6 +286,7 @@ class _RunInProgress:
         request = self.request
         results = ResultStore(self.out)
         results.save_manifests([stage.name for stage in plan.video_stages], self.lock.name)
+        # Each phase is either stages per video, or stages over all of them.
         for stages in plan.phases():
             if stages[0].kind == "video":
                 self._through_video_stages(plan, results, stages)
@@ -308,6 +314,7 @@ class _RunInProgress:
 
         def count(video: FinishedVideo) -> None:
             nonlocal saved_at
+            # Another driver may have taken the lock, if this machine seemed dead.
             self.lock.check()
             if time.monotonic() - saved_at > SAVE_INTERVAL:
                 results.save_manifests(names, self.lock.name)
@@ -316,6 +323,7 @@ class _RunInProgress:
             request.on_progress(progress)
 
         def unfailed() -> Iterator[VideoItem]:
+            # A video that failed in an earlier phase takes no part in this one.
             for item in items:
                 status = None
                 if before:

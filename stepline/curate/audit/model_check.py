@@ -86,6 +86,7 @@ def check_by_model(
     seconds: dict[str, tuple[float, ...]] = {}
     requests = tokens = answered = count = 0
     try:
+        # Each video has a budget of its own, so none takes from another.
         for video in sample.titles:
             source = pictures(video)
             if source is None:
@@ -93,6 +94,7 @@ def check_by_model(
                 continue
             texts = [text for text in sample.texts if text.video == video]
             count += len(texts)
+            # A dry run counts what would be asked, and asks nothing.
             if settings.dry_run:
                 video_requests, video_tokens = cost_at_most(texts, source.duration, settings)
             else:
@@ -130,6 +132,7 @@ def model_agreements(
     After them how well the judge agrees with people. People answer by their mean, ties as yes. The
     judge answers what the dataset believes: P(shown) of a sentence.
     """
+    # People as one annotator, and the judge as another.
     people = _majority(sample, list(verdicts))
     judge = []
     for text in sample.of_kind("narration"):
@@ -142,6 +145,7 @@ def model_agreements(
     for verdict in by_model:
         models[verdict.annotator].append(verdict)
 
+    # The judge says only whether the picture shows a sentence in its seconds.
     def with_judge(others: Sequence[Verdict]) -> list[AnnotatorAgreement]:
         rows = annotator_agreements(sample, [*others, *judge])
         return [row for row in rows if row.question == "well aligned"]
@@ -155,11 +159,13 @@ def model_agreements(
 
 def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return what people say together of each text."""
+    # A text has a yes to none, the first, or both questions.
     yes_count: Counter[str] = Counter()
     for question in YES_ANSWERS:
         for kind in KIND_NAMES:
             for id, mean in mean_answers(sample, verdicts, question, kind).items():
                 yes_count[id] += mean >= YES_FROM
+    # By the number of questions answered with yes: "aligned" is a yes to both.
     answers: tuple[VerdictAnswer, VerdictAnswer, VerdictAnswer] = (
         "not shown",
         "misplaced",

@@ -55,12 +55,14 @@ class AuditSampler:
     def add(self, record: Record) -> None:
         """Consider a record of the dataset. One without a sentence or a placed step is passed
         over."""
+        # What has nothing to check takes no place in the sample.
         if narration_texts(record) or _step_texts(record):
             self._videos.add(record.id, record)
 
     def sample(self) -> AuditSample:
         """Return the sample: videos by id, in each the texts of both kinds mixed."""
         records = self._videos.values()
+        # So many of each kind, and then both mixed.
         texts: list[AuditText] = []
         for record in records:
             sentences = _shuffled(narration_texts(record), self._seed)
@@ -86,6 +88,7 @@ def sample_sentences(
 
 
 def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
+    # By a key of the id, so that further texts of a video do not change the order of these.
     return sorted(texts, key=lambda text: random_key(seed, text.id))
 
 
@@ -127,6 +130,7 @@ def _step_texts(record: Record) -> list[AuditText]:
     texts = []
     for step in record.steps:
         if not step.spans:
+            # Only a step that the dataset places can be right or wrong about its seconds.
             continue
         span = step.spans[0]
         id = _text_id(f"{record.id}/step {step.id}", step.text, span)

@@ -49,6 +49,7 @@ def check_sentences(
 
     Raises WriterError where the server is not there or refuses access.
     """
+    # Where people have answered, only their sentences can be compared.
     among = {verdict.asked for verdict in people} or None
     sample = sample_sentences(record, count, among=among, seed=settings.seed)
     verdicts = _CollectedVerdicts()
@@ -73,6 +74,7 @@ def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
     """Return the sample with the clips in which its sentences are judged, on the clock of the part
     looked at."""
     texts = []
+    # A clip is longer than its sentence, as the judge looks at it.
     for text in sample.texts:
         clip = judged_span(text.span)
         start = max(0.0, clip.start - video.start)
@@ -92,6 +94,7 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
         cure = "give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit"
         raise StoreError(f"{file}: no such file; {cure}")
     verdicts = []
+    # Either file is a log of JSON lines, so the kind shows when it is read.
     try:
         answers = list(AnswerLog(file))
     except StoreError:  # no answers, so verdicts

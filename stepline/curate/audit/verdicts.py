@@ -63,6 +63,7 @@ def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
     except (OSError, UnicodeDecodeError) as error:
         what = f"{file}: cannot be read ({error})"
         raise StoreError(f"{what}; give the verdicts that the page saved") from error
+    # Every line is checked before the first one is added.
     lines = [line for line in content.split("\n") if line]
     imported = []
     for number, line in enumerate(lines, start=1):
@@ -158,6 +159,7 @@ def _proportion(
     hits: dict[str, float] = defaultdict(float)
     totals: Counter[str] = Counter()
     answers = mean_answers(sample, verdicts, question, kind)
+    # Texts of a video are alike, so the interval is of videos.
     for text in sample.of_kind(kind):
         if text.id in answers:
             hits[text.video] += answers[text.id]
@@ -175,6 +177,7 @@ def mean_answers(
     ids = {text.id for text in sample.of_kind(kind)}
     answers: dict[str, list[bool]] = defaultdict(list)
     yes_answers = YES_ANSWERS[question]
+    # "unsure" is no answer, neither yes nor no.
     for verdict in verdicts:
         if verdict.asked in ids and verdict.said != "unsure":
             is_yes = verdict.said in yes_answers
@@ -237,6 +240,7 @@ def annotator_agreements(
 def _kappa(votes: Votes) -> tuple[float | None, float | None]:
     """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of
     answers."""
+    # Columns of no and yes, from which Fleiss' kappa counts pairs.
     people = votes.shape[1]
     yes = votes.sum(axis=1)
     no = people - yes
@@ -251,11 +255,13 @@ def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[f
     rng = np.random.default_rng(seed)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
     count = len(groups)
+    # Videos are drawn with replacement, and all their texts come along.
     for draw in range(BOOTSTRAP_DRAWS):
         rows: list[int] = []
         for group in rng.integers(count, size=count):
             rows += groups[group]
         kappa, _ = _kappa(votes[rows])
+        # A draw in which nobody differs has no kappa.
         if kappa is not None:
             kappas[draw] = kappa
     return interval(kappas)

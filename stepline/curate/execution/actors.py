@@ -58,6 +58,7 @@ class Actor:
         scratch = self._until_end.enter_context(scratch_folder())
         run_log = self._until_end.enter_context(contextlib.closing(RunLog(out)))
         self._replies: dict[str, Future[FinishedVideo]] = {}
+        # Results that other actors write are not in a listing made here.
         results = ResultStore(out, listed=False)
         phase = Phase(plan, results, stages, retry, self._finish)
         devices = []
@@ -81,6 +82,7 @@ class Actor:
         command = partial(self._add, item, reply)
         self._commands.put(command)
         either: list[Future[Any]] = [reply, self._end]
+        # The video's end, or that of the whole actor, whichever comes first.
         wait(either, return_when=FIRST_COMPLETED)
         if not reply.done():
             self._end.result()
@@ -115,6 +117,7 @@ class Actor:
 
     def _run_commands(self) -> bool:
         """Run commands, and wait for one while there is no video. Return whether to go on."""
+        # Commands come first. Without a video there is nothing else to wait for.
         while not self._scheduler.is_busy or not self._commands.empty():
             command = self._commands.get()
             if command is None:
@@ -196,6 +199,7 @@ class ActorGroup:
         if most is not None:
             count = min(most, count)
         for _ in range(count):
+            # Actors that start cannot take a video yet.
             ready = [actor for actor in self._actors if actor.ready]
             actor = min(ready, key=lambda actor: len(actor.videos), default=None)
             if actor is None or len(actor.videos) >= self._ahead:
@@ -250,6 +254,7 @@ class ActorGroup:
             for other in video.actors:
                 other.handle.withdraw.remote(video.item.id, begun=True)
             return reply
+        # No other actor holds it, so it goes on elsewhere, before the rest.
         if not video.actors:
             self._waiting.appendleft(video)
         return None
@@ -258,6 +263,7 @@ class ActorGroup:
         """End all actors."""
         for actor in list(self._actors):
             self._end(actor)
+        # What they write at their end is worth a short wait.
         if self._ending:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 calls = [call for _, call in self._ending]
@@ -281,6 +287,7 @@ class ActorGroup:
     def _copy_or_end(self, idle: StartedActor) -> None:
         """Give an actor a copy of what another one holds, the last one that was handed out first.
         Else end it."""
+        # The video that was handed out last has the most left to do.
         for video in reversed(self._open.values()):
             if idle.ready and len(video.actors) == 1:
                 holder = video.actors[0]
@@ -297,6 +304,7 @@ class ActorGroup:
             self._actors.remove(actor)
             self.left_work = True
             self._ray.kill(actor.handle)
+        # A video with which actor after actor is lost ends the run.
         if video is not None:
             video.losses += 1
             if video.losses == MAX_LOSSES:

@@ -62,6 +62,7 @@ class Fetcher:
             if name in files.here or name in files.pending:
                 continue
             source = RemotePath(file_urls(item)[name], self._settings)
+            # A file of this machine needs no copy.
             if source.local is not None:
                 files.here[name] = source.local
             elif self._has_room(files):
@@ -77,6 +78,7 @@ class Fetcher:
         paths = {}
         for name in names:
             fetch = files.pending.get(name)
+            # A finished fetch is taken over when somebody asks for it.
             if fetch is not None and fetch.done():
                 path = fetch.result()
                 del files.pending[name]
@@ -117,6 +119,7 @@ class Fetcher:
         it would wait."""
         if files.size or files.pending:
             return True
+        # A video that has fetched nothing yet waits until the others take less than the bound.
         pending = size = 0
         for video in self._videos.values():
             pending += len(video.pending)

@@ -26,6 +26,7 @@ class GpuUsage:
     def take(self) -> dict[str, float]:
         """Return the looks since this was last asked, and the sum of the shares in [0, 1] that they
         found busy."""
+        # Looks and busy time start again, so that each task logs its own.
         with self._lock:
             looks = self._looks
             busy = self._busy
@@ -48,6 +49,7 @@ def driver_number(device: str) -> str:
     alone."""
     _, _, ending = device.partition(":")
     number = ending or "0"
+    # Names of CUDA_VISIBLE_DEVICES may be numbers or UUIDs, and nvidia-smi takes both.
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if not any(names) or int(number) >= len(names):
         return number

@@ -50,6 +50,7 @@ def worker_devices(share: float) -> list[str]:
         gpus = [f"cuda:{number}" for number in range(cuda_gpus())]
     else:
         gpus = [current_device().name]
+    # Rounding of 1 / share must not cost a worker.
     workers = max(1, math.floor(1 / share + 1e-9))  # that share a GPU
     step = max(1, math.ceil(share))  # GPUs of a worker
     devices = []
@@ -79,6 +80,7 @@ def scratch_folder() -> Iterator[Path]:
     """Yield a new folder in the cache. Remove it at the end, with those of runs that were
     killed."""
     home = cache_folder() / "curate"
+    # Machines may share the cache, and a process number means something only on its own.
     ours = f"{socket.gethostname()}-"
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -88,6 +88,7 @@ def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
     files: what the reason may call the video's own files, which become its id. Any other path
     becomes `(a path)`.
     """
+    # Longest first, since one path may begin with another.
     for name in sorted(files, key=len, reverse=True):
         reason = reason.replace(name, identity)
     line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))

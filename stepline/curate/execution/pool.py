@@ -93,6 +93,7 @@ class WorkerProcess:
         self.request_count += 1
         self.stages_run.add(requests[0].task.stage)
         self._began = time.monotonic()
+        # Several videos together have as much time as each of them has alone.
         self._deadline = self._began + self._limits.seconds * len(requests)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(requests)
@@ -100,6 +101,7 @@ class WorkerProcess:
     def receive(self) -> WorkerReady | list[TaskReply] | WorkerDeath:
         """Return what came from the process: that it has started, a reply to each request, or its
         death."""
+        # A broken pipe, or a message that was cut, is a death.
         with contextlib.suppress(EOFError, ConnectionResetError, pickle.UnpicklingError):
             message: object = self.connection.recv()
             if isinstance(message, WorkerReady):
@@ -126,6 +128,7 @@ class WorkerProcess:
         """Return the bytes that the process holds. Now and then they include those of all that it
         has started."""
         own: int = self._usage.memory_info().rss
+        # The family is looked at seldom, since that takes the system long.
         if time.monotonic() < self._family_at or own > self._max_bytes:
             return own
         self._family_at = time.monotonic() + FAMILY_INTERVAL
@@ -174,6 +177,7 @@ class WorkerProcess:
                 self._process.wait(END_SECONDS)
         code = self._process.poll()
         kill_group(self._process)
+        # A process that ended while it started did no task, so nothing can be blamed on a video.
         if self._ready:
             self._failed_starts = 0
         else:
@@ -225,6 +229,7 @@ def descendants(pid: int) -> list[int]:
         with contextlib.suppress(psutil.NoSuchProcess):
             return [child.pid for child in psutil.Process(pid).children(recursive=True)]
         return []
+    # The list grows while it is read: each process adds its children.
     processes = [pid]
     for process in processes:  # which grows
         for children in Path(f"/proc/{process}/task").glob("*/children"):
@@ -295,11 +300,13 @@ class WorkerPool:
     def free_workers(self, useful: int) -> list[WorkerProcess]:
         """Return the workers that can take a request. useful: workers that would have something to
         do. More are started where there are fewer."""
+        # Workers are started as there is work for them, not before.
         for number in range(len(self._workers), min(len(self._setups), useful)):
             log = self._scratch / f"worker-{number}.log"
             self._workers.append(WorkerProcess(self._setups[number], log))
         # First of all what is to be done again.
         for worker in self._workers:
+            # Only the end of a process that did nothing before says what a task does.
             if worker.request_count == 0:
                 self._submit_again(worker, self._retries)
             self._submit_again(worker, self._singles)
@@ -330,6 +337,7 @@ class WorkerPool:
         """
         if not self._workers:  # every video still waits for its files
             time.sleep(seconds)
+        # A pipe is readable also when its other end has died.
         readable = wait([worker.connection for worker in self._workers], seconds)
         speaking = [worker for worker in self._workers if worker.connection in readable]
         outcomes = []
@@ -358,6 +366,7 @@ class WorkerPool:
             return []
         requests = worker.requests
         seconds = worker.seconds
+        # Whether the outcome is the fault of this task alone.
         single = len(requests) == 1  # of several, the fault of an end is unknown
         fresh = single and worker.request_count == 1
 
@@ -378,6 +387,7 @@ class WorkerPool:
             if single:
                 replies = [self._reply_for_death(message, requests[0], fresh, seconds)]
 
+        # What has a reply is over. What has none waits for a fresh process, or to be done alone.
         finished = []
         for request, reply, end in zip(requests, replies, ends, strict=True):
             self._log_end(request, reply or end, again=reply is None)
@@ -398,6 +408,7 @@ class WorkerPool:
     ) -> TaskReply | None:
         """Return what a worker's death means for its request, or None where it is to be done
         again."""
+        # Time is the task's own. Memory or a crash counts only in a fresh process.
         kind: FailureKind = "crash"
         counts = fresh
         if death.limit == "time":

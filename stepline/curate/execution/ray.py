@@ -49,6 +49,7 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
+    # Actors are started only where there is something to do.
     unfinished = _unfinished(phase, items)
     first = next((item for item in unfinished if item is not None), None)
     if first is None:
@@ -83,6 +84,7 @@ def _finished_videos(
     """Yield videos as they have gone through all groups, or failed in one. No others are held than
     the groups'."""
     worked: set[str] = set()  # ids of what an earlier group has worked on
+    # Where a video goes from each group: into the next one, or nowhere.
     following = dict(zip(groups, [*groups[1:], None], strict=True))
     first = groups[0]
     more = True
@@ -92,6 +94,7 @@ def _finished_videos(
         if more:
             room = min(MAX_LOOKED_AT, first.room)
         if room > 0:
+            # In blocks, so that replies do not wait until all videos are looked at.
             block = list(islice(items, room))
             more = len(block) == room
             for item in block:
@@ -133,6 +136,7 @@ def _replied(
     calls = {call: group for group in groups for call in group.calls}
     if not calls:
         return []
+    # A short wait after the first reply brings many more.
     if seconds and ray.wait(list(calls), timeout=seconds)[0]:
         time.sleep(GATHER_SECONDS)
     replied, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
@@ -143,6 +147,7 @@ def _finish(phase: Phase, video: FinishedVideo) -> None:
     """Count a video that other machines have worked on. Raises SteplineError where too many failed
     in a row."""
     failure = video.failure
+    # The tasks before the failure went well. Those behind it did not run.
     for task in phase.plan.tasks(video.item):
         if task.stage not in phase.stages:
             continue
@@ -192,6 +197,7 @@ def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple
     there are no GPUs."""
     gpus = recipe.engine.gpus
     runs = []
+    # Neighbours on the same device become one actor. Results go from one to the next by OUT.
     for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe)):
         own_gpus = 0.0
         if uses_gpu:
@@ -253,6 +259,7 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
 
 def _start(ray: Any, address: str, **options: Any) -> None:
     """Connect to a cluster or start one here, which a busy machine may need a second try for."""
+    # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
             with _importable(), without_watchers():
@@ -269,6 +276,7 @@ def _start(ray: Any, address: str, **options: Any) -> None:
 @contextlib.contextmanager
 def _importable() -> Iterator[None]:
     """Let processes that are started inside find modules where this one does."""
+    # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
     try:

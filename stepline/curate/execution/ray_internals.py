@@ -31,6 +31,7 @@ def check_internals(release: str) -> None:
 
     release: of the installed Ray.
     """
+    # All are checked before one is changed.
     missing = []
     for part in CHANGED_PARTS:
         try:
@@ -75,6 +76,7 @@ def without_watchers() -> Iterator[None]:
 @contextlib.contextmanager
 def _replaced(part: str, function: Callable[..., Any]) -> Iterator[None]:
     """Put a function in the place of a part of Ray."""
+    # The usual part comes back whatever happens.
     owner_name, _, name = part.rpartition(".")
     owner = pkgutil.resolve_name(owner_name)
     usual = getattr(owner, name)

@@ -63,6 +63,7 @@ class OpenVideo:
     def _state_before(self, results: ResultStore, task: StageTask, retry: bool) -> TaskState:
         """Return the state of a task after earlier runs. One that the recipe itself left out is
         never retried."""
+        # What is in the store needs no work.
         stage = self._plan.stages[task.stage]
         if results.has(stage, task.key):
             return "done"
@@ -80,6 +81,7 @@ class OpenVideo:
         needs are done."""
         if self.withdrawn:
             return None
+        # In the recipe's order, the first task that is not done.
         for task in self.tasks:
             state = self.states[task.stage]
             if state == "done":
@@ -115,6 +117,7 @@ class OpenVideo:
     @property
     def failure(self) -> StageFailure | None:
         """The first failure in the recipe's order, once all before it is done."""
+        # A failure counts only where nothing before it is still open.
         for task in self.tasks:
             if self.states[task.stage] != "done":
                 return self.failures.get(task.stage)
@@ -174,6 +177,7 @@ class Phase:
     def count_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
         """Raise SteplineError where a stage fails for video after video, as when a server it asks
         is down."""
+        # A video that the recipe leaves out is no sign of a fault.
         if failure is None or failure.kind == "left out":
             self.failures_in_a_row[stage] = 0
             return
@@ -191,6 +195,7 @@ def worker_setup(phase: Phase) -> WorkerSetup:
     plan = phase.plan
     out = phase.results.out
     stages = {stage.name: stage for stage in plan.video_stages}
+    # What the stages of this phase need, and by which versions.
     needs: set[str] = set()
     versions: dict[str, str] = {}
     for name in phase.stages:
@@ -221,6 +226,7 @@ class Scheduler:
         """devices: of workers that have a GPU. Without any, every stage runs on the CPU."""
         recipe = phase.plan.recipe
         engine = recipe.engine
+        # Stages that use a GPU wait for the workers that have one.
         self._on_gpu = set()
         for name in phase.stages:
             stage = phase.plan.stages[name]
@@ -242,6 +248,7 @@ class Scheduler:
         """
         for item in items:
             self.add(item)
+            # A bound on open videos is a bound on files that are here.
             while len(self._open) >= self._most_open:
                 self.step()
         while self._open:
@@ -288,9 +295,11 @@ class Scheduler:
         """Give every free worker a task, as far as there are any. Note whether one still waits for
         a file."""
         self._awaits_file = False
+        # Files are fetched for all open videos, before anyone waits for them.
         for video in list(self._open.values()):
             files = sorted(video.files())
             self._fetcher.prefetch(video.item, files)
+        # First the next task of each video. Only idle workers take one ahead.
         for ahead in (False, True):
             for worker in self._pool.free_workers(len(self._open)):
                 requests = self._requests_for(worker, ahead=ahead)
@@ -307,6 +316,7 @@ class Scheduler:
         A worker with a GPU takes the stages that use one first, and several of one that does many
         together. Others take none of them.
         """
+        # A stage whose models are loaded costs less than another one.
         preferred = worker.stages_run
         if worker.has_gpu:
             preferred = self._on_gpu
@@ -320,6 +330,7 @@ class Scheduler:
             if not passed:
                 return []
             request = passed[0]  # the oldest video's
+        # A GPU does several videos of a stage together.
         plan = self._phase.plan
         name = request.task.stage
         if not request.gpu or plan.stages[name].run_many is None:
@@ -331,6 +342,7 @@ class Scheduler:
     def _possible_requests(self, worker: WorkerProcess, *, ahead: bool) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's
         first."""
+        # The oldest first, so that videos are finished and not only begun.
         for video in list(self._open.values()):
             task = video.next_task(ahead=ahead)
             if task is None:
@@ -378,6 +390,7 @@ class Scheduler:
         phase.count_in_a_row(task.stage, failure)
         video.record(task, failure)
         self._close_if_finished(video)
+        # Its files go as soon as no task can need them.
         if not video.files():
             self._fetcher.release(video.item)
 
@@ -389,6 +402,7 @@ class Scheduler:
         failure = video.failure
         del self._open[item.id]
         self._fetcher.release(item)
+        # It was given up with work left, so its end is another actor's to report.
         unfinished = failure is None and "waiting" in video.states.values()
         withdrawn = video.withdrawn and unfinished
         finished = FinishedVideo(item, failure, video.worked, withdrawn)

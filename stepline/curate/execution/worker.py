@@ -52,6 +52,7 @@ def main(pipe: int) -> None:
     connection = Connection(pipe)
     try:
         runner = TaskRunner(pickle.loads(connection.recv_bytes()))
+        # The parent waits for this message before it sends tasks.
         connection.send(WorkerReady(time.monotonic() - began, time.process_time()))
         while True:
             connection.send(runner.run(connection.recv()))
@@ -78,6 +79,7 @@ class TaskRunner:
         Each has an equal share of the time that they took together.
         """
         stage = self._setup.stages[requests[0].task.stage]
+        # Its cost includes the loading of models, which the log marks.
         first = stage.name not in self._loaded
         self._loaded.add(stage.name)
         reset_peak_memory()
@@ -127,6 +129,7 @@ class TaskRunner:
     ) -> TaskReply:
         """Return what became of a task. data: the result, where it is there."""
         if data is None:
+            # Results that came together are stored one by one, and others are made now.
             kind, reason, data = self._run(stage, request, notes)
         if data is not None:
             try:
@@ -173,6 +176,7 @@ class TaskRunner:
         set_device(device)
         results = {}
         folders = {}
+        # What it needs: results from the store, and folders on this machine.
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
                 stage = self._setup.stages[need]
@@ -221,6 +225,7 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
     try:
         return run(context)
     except Exception as error:
+        # Only a GPU that gave out is worth another try.
         lost_gpu = any(map(gpu_gave_out, causes(error)))
         if current_device().kind == "cpu" or not lost_gpu:
             raise
@@ -253,6 +258,7 @@ def reset_peak_memory() -> None:
 def peak_memory() -> int:
     """Return the most bytes of main memory held since `reset_peak_memory`, which psutil does not
     know."""
+    # The kernel's own peak, which is reset for each task.
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -89,6 +89,7 @@ def _language_codes(languages: Iterable[str]) -> list[str]:
     """Return the codes that hubs take, without regions, sorted."""
     codes = set()
     for language in languages:
+        # Hubs take language codes alone, without a region.
         code, _, _ = language.partition("-")
         if LANGUAGE_PATTERN.fullmatch(code):
             codes.add(code)
@@ -103,6 +104,7 @@ def _mapping(value: JsonValue) -> dict[str, JsonValue]:
 
 def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
     """Return the settings of each stage as one line of code, in the recipe's order."""
+    # The recipe's order, and after it what no stage of it owns.
     names = [name for name in stages if name in settings]
     names += sorted(settings.keys() - set(stages))
     lines = {}
@@ -131,6 +133,7 @@ def pairs(counted: Mapping[str, int], most: int = 6) -> str:
     anywhere."""
     texts = [f"{_plain(name)} {count:,}" for name, count in counted.items()]
     counts = list(counted.values())
+    # The rare ones are added up, so that the cell stays short.
     others = sum(counts[most:])
     if others:
         texts[most:] = [f"{others:,} others"]
@@ -139,6 +142,7 @@ def pairs(counted: Mapping[str, int], most: int = 6) -> str:
 
 def _plain(text: Any) -> str:
     """Return text that Markdown takes as it is, on one line."""
+    # Names and reasons may hold what Markdown reads as markup.
     line = " ".join(str(text).split())
     escaped = re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)
     return escaped[:MAX_CELL_CHARS]
@@ -184,6 +188,7 @@ def stage_losses(
     names = [SOURCE_STAGE, *stages]
     other_names = lost.keys() - set(names)
     losses = []
+    # Each stage sees what the ones before it let through.
     entered = videos + lost_videos
     for stage in [*names, *sorted(other_names)]:
         dropped = _sorted(lost.get(stage, Counter()))
@@ -208,6 +213,7 @@ class DatasetFacts:
     def add(self, record: Record) -> None:
         """Count a record that is in the dataset."""
         self.counts.add(record)
+        # Only names count, and only so many, since a record may hold anything.
         for kind, counter in self.makers.items():
             maker = record.models.get(kind)
             if not isinstance(maker, str):
@@ -219,6 +225,7 @@ class DatasetFacts:
         """Return the names of the known weights behind the dataset, sorted."""
         weights: set[str] = set()
         for maker in chain.from_iterable(self.makers.values()):
+            # A maker's name often contains that of its weights.
             weights.update(name for name in known_weights() if name in maker)
             weights.update(WEIGHTS_BEHIND.get(maker, ()))
         return sorted(weights)
@@ -301,6 +308,7 @@ def without_folders(value: JsonValue) -> JsonValue:
         return {key: without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [without_folders(inner) for inner in value]
+    # Only texts that are a path as a whole change.
     if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
         folder, _, name = value.rpartition("/")
         kind, colon, _ = folder.partition(":")
