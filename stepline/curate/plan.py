@@ -69,9 +69,11 @@ def task_key(
     settings: `stage.settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
     other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
     """
+    # All that decides the result, in a fixed order.
     inputs = stage_inputs(stage, item)
     sorted_needs = sorted(needs.items())
     parts = [stage.name, stage.version, item.id, inputs, settings, sorted_needs]
+    # A stage that only reads captions or features computes nothing with these libraries.
     only_reads = files_read(stage, item) & {"captions", "features"}
     if libraries and not only_reads:
         parts.append(sorted(libraries.items()))
@@ -81,6 +83,7 @@ def task_key(
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     """Return what of an item decides a stage's result: the stamps of the files it reads, what is
     known about it."""
+    # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     inputs: list[JsonValue] = []
     for name in sorted(files_read(stage, item)):
@@ -100,6 +103,7 @@ def _sha256(parts: object) -> str:
 
 
 def _json(parts: object) -> bytes:
+    # Sorted keys, and no NaN, give one text for equal values.
     text = json.dumps(parts, sort_keys=True, allow_nan=False)
     return text.encode()
 
@@ -162,10 +166,12 @@ class Plan:
     def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
         """Return a video's tasks in the recipe's order, as far as the dataset stages that they need
         are done."""
+        # Each stage's key is one of the needs of those behind it.
         keys = dict(self.dataset_keys)
         tasks = []
         for stage in self.video_stages:
             name = stage.name
+            # A dataset stage that it needs has not run, so its key is not known yet.
             if not keys.keys() >= set(stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
@@ -216,6 +222,7 @@ class Plan:
 
     def needs_met(self, stage: Stage) -> bool:
         """Return whether the dataset stages that a stage needs are done."""
+        # Stages of each video are always there. A dataset stage has to be done.
         for need in stage.needs:
             if need in self.dataset_keys:
                 continue
@@ -263,6 +270,7 @@ class Plan:
         for failure in failures:
             reason = [failure.id, failure.stage, failure.kind, failure.reason]
             reasons.append(reason)
+        # Sorted, since workers find failures in any order.
         reasons.sort()
         run_digest = self.digest(content)
         parts: list[object] = [run_digest]
@@ -272,6 +280,7 @@ class Plan:
 
     def digest(self, content: str) -> str:
         """Return a sha256 of all that decides the keys of a run's tasks."""
+        # The version too, since a listing that another version wrote is not believed.
         parts: list[object] = [__version__, content]
         parts.append(_pairs(self.dataset_keys))
         for stage in self.video_stages:
@@ -328,6 +337,7 @@ def video_status(
 ) -> VideoStatus | None:
     """Return what became of a video in some stages, or None where a result is missing without a
     failure."""
+    # Results in the order of the stages, up to the first failure.
     digests = []
     for task in plan.tasks(item):
         if task.stage not in stages:
@@ -340,6 +350,7 @@ def video_status(
             return VideoStatus(item, stages, b"", failure)
         digest = bytes.fromhex(task.key)
         digests.append(digest)
+    # A stage has no task yet where a dataset stage before it is not done.
     if len(digests) < len(stages):
         return None
     joined = b"".join(digests)

@@ -35,6 +35,7 @@ class ReservoirSample(Generic[Value]):
     def add(self, key: str, value: Value) -> None:
         """Consider a value. Keys are unique."""
         number = random_key(self._seed, key)
+        # The heap's root is the largest key, which the next smaller one replaces.
         entry = (-number, key, value)
         if len(self._heap) < self._count:
             heapq.heappush(self._heap, entry)
@@ -53,6 +54,7 @@ class ReservoirSample(Generic[Value]):
 
 def random_key(seed: int, name: str) -> int:
     """Return 64 bits of a name, others for another seed."""
+    # A hash, so that a value is chosen by its name and not by when it comes.
     content = f"{seed} {name}".encode()
     digest = hashlib.sha256(content).digest()
     return int.from_bytes(digest[:8], "big")
@@ -90,6 +92,7 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
 
     NOT_KNOWN where there are no totals.
     """
+    # Both sums are over videos, which are drawn again as a whole.
     above = np.asarray(hits, dtype=np.float64)  # (V,)
     below = np.asarray(totals, dtype=np.float64)  # (V,)
     total = below.sum()
@@ -152,6 +155,7 @@ def audited_mean(
         differences[row] += verdicts[text] - scores[text]
         counts[row] += 1
     low, high = _bootstrap_interval(differences, counts, seed)
+    # Added to the mean score of all texts, as Cochran's difference estimate.
     mean = differences.sum() / counts.sum()
     mean_difference = float(mean)
     return Proportion(

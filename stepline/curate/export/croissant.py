@@ -56,6 +56,7 @@ def croissant(
 ) -> str:
     """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another
     file tomorrow."""
+    # What the description says of this dataset.
     biases = dataset["biases"]
     paths = [file.path for file in exported]
     splits = []
@@ -76,6 +77,7 @@ def croissant(
     )
     if not isinstance(biases, list):
         biases = []
+    # The terms are Croissant's own. Readers resolve them by the context.
     tree: dict[str, object] = {
         "@context": {
             "@language": "en",
@@ -130,6 +132,7 @@ def _records(split: str) -> dict[str, object]:
             "name": f"{split}/{column.name}",
             "description": column.meaning,
             "dataType": DATA_TYPES.get(column.kind, "sc:Text"),
+            # A list of values is a field that repeats.
             **({"repeated": True} if column.kind in (TEXTS_KIND, NUMBERS_KIND) else {}),
             "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
         }

@@ -118,6 +118,7 @@ def _published(contents: DatasetContents, split: str) -> Iterator[Record]:
     """Yield the records of a split as others may see them: their videos by the address in the
     source."""
     for record in contents.records():
+        # A record is in one split alone.
         is_held_out = record.id in contents.held_out
         if is_held_out != (split == TEST_SPLIT):
             continue
@@ -135,6 +136,7 @@ def _counted_rows(
 
 
 def _left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
+    # A video that is left out has no record of its own, so it gets one with its reason.
     for id, failure in sorted(contents.left_out.items()):
         item = contents.items.get(id, VideoItem(id))
         video = Video(
@@ -175,11 +177,13 @@ def publish(folder: Path, target: RemotePath) -> None:
     files = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix() for path in files} - {INDEX_NAME}
     sizes = {entry.name: entry.size for entry in files_in(target)}
+    # The index lists every file with its sha256, so an equal index means equal files.
     index = (folder / INDEX_NAME).read_bytes()
     same = INDEX_NAME in sizes and (target / INDEX_NAME).read() == index
     for name in [*sorted(names), INDEX_NAME]:
         if not same or sizes.get(name) != (folder / name).stat().st_size:
             _copy(folder / name, target / name)
+    # What an earlier dataset had, and this one has not. Files of the user stay.
     for name in sorted(sizes.keys() - names):
         if name.startswith(OWN_PREFIXES):
             (target / name).remove()
@@ -188,10 +192,12 @@ def publish(folder: Path, target: RemotePath) -> None:
 def publish_features(folder: Path, target: RemotePath) -> None:
     """Copy a feature store to a target, of each shard first the rows. Shards of an earlier store
     that it lacks go."""
+    # Shards of two stores must not be read together, so the old ones go first.
     names = sorted(file.name for file in folder.glob("shard-*"))
     for entry in files_in(target):
         if entry.name.startswith("shard-") and entry.name not in names:
             (target / entry.name).remove()
+    # The rows of a shard come before the index that names them.
     for name in sorted(names, key=lambda name: name.endswith(".parquet")):
         _copy(folder / name, target / name)
 

@@ -167,6 +167,7 @@ def write_shards(
     """
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)
+    # The names hold how many shards there are, which is known at the end.
     parts = []
     for number, block in enumerate(_blocks(rows, limit)):
         part = data / f".{split}-{number:05d}.parquet"
@@ -189,6 +190,7 @@ def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, o
     for row in rows:
         cells = row.cells()
         length = len(str(cells["record"]))
+        # A shard ends before the row that would be too much, never within it.
         if block and (len(block) == limit or size + length > MAX_SHARD_CHARS):
             yield block
             block = []
@@ -211,6 +213,7 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
     }
     fields = [(column.name, kinds[column.kind]) for column in RECORD_COLUMNS]
     schema = arrow.schema(fields, metadata={"stepline_version": str(RECORD_VERSION)})
+    # Kinds are given, since a column without any value would have none.
     table = arrow.Table.from_pylist(block, schema=schema)
     with atomic_path(path) as partial:
         parquet.write_table(table, partial, compression="zstd", row_group_size=ROW_GROUP)
@@ -222,6 +225,7 @@ def copy_features(
     """Copy the features of ids of a store, sorted already, into FOLDER/features."""
     features = folder / "features"
     with FeatureWriter(features, shard_bytes=shard_bytes) as writer:
+        # Rows are read and written one video at a time.
         for id in ids:
             location = store[id]
             writer.add(
@@ -253,6 +257,7 @@ def write_tars(
     stream = iter(records)
     record = next(stream, None)
     while record is not None:
+        # Each tar ends with the record that fills it, and never begins without one.
         path = tars / f"train-{len(exported):05d}.tar"
         with (
             atomic_path(path) as partial,
@@ -292,6 +297,7 @@ def _suffix(video: RemotePath) -> str:
 
 
 def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | None) -> int:
+    # A reader takes all up to the first dot as the key.
     key = record.id.replace("%", "%25").replace(".", "%2E")
     size = 0
     for ending, text in ((".json", to_json(record)), (".vtt", webvtt(record))):
@@ -305,6 +311,7 @@ def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | No
 
 def _add(archive: tarfile.TarFile, name: str, size: int, file: "BinaryIO | io.BytesIO") -> int:
     """Add a member whose header says nothing but its name and size."""
+    # Time, owner and mode stay at their defaults, so that equal files make equal tars.
     header = tarfile.TarInfo(name)
     header.size = size
     archive.addfile(header, file)

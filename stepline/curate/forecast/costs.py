@@ -54,6 +54,7 @@ class SampleCosts:
 def read_costs(lines: Iterable[LogLine], items: Sequence[str]) -> SampleCosts:
     """Return the costs of a sample (ids, in order) from the lines of its run logs, in the order
     written."""
+    # By time, since a sample takes several runs with a log each.
     log = sorted(lines, key=_log_time)
     ends: dict[str, list[LogLine]] = defaultdict(list)
     dataset: dict[str, list[DatasetRun]] = defaultdict(list)
@@ -73,6 +74,7 @@ def read_costs(lines: Iterable[LogLine], items: Sequence[str]) -> SampleCosts:
             wall = log_number(line, "wall")
             result_bytes = log_number(line, "bytes")
             dataset[stage].append((videos, cpu, wall, result_bytes))
+    # Sums and means of each stage, and of what is between units.
     stages = {}
     for stage, stage_ends in ends.items():
         stages[stage] = _stage_costs(stage_ends, items)
@@ -109,6 +111,7 @@ def _stage_costs(ends: Sequence[LogLine], items: Sequence[str]) -> StageCosts:
         units.extend(keys.values())
         counts.append(len(keys))
     failed = 0
+    # Of a unit that was tried again, the last try says how it ended.
     for unit in units:
         last_line = unit[-1]
         if not last_line["ok"]:
@@ -125,6 +128,7 @@ def _stage_costs(ends: Sequence[LogLine], items: Sequence[str]) -> StageCosts:
     for quantity in (*COST_QUANTITIES, REQUEST_QUANTITY):
         amounts = np.array([_unit_amount(unit, quantity) for unit in units])
         load = 0.0
+        # Models are apart only where some units load them and others do not.
         if some_load and quantity in ("cpu", "wall"):
             mean_loading = amounts[loading].mean()
             mean_other = amounts[~loading].mean()
@@ -133,6 +137,7 @@ def _stage_costs(ends: Sequence[LogLine], items: Sequence[str]) -> StageCosts:
         amounts[loading] = np.maximum(0.0, without_load)
         costs.load[quantity] = load
         sums = np.bincount(rows, amounts, minlength=len(items))
+        # Made under several keys, an item counts by their mean.
         divisors = np.maximum(1, counts)
         costs.spent[quantity] = sums / divisors
     return costs
@@ -156,6 +161,7 @@ def _amount(line: LogLine, quantity: str) -> float:
     """Return what a line has of a quantity. Tokens go in and come out."""
     if quantity != "tokens":
         return log_number(line, quantity)
+    # Tokens are logged by direction, and both are paid for.
     token_names = [name for name in line if name.startswith("tokens")]
     numbers = [log_number(line, name) for name in token_names]
     return sum(numbers)
@@ -165,6 +171,7 @@ def _lead(log: Sequence[LogLine]) -> float:
     """Return the mean seconds from a run's beginning, reading its source included, to its first
     unit."""
     leads = []
+    # From the beginning of a run to its first unit. What follows does not count.
     beginning: float | None = None
     for line in log:
         at = _log_time(line)
@@ -181,6 +188,7 @@ def _lead(log: Sequence[LogLine]) -> float:
 def _gap(log: Sequence[LogLine]) -> float:
     """Return the median seconds that a worker waits between a unit's end and its next one's
     start."""
+    # Of each worker, since when it has been free.
     workers: dict[str, JsonValue] = {}  # by the key of the unit that each works on
     free_since: dict[JsonValue, float] = {}
     gaps = []
@@ -198,5 +206,6 @@ def _gap(log: Sequence[LogLine]) -> float:
             free_since[worker] = at
     if not gaps:
         return 0.0
+    # The median, which a few long waits do not move.
     median = float(np.median(gaps))
     return max(0.0, median)

@@ -40,6 +40,7 @@ class _Sample:
     def forecast(self, request: RunRequest, out: RemotePath, count: int) -> Forecast:
         """Return what the request will take, by what the first `count` videos took in OUT."""
         recipe = request.recipe
+        # What the sample took, by the logs of its runs.
         sampled = [item.id for item in self.items(count)]
         costs = read_costs(read_timings(out), sampled)
         # A stage over all videos runs where the driver does.
@@ -78,6 +79,7 @@ def dry_run(
     collection = collect_items(source, request.limit)
     sizes = known_sizes(collection.items)
     most = max(settings.sample, settings.most)
+    # A stratified sample, of which each smaller one is the first part.
     rows = draw_stratified(sizes.values, most, settings.seed)
     sample = _Sample(collection, settings, sizes, rows)
     count = min(settings.sample, len(sample.rows))
@@ -91,6 +93,7 @@ def dry_run(
     sampled = replace(request, out=url, limit=None)
     out = RemotePath(url, recipe.remote)
 
+    # A loop: it ends when the interval is narrow enough, or nothing more may be sampled.
     parts = _parts(sample.items(count))
     while True:
         try:
@@ -114,6 +117,7 @@ def dry_run(
         count = larger
         parts = [sample.items(count)]
 
+    # The run finds these results under the same keys.
     copied = copy_results(out, RemotePath(request.out, recipe.remote), _stages_alone(request))
     request.say(f"{copied} results of the sample are kept for the run")
     return result
@@ -122,6 +126,7 @@ def dry_run(
 def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
     """Return a third of a sample, all of it, and another third, without those that nothing is left
     for."""
+    # A third, rounded up, and never a single video.
     third = max(2, -(-len(items) // 3))
     parts = [items[:third], items, items[third : 2 * third]]
     return [part for part in parts if part]
@@ -130,6 +135,7 @@ def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
 def _stages_alone(request: RunRequest) -> list[str]:
     """Return the video stages whose results do not depend on which other videos there are."""
     alone: list[str] = []
+    # A result that needs a dataset stage depends on all videos.
     for stage in resolve_stages(request.recipe, request.stages):
         if stage.kind == "video" and all(need in alone for need in stage.needs):
             alone.append(stage.name)
@@ -169,6 +175,7 @@ def forecast_json(forecast: Forecast) -> str:
 
 def format_forecast(forecast: Forecast) -> str:
     """Return a table of the stages, then what the whole will take."""
+    # The head of the table, and a row per stage.
     rows = [("stage", "CPU", "95 % interval", "disk", "failed")]
     for stage in forecast.stages:
         cpu = format_seconds(stage.cpu.value)
@@ -231,6 +238,7 @@ def format_seconds(seconds: float) -> str:
 def format_bytes(count: float) -> str:
     """Return bytes in the largest unit that leaves a number above one."""
     for unit in BYTE_UNITS[:-1]:
+        # Units are decimal, as disks are sold.
         if count < 1000:
             return f"{count:.1f} {unit}"
         count /= 1000

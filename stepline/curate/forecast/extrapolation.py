@@ -47,6 +47,7 @@ def resample(sampled: int, videos: int, draws: int, rng: np.random.Generator) ->
     degrees = max(1, sampled - 1)
     chi_squares = rng.chisquare(degrees, size=draws)
     spread = np.sqrt(sampled / chi_squares)
+    # The first draw is the sample itself, so that its values are the estimates.
     rows[0] = np.arange(sampled)
     others[0] = 0.0
     return Resamples(rows, others, spread)
@@ -101,6 +102,7 @@ def extrapolate_totals(
 
 def fit_line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Return a and b (B,) of the non-negative least-squares lines a + b x through points (B, n)."""
+    # Least squares of each draw: b = cov(x, y) / var(x), a = mean(y) - b mean(x).
     mean_x = _row_means(x)
     mean_y = _row_means(y)
     deviations = x - mean_x[:, None]
@@ -109,6 +111,7 @@ def fit_line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     slope = np.zeros(len(x))
     varies = variance > 0
     np.divide(covariance, variance, out=slope, where=varies)
+    # More videos, or longer ones, never cost less.
     slope = np.maximum(0.0, slope)
     fixed = mean_y - slope * mean_x
 
@@ -164,6 +167,7 @@ def extrapolate_runs(count: Floats, values: Floats, videos: Floats) -> Floats:
     """
     first_count = count[0]
     first_values = values[:, 0]
+    # A single run says nothing of a fixed part, so all counts per video.
     if len(count) == 1:
         per_video = first_values / first_count
         return np.asarray(per_video * videos)

@@ -157,6 +157,7 @@ def _dataset_stages(
 
 
 def _sum(stages: Mapping[str, Totals], quantity: str) -> Floats:
+    # Draw by draw, since a draw takes the same videos for all stages.
     parts = [totals[quantity] for totals in stages.values()]
     total = np.sum(parts, axis=0)
     return np.asarray(total)
@@ -165,6 +166,7 @@ def _sum(stages: Mapping[str, Totals], quantity: str) -> Floats:
 def _gpu_seconds(gpus: Mapping[str, float], stages: Mapping[str, Totals]) -> Floats:
     parts = []
     for name, share in gpus.items():
+        # A stage that has not run in the sample has no seconds.
         if name in stages:
             seconds = stages[name]["wall"]
             parts.append(share * seconds)
@@ -179,6 +181,7 @@ def _spent_cpu(costs: SampleCosts) -> float:
 def _units(costs: SampleCosts) -> int:
     count = 0
     for stage in costs.stages.values():
+        # A stage took CPU seconds of each item that it reached.
         has_run = stage.spent["cpu"] > 0  # (n,)
         count += int(has_run.sum())
     return count
@@ -202,6 +205,7 @@ def _load(costs: SampleCosts, quantity: str) -> float:
 def _remaining_videos(costs: SampleCosts, draws: Resamples, videos: int) -> Floats:
     """Return (B,) the videos of a stage over the dataset: N where a draw keeps as many as the
     sample does."""
+    # How many of the sampled videos the last stage reached.
     sampled = draws.rows.shape[1]
     reached = np.ones(sampled)
     if costs.stages:
@@ -209,6 +213,7 @@ def _remaining_videos(costs: SampleCosts, draws: Resamples, videos: int) -> Floa
         is_reached = last_stage.spent["wall"] > 0  # (n,)
         reached = is_reached.astype(np.float64)
     count = extrapolate_totals(reached, np.ones(sampled), np.ones(videos), draws)
+    # The ratio to the sample's own, so that the first draw is N.
     ratio = count / max(1e-9, count[0])
     return np.asarray(ratio * videos)
 
@@ -220,11 +225,13 @@ def _dataset_totals(runs: Sequence[DatasetRun], videos: Floats, rng: np.random.G
     The first run also paid for imports and models. What it took beyond the last run of its size is
     added once.
     """
+    # A row per run: videos, and what it took of each quantity.
     table = np.array(runs, dtype=np.float64)  # (R, 4)
     run_videos = table[:, 0]
     shape = (len(videos), len(runs))
     totals = {"tokens": np.zeros(len(videos))}
     for column, quantity in enumerate(COST_QUANTITIES[:3], start=1):
+        # Times vary when the same work is done again. Bytes do not.
         deviation = RUN_NOISE
         if quantity == "bytes":
             deviation = 0.0
@@ -267,6 +274,7 @@ def _hours(seconds: Floats) -> Interval:
 
 
 def _interval(values: Floats) -> Interval:
+    # The first draw is the estimate, and the others give its interval.
     lower_percent = (100 - INTERVAL_PERCENT) / 2
     upper_percent = (100 + INTERVAL_PERCENT) / 2
     low, high = np.percentile(values, [lower_percent, upper_percent])
@@ -276,6 +284,7 @@ def _interval(values: Floats) -> Interval:
 
 def half_width(interval: Interval) -> float:
     """Return half of an interval's length as a share of its value."""
+    # Nothing is expected, so nothing can be wide.
     if not interval.value:
         return 0.0
     half = (interval.high - interval.low) / 2
@@ -286,6 +295,7 @@ def next_sample(forecast: Forecast, settings: ForecastSettings) -> int:
     """Return how many videos to sample: twice as many as were, while the interval is too wide. Else
     no more."""
     sampled = forecast.sampled
+    # Doubled at most, and never beyond the settings or the videos there are.
     if half_width(forecast.cpu_hours) <= settings.within:
         return sampled
     larger = min(2 * sampled, settings.most, forecast.videos)

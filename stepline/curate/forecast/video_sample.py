@@ -22,6 +22,7 @@ class ItemSizes:
 
 def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
     """Return what is known of every item's size without opening it."""
+    # Seconds say most of the work, then the bytes of a file.
     durations = [item.duration for item in items]
     if None not in durations:
         seconds = np.array(durations, dtype=np.float64)
@@ -46,6 +47,7 @@ def draw_stratified(values: Floats, count: int, seed: int) -> list[int]:
     A shorter draw is the first part of a longer one. Later parts hold the proportions nearly as
     well.
     """
+    # Sorted by size, so that a half holds the small ones and a half the large ones.
     order = np.argsort(values, kind="stable")
     rng = np.random.default_rng(seed)
     rows = _alternate(order, rng)
@@ -66,11 +68,13 @@ def _alternate(order: Rows, rng: np.random.Generator) -> Iterator[int]:
         odd, position = rng.integers(count, size=2)
         even_order = np.delete(order, odd)
         others = _alternate(even_order, rng)
+        # One row is taken out, which leaves an even number to halve.
         yield from islice(others, position)
         yield int(order[odd])
         yield from others
     elif len(order):
         halves = np.split(order, 2)
+        # Which half begins is drawn, so that small videos are not always first.
         direction = rng.choice((-1, 1))
         first, second = halves[::direction]
         first_rows = _alternate(first, rng)

@@ -50,6 +50,7 @@ def keywords(steps: Sequence[str], notes: list[str]) -> dict[str, Counter[str]]:
         return {}
     verbs: Counter[str] = Counter()
     objects: Counter[str] = Counter()
+    # Lemmas of verbs, and of nouns that something is done to.
     for token in chain.from_iterable(documents):
         word = str(token.lemma_).lower()
         if len(word) < MIN_WORD_CHARS or not word.isalpha():
@@ -85,6 +86,7 @@ def tsne(vectors: Matrix) -> npt.NDArray[np.floating]:
     except ImportError as error:
         what = "scikit-learn: not installed, and t-SNE needs it"
         raise ModelError(f"{what}; pip install 'stepline[report]'") from error
+    # scikit-learn needs more points than the perplexity.
     neighbours = len(vectors) - 1
     perplexity = min(MAX_PERPLEXITY, neighbours / 3)
     reducer = TSNE(perplexity=perplexity, init="pca", random_state=TSNE_SEED, n_jobs=1)
@@ -113,6 +115,7 @@ def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> lis
 
     A document is of a task when its title has the same normal words, "how to" left out.
     """
+    # Tasks and documents meet by the normal words of their titles.
     tasks = {}
     for name in sorted(aligned):
         title = _title_words(name)
@@ -247,6 +250,7 @@ def _add_by_task(by_task: _StepsByTask, record: Record, settings: ReportSettings
     task = record.video.task
     if task is None or settings.task not in (None, task):
         return
+    # Only steps with a place have an order in their video.
     steps = [step for step in record.steps if step.spans]
     steps.sort(key=_start)
     last = max(1, len(steps) - 1)
@@ -268,6 +272,7 @@ def _task_map(
     """Return the map of a task, else of the task with most steps. Why there is no map becomes a
     note."""
     sizes = counts.task_steps
+    # The task that is asked for, else the one with most steps.
     if not task and not sizes:
         notes.append("No step map: no video names its task.")
         return None
@@ -295,6 +300,7 @@ _KindsByStage: TypeAlias = dict[tuple[str, str], FailureKind]
 
 def _failure(record: Record, kinds: _KindsByStage) -> StageFailure:
     """Return why a left-out record is one. Its `dropped` names the stage as text."""
+    # A video that is left out has one such entry, with the stage in front of the reason.
     dropped_videos = [dropped for dropped in record.dropped if dropped.what == "video"]
     dropped = dropped_videos[0]
     stage = dropped.text or "the dataset"
@@ -308,6 +314,7 @@ def _reason_rows(
 ) -> tuple[ReasonRow, ...]:
     """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in
     each stage."""
+    # Equal but for numbers, two reasons are one.
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for failure in failures:
         reason = without_numbers(failure.reason)
@@ -319,6 +326,7 @@ def _reason_rows(
         first_ids = ids[:MAX_NAMED_VIDEOS]
         row = ReasonRow(stage, kind, reason, len(ids), tuple(first_ids))
         rows.append(row)
+    # By stage, and in it the commonest reason first.
     rows.sort(key=lambda row: (row.stage, -row.count, row.reason))
 
     # Stages that the recipe does not name come last.

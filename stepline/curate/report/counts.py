@@ -33,6 +33,7 @@ class ScoreSums:
         for score in scores:
             if score is not None:
                 values.append(score)
+        # Only videos with scores, so that each has a mean.
         if values:
             self.texts.append(len(values))
             self.sums.append(sum(values))
@@ -80,6 +81,7 @@ class DatasetCounts:
     def add(self, record: Record) -> bool:
         """Count a record. Return whether its video is in the dataset."""
         self.videos += 1
+        # A video that is left out counts by its reason alone.
         for rejected in record.dropped:
             if rejected.what == "video":
                 self.left_out[rejected.reason] += 1
@@ -107,6 +109,7 @@ class DatasetCounts:
         self.languages[transcript.language or "not known"] += 1
         self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
+        # Several steps may cite one sentence, which counts once.
         cited: set[int] = set()
         for step in record.steps:
             cited.update(step.sources)
@@ -116,6 +119,7 @@ class DatasetCounts:
             words = sum(len(sentence.text.split()) for sentence in sentences)
             start = sentences[0].span.start
             end = max(sentence.span.end for sentence in sentences)
+            # Whole words per minute, of which the last bar holds all beyond.
             rate = int(60 * words / (end - start))
             bar = min(MAX_WORDS_PER_MINUTE, rate) // SPEECH_RATE_BAR
             self.words_a_minute[str(bar)] += 1
@@ -123,6 +127,7 @@ class DatasetCounts:
     def _add_steps(self, record: Record) -> None:
         for step in record.steps:
             self._add_step(step, record.video.task)
+        # Steps without a place have no order among the others.
         starts = [step.spans[0].start for step in record.steps if step.spans]
         for earlier, later in pairwise(starts):
             self.neighbours += 1
@@ -136,6 +141,7 @@ class DatasetCounts:
         self.step_words += words
         self.words_a_step[_bar(words)] += 1
         self.statuses[step.status or "not judged"] += 1
+        # A licence is that of a text that people wrote. Steps made here have none.
         if step.source_text is not None:
             self.licences[step.licence or "not stated"] += 1
         if step.spans:

@@ -49,6 +49,7 @@ class ExampleVideo:
 def example_video(record: Record, count: int) -> ExampleVideo:
     """Return a video with at most `count` of its steps that have a time, spread over all of
     them."""
+    # Only a step with a time can be shown with a picture.
     placed = []
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
@@ -72,6 +73,7 @@ def example_video(record: Record, count: int) -> ExampleVideo:
 def _spread(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
     if len(steps) <= count:
         return list(steps)
+    # The middles of `count` equal parts.
     return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
 
 
@@ -119,6 +121,7 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
         return None
     if address.lower().startswith(WEB_SCHEMES):
         return address
+    # An address of any other scheme could run something when it is clicked.
     path = Path(address.removeprefix("file://"))
     if "://" in address or folder is None or not path.is_file():
         return None
@@ -155,6 +158,7 @@ def example_view(
 ) -> ExampleView:
     """Return what is shown of an example. address: of its file or page. folder: of the report, from
     which files are linked."""
+    # The video's file, else the page that it is from.
     link = video_link(address, folder) or video_link(example.url, folder)
     steps = []
     for step in example.steps:
@@ -171,6 +175,7 @@ def example_view(
             score=step.score,
         )
         steps.append(view)
+    # What is known of it, in a line.
     facts = [example.task, example.language]
     if example.duration is not None:
         facts.append(clock(example.duration))

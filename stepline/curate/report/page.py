@@ -62,6 +62,7 @@ def key_frames(
 def frame_times(text: AuditText, duration: float | None) -> list[float]:
     """Return the times shown for a text: one before its span, three in it, one after it, inside the
     video."""
+    # Before the span, in it, and after it.
     span = text.span
     times = [span.start - MARGIN_SECONDS]
     for part in (0.1, 0.5, 0.9):
@@ -69,6 +70,7 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
     times.append(span.end + MARGIN_SECONDS)
     end = duration or times[-1]
     last = max(0.0, end - GRID_SECONDS)
+    # Rounded to a grid inside the video, so that texts share pictures.
     on_grid = set()
     for time in times:
         inside = min(last, max(0.0, time))
@@ -91,6 +93,7 @@ def _on_grid(time: float) -> float:
 def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[float, bytes]:
     from stepline.media.reader import read_frames_at
 
+    # All seconds of a video are read in one pass.
     duration = sample.durations.get(video)
     times = set(overview_times(duration))
     for text in sample.texts:
@@ -124,6 +127,7 @@ def render_page(
     examples: videos that are shown with some of their steps."""
     counts = findings.counts
     repeated = findings.repeated_steps
+    # Only this package's own SVG is marked as safe. All other text is escaped.
     safe_histograms = []
     for title, svg, note in histograms(counts):
         safe_histograms.append((title, _safe(svg), note))
@@ -162,6 +166,7 @@ def render_page(
 
 def _plots_of_some(findings: ReportFindings) -> dict[str, Any]:
     """Return the plots that not every dataset has, None for one that this one has not."""
+    # None where there is nothing to draw, so that the page leaves the section out.
     plots: dict[str, Any] = {"cloud": None, "task": None, "task_map": None, "tasks": None}
     task_map = findings.task_map
     if task_map is not None:
@@ -211,6 +216,7 @@ def _facts(findings: ReportFindings) -> list[str]:
 def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames) -> str:
     """Return what the script asks about, as JSON that can end no element, without scores and other
     people's verdicts."""
+    # The seconds and their pictures, without what the dataset believes.
     texts = []
     for text in sample.texts:
         times = frame_times(text, sample.durations.get(text.video))
@@ -234,5 +240,6 @@ def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames
     people = sorted({verdict.annotator for verdict in verdicts})
     tree = {"asked": texts, "videos": videos, "people": people}
     content = json.dumps(tree, ensure_ascii=False)
+    # "<" could end the script that holds the JSON, and "&" could begin an entity.
     content = content.replace("<", "\\u003c")
     return content.replace("&", "\\u0026")

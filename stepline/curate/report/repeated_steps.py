@@ -40,6 +40,7 @@ class RepeatedSteps:
 
 def find_repeated_steps(steps: Mapping[str, Sequence[str]]) -> RepeatedSteps:
     """Return the near-duplicates among videos (id -> texts of its steps)."""
+    # All steps in one list, each with the video that it is of.
     owners = []
     texts: list[str] = []
     for video, own in steps.items():
@@ -58,6 +59,7 @@ def find_repeated_steps(steps: Mapping[str, Sequence[str]]) -> RepeatedSteps:
         wordings[row].add(text)
         rows[row] += 1
 
+    # Texts that more than one video has.
     repeated = 0
     repeated_texts = []
     for row, own_videos in videos.items():
@@ -86,6 +88,7 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
     # The number of steps of a video, and how many each two videos share.
     sizes: Counter[str] = Counter()
     shared: Counter[tuple[str, str]] = Counter()
+    # A step that very many videos have does not show that two of them are copies.
     for videos in owners:
         sizes.update(videos)
         if len(videos) <= MAX_SHARING_VIDEOS:
@@ -101,11 +104,13 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
 
     for pair, count in sorted(shared.items()):
         first, second = (sizes[video] for video in pair)
+        # Jaccard likeness: shared steps, of all steps of the two.
         all_steps = first + second - count
         if min(first, second) < MIN_VIDEO_STEPS:
             continue
         if count < MIN_VIDEO_LIKENESS * all_steps:
             continue
+        # The smaller id becomes the root, so that groups do not depend on the order.
         roots = set(map(root, pair))
         if len(roots) == 2:
             parents[max(roots)] = min(roots)

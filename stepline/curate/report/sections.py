@@ -40,6 +40,7 @@ def biases(counts: DatasetCounts) -> list[str]:
     """Return one sentence a bias. Those that always hold come last."""
     sentences = []
     videos = counts.kept_videos
+    # What counts give away, each sentence only where there is something to say.
     for language, count in counts.languages.most_common(1):
         if count >= LEADING_SHARE * videos:
             percent = 100 * count / videos
@@ -72,6 +73,7 @@ MAX_REASONS = 6  # named at a level; the rest are one
 def video_levels(findings: ReportFindings) -> list[WaterfallLevel]:
     """Return a level for each stage that lost videos, then what is in the dataset."""
     counts = findings.counts
+    # What is left before each stage, as the stages took it away.
     remaining = counts.videos
     levels = []
     reasons: dict[str, Counter[str]] = {}
@@ -85,6 +87,7 @@ def video_levels(findings: ReportFindings) -> list[WaterfallLevel]:
 
 def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
     """Return the levels of sentences, and of steps, in kept videos."""
+    # Reasons that differ by numbers alone are one here too.
     dropped: Counter[str] = Counter()
     for reason, count in counts.dropped_steps.items():
         dropped[without_numbers(reason)] += count
@@ -102,6 +105,7 @@ def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
 
 def commonest(reasons: Counter[str]) -> tuple[tuple[str, int], ...]:
     """Return the reasons with their counts, the commonest first, all after the first few as one."""
+    # + drops the reasons that count nothing.
     ordered = sorted((+reasons).items(), key=lambda pair: (-pair[1], pair[0]))
     if len(ordered) > MAX_REASONS:
         others = ordered[MAX_REASONS:]
@@ -165,6 +169,7 @@ def _corrected(
     kind: TextKind,
     scored: Proportion,
 ) -> Proportion:
+    # People's verdicts correct the models' scores, on the texts that have both.
     texts = findings.sample.of_kind(kind)
     scores = {text.id: text.score for text in texts if text.score is not None}
     videos = {text.id: text.video for text in texts}
@@ -177,6 +182,7 @@ def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
 
     note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep).
     """
+    # Means that the paper states are next to the dataset's own.
     steps = _mean(counts.steps, counts.kept_videos, "steps")
     words = _mean(counts.step_words, counts.steps, "words")
     seconds = _mean(counts.step_seconds, counts.placed, "s")

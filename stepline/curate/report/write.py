@@ -42,6 +42,7 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
     if not shards:
         what = f"{folder.display_url}: no dataset yet"
         raise StoreError(f"{what}; `stepline curate` writes it when all stages are done")
+    # Shards of a store are fetched one at a time, so that one of them is on the disk.
     for shard in shards:
         if shard.local is not None:
             yield from read_parquet(shard.local)
@@ -121,6 +122,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     for example in findings.examples:
         paths[example.id] = example.path
     addresses = video_addresses(out, paths)
+    # Files are fetched only where pictures are wanted.
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
             media = local_media(addresses, out, Path(scratch))
@@ -141,6 +143,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
     """Write OUT/report.html, with the verdicts that are there, and return what it shows. report:
     where it was made before."""
+    # An audit serves the report that it has made already.
     if report is None:
         report = make_report(out, settings)
     verdicts: list[Verdict] = []
@@ -167,6 +170,7 @@ def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[st
 
     paths: by id, as the records name them.
     """
+    # The run's list names the file itself. A published record has only its path in the source.
     addresses = {id: path for id, path in paths.items() if path is not None}
     if not (out / ITEMS_FILE).exists():
         return addresses
@@ -203,6 +207,7 @@ def local_media(
             if not path.local.exists():
                 return None
             return path.local
+        # Names of files elsewhere may be anything, so a number is enough.
         number = len(list(scratch.iterdir()))
         suffix = Path(path.name).suffix[:16]
         target = scratch / f"{number}{suffix}"
