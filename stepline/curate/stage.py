@@ -329,6 +329,7 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
 
     Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
     """
+    # Each stage is checked against those before it.
     resolved: dict[str, Stage] = {}
     for name in recipe.stages:
         if name not in stages:
@@ -340,6 +341,7 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
             if need not in resolved:
                 what = f"recipe: stage {name!r} needs {need!r} before it"
                 raise SettingsError(f"{what}; add it to `stages`")
+        # What a stage takes if it is there counts as a need from now on.
         needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
         reads = (*stage.reads, "media") if stage.reads_media(recipe) else stage.reads
         resolved[name] = replace(stage, needs=needs, takes=(), reads=reads)

@@ -137,6 +137,7 @@ def _tasks_an_hour(
     logs: Sequence[LogTotals], began: float, stages: Collection[str]
 ) -> float | None:
     """Return the rate of a run that began at a time, or None before its first task."""
+    # Only stages of the recipe: another one on OUT may have had others.
     counts = [log.tasks.get(stage, 0) for log in logs for stage in stages]
     if not any(counts):
         return None
@@ -161,8 +162,10 @@ def _count_tasks(
         status.waiting = int(going.sum())
         return []
     name = status.name
+    # The keys that are done, by the listings of folders or of the store.
     finished = disk_keys(out, name) if owner is None else store_keys(out, name, owner)
     reasons = stage_failures(out, name)
+    # What is neither done nor failed waits.
     rows = np.flatnonzero(going & ~are_among(keys, finished))
     failed_rows = [row for row in rows.tolist() if int(keys[row]) in reasons]
     failures = [reasons[int(keys[row])] for row in failed_rows]
@@ -186,6 +189,7 @@ def _dataset_key(
     before = plan.video_stages_before(stage)
     if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
         return None
+    # The run wrote the key down. Else it is worked out from each video.
     manifest = read_json(out / f"{MANIFESTS_FOLDER}/{stage.name}.json")
     if manifest.get("of") == plan.dataset_digest(stage, failures, content):
         return str(manifest["key"])

@@ -26,6 +26,7 @@ def absolute_path(path: RemotePath) -> RemotePath:
 def root_of(source: str) -> str:
     """Return what the addresses of a source are relative to: a folder itself, the folder that a
     file is in."""
+    # Without user, password and query, which say nothing of where it is.
     bare = RemotePath(source).display_url.rstrip("/")
     if not is_list(bare) and not bare.endswith(".tar"):
         return bare or "/"
@@ -55,6 +56,7 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
     """
     if source.local is not None:
         return None
+    # A part of a file names the file, which may itself be a part.
     whole = RemotePath(address)
     while whole.byte_range is not None:
         whole = whole.byte_range[0]
@@ -78,6 +80,7 @@ def relative_address(url: str, source: str) -> str:
     its name alone.
     """
     root = root_of(source).rstrip("/") + "/"
+    # Below the source, else a public address, else the name alone.
     path = RemotePath(url)
     bare = path.display_url
     is_url = "://" in bare

@@ -41,6 +41,7 @@ def sort_by_id(
 
     At most `block_rows` entries are held. More go through a temporary folder.
     """
+    # The position comes second, so that of one id the first of the source sorts first.
     rows = itertools.starmap(_row, enumerate(entries))
     block = sorted(islice(rows, block_rows))
     if len(block) < block_rows:
@@ -48,6 +49,7 @@ def sort_by_id(
         return
     with tempfile.TemporaryDirectory(prefix="stepline-order-") as folder:
         files: list[Path] = []
+        # Blocks are sorted in memory and merged from disk.
         while block:
             path = Path(folder) / str(len(files))
             _write_block(block, path)

@@ -75,6 +75,7 @@ def captions_id(name: str) -> tuple[str, int] | None:
 def features_id(name: str) -> tuple[str, int] | None:
     """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar,
     ID.safetensors."""
+    # The same rule by which ready features are found elsewhere.
     file_name = _file_name(name)
     id = item_id(file_name)
     if id is None:
@@ -162,6 +163,7 @@ class FileIndex:
 
     def keys_with(self, start: str) -> list[str]:
         """Return the different ids that begin with a text, in order."""
+        # Keys are sorted, so those that begin with a text are next to each other.
         first = start.encode()
         row = int(np.searchsorted(self.keys, first))
         ids: dict[str, None] = {}
@@ -215,6 +217,7 @@ class CaptionsFiles:
         file = self._files.find(id)
         if file is not None:
             return file
+        # Only names that begin with the id and a point can be its captions.
         longer_ids = self._files.keys_with(f"{id}.")
         stem = choose_language(id, self._stems(id, longer_ids))
         if stem is None:
@@ -282,6 +285,7 @@ class FileStamps:
         its server refuses to answer."""
         if not self._look:
             return ""
+        # A file of this machine is asked for by itself, which costs next to nothing.
         file = RemotePath(url, self._settings)
         if file.local is not None:
             try:
@@ -291,6 +295,7 @@ class FileStamps:
             return f"{status.st_size}-{status.st_mtime_ns}"
         folder, _, name = url.rpartition("/")
         self._looks[folder] += 1
+        # Many files of one folder are cheaper by one listing than by a request for each.
         can_be_listed = file.byte_range is None and not url.startswith("http")
         if can_be_listed and self._looks[folder] > MAX_SINGLE_LOOKS:
             entry = self._listing(folder).find(name)
@@ -348,6 +353,7 @@ class CaptionIndex:
         spans: list[tuple[int, int]] = []
         digests: list[bytes] = []
         with file_path.open() as file:
+            # The mark is not part of the JSON, but of every offset.
             offset = 0
             if file.read(len(UTF8_MARK)) == UTF8_MARK:
                 offset = len(UTF8_MARK)
@@ -366,6 +372,7 @@ class CaptionIndex:
                 keys.append(key.encode(BYTE_ENCODING))
                 spans.append((offset + start, offset + end))
                 digests.append(digest[:DIGEST_BYTES])
+        # Sorted by id, so that captions are found by bisection.
         ids = np.empty(0, "S1")
         if keys:
             ids = np.array(keys, "S")
@@ -394,6 +401,7 @@ class SideFolders:
     """The folders that `source.videos`, `source.captions` and `source.features` name, read once."""
 
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
+        # HowTo100M's one file of captions, or a folder with a file for each video.
         captions = settings.captions or ""
         videos = _files(settings.videos, remote, video_id, "videos")
         self._indexes: dict[str, FileIndex | CaptionIndex | CaptionsFiles | None] = {
@@ -423,6 +431,7 @@ class SideFolders:
         """
         for field, index in self._indexes.items():
             is_named = getattr(item, field) is not None
+            # What an item names itself comes first.
             if index is None or is_named:
                 continue
             file = index.find(item.id)

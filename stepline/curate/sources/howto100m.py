@@ -41,6 +41,7 @@ def read_howto100m(
 ) -> Iterator[SourceEntry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
     another."""
+    # A folder, or the table in it.
     table = source
     if not source.name.endswith(".csv"):
         table = source / VIDEOS_FILE

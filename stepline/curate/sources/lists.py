@@ -53,21 +53,25 @@ def read_list(
     the nearest name.
     """
     with ExitStack() as opened:
+        # The columns that the settings name, as far as the list has them.
         names, rows = _open_list(source, opened, columns.model_dump().values())
         fields = _columns_by_field(source, names, columns)
         for number, row in enumerate(rows, start=1):
             cells = {}
+            # An empty cell counts as one that is not there.
             for field, column in fields.items():
                 cell = row.get(column)
                 cells[field] = ""
                 if cell is not None:
                     cells[field] = str(cell).strip()
+            # Without an id of its own, a row is named by its video's file.
             id = cells.get("id") or _stem(cells.get("video", ""))
             if not id:
                 reason = "its row has neither an id nor a video's address"
                 yield rejected_video(f"row {number}", reason)
             elif source_filter.accepts(id, cells.get("category") or None):
                 yield _entry(id, cells, source, side_folders, stamps)
+            # A list from elsewhere may have no end.
             if number == source.settings.most and source.local is None:
                 what = f"{source.display_url}: it has more rows than places.most={number}"
                 raise DatasetError(f"{what}; raise that")
@@ -102,6 +106,7 @@ def _entry(
                 what = "video"
             return rejected_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
+    # The settings' folders complete what the row does not name.
     try:
         item = side_folders.completed(item)
     except AmbiguousCaptionsError as error:
@@ -121,6 +126,7 @@ def _columns_by_field(
     present: dict[str, str] = {}
     required = []
     for field, column in columns.model_dump().items():
+        # A column that somebody named is expected. One by its usual name may be missing.
         if column in names:
             present[field] = column
         elif column != usual[field]:
@@ -141,6 +147,7 @@ def _open_list(
     source: RemotePath, opened: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
     """Return the columns of a list and its rows. Its file is closed with `opened`."""
+    # The name says the form. Packed text is known by its first bytes.
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
@@ -182,6 +189,7 @@ def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
         lines = text_lines(source, text)
         head = next(lines, "")
         delimiter = ","
+        # A tab in the first line is that of a table. Commas may be within its cells.
         if "\t" in head:
             delimiter = "\t"
         names = next(csv.reader([head], delimiter=delimiter), [])
@@ -192,6 +200,7 @@ def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
 def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
     with _reading(source, *DAMAGE_ERRORS):
         for row in rows:
+            # Too many cells come under None, and cells that are missing are None.
             if None in row or None in row.values():
                 what = f"line {rows.line_num + 1} does not hold {cells} cells"
                 raise DatasetError(f"{source.display_url}: {what}; correct it")

@@ -40,9 +40,11 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     Captions that belong to no video are an entry of their own. Raises DatasetError where there is
     neither a video nor captions.
     """
+    # The videos below the folder, and what of it cannot be read.
     skipped: list[tuple[str, str]] = []
     videos = FileIndex(source, source.list(skipped), video_id)
     yield from (rejected_video(name, reason) for name, reason in skipped)
+    # Captions are next to the videos, unless the settings name a folder of them.
     captions = None
     alone = []
     if not side_folders.has_captions:
@@ -52,6 +54,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     if not len(videos) and not alone:
         cure = "give the folder of videos or captions, a list of them, or tars"
         raise DatasetError(f"{source.display_url}: no video in it; {cure}")
+    # Captions without a video are an entry of their own.
     items = [VideoItem(id) for id in alone]
     for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
         try:
@@ -82,6 +85,7 @@ def read_source(
     source_filter = SourceFilter(settings)
     entries = _bounded(source, _entries(source, settings, source_filter, remote))
     for entry in sort_by_id(source_filter.apply(entries)):
+        # What a dataset says of its place, which is no path of this machine.
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
         yield entry

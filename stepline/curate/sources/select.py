@@ -34,6 +34,7 @@ class SourceFilter:
 
     def accepts(self, id: str, category: str | None) -> bool:
         """Return whether a video is wanted, which is asked before its files are looked at."""
+        # Ids first, then categories, which not every source knows.
         if self._ids is not None:
             if id not in self._ids:
                 return False
@@ -48,6 +49,7 @@ class SourceFilter:
     def _evaluation_sets(self, id: str) -> tuple[str, ...]:
         """Return the evaluation sets that hold a video, also without the folders before its id."""
         sets = self._excluded.sets_with(id)
+        # An id may begin with the folder of its tar. Lists of evaluation videos have the bare id.
         mark = id.find(FOLDER_MARK)
         while mark >= 0 and not sets:
             start = mark + len(FOLDER_MARK)
@@ -73,6 +75,7 @@ class SourceFilter:
                     yield rejected_video(entry.id, reason)
                 else:
                     yield entry
+        # Categories that never come are a mistake in the settings.
         if self._other_categories and not self._accepted:
             others = ", ".join(sorted(self._other_categories))
             what = f"source.categories {', '.join(self._categories)}: no video is of them"

@@ -43,11 +43,13 @@ def read_webdataset(source: RemotePath, side_folders: SideFolders) -> Iterator[S
     """Yield the videos of a tar, of every tar in a folder, or of numbered ones:
     shard-{00000..00099}.tar."""
     for tar in find_tars(source):
+        # The tar's fingerprint is part of each member's stamp.
         stamp = tar.fingerprint()
         count = 0
         try:
             with tar.open(READ_BYTES) as file, _open_archive(file) as archive:
                 members = (member for member in archive if member.isreg() and _key(member))
+                # Members of a key are next to each other in a WebDataset tar.
                 for key, group in groupby(members, _key):
                     count += 1
                     yield _item(key, list(group), tar, stamp, side_folders)
@@ -91,6 +93,7 @@ def find_tars(source: RemotePath) -> list[RemotePath]:
         if len(last) > MAX_NUMBER_DIGITS or int(last) - int(first) >= MAX_TARS:
             what = f"{source.display_url}: more than {MAX_TARS} tars"
             raise DatasetError(f"{what}; give a folder of them, or fewer")
+        # Numbers are filled with zeros to the length of the first.
         numbered_tars = []
         for number in range(int(first), int(last) + 1):
             url = NUMBER_RANGE.sub(str(number).zfill(len(first)), source.url, count=1)
@@ -129,6 +132,7 @@ def _item(
     stamp: str,
     side_folders: SideFolders,
 ) -> SourceEntry:
+    # What a key holds: one video, what is known of it, captions.
     videos = [member for member in members if video_id(member.name)]
     if len(videos) > 1:
         reason = f"its key has {len(videos)} videos in the tar; give each a key of its own"
@@ -171,6 +175,7 @@ def _captions(members: Sequence[tarfile.TarInfo], *, with_json: bool) -> tarfile
     name = _stem(members[0])
     ranked: dict[str, list[tuple[int, str, tarfile.TarInfo]]] = {}
     for member in members:
+        # By stem, the best form of captions first.
         named = captions_id(member.name)
         if named is not None and (with_json or not member.name.endswith(".json")):
             ranked.setdefault(named[0], []).append((named[1], member.name, member))
@@ -189,6 +194,7 @@ def _about(
 ) -> tuple[dict[str, str | float], bool]:
     """Return what a key's .json says of its video, and whether it holds captions instead. Raises
     LimitError."""
+    # A small JSON may hold facts, or captions in one of several forms.
     named = (member for member in members if member.name.endswith(".json"))
     member = next((member for member in named if 0 < member.size <= MAX_JSON_BYTES), None)
     if member is None:
@@ -202,6 +208,7 @@ def _about(
         return {}, False  # no captions either
     if not isinstance(tree, dict):
         return {}, True
+    # Keys that captions of video sites, or of HowTo100M, have.
     if tree.keys() & {"segments", "events"} or tree.keys() >= {"text", "start", "end"}:
         return {}, True
     about: dict[str, str | float] = {}

@@ -61,6 +61,7 @@ def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
     model_digest = None
+    # A model in a folder counts by its files, a named one by its name.
     if asr.model is not None and Path(asr.model).is_dir():
         model_digest = file_digest(Path(asr.model))
     decides = {"asr": _plain(asr, {"threads"}), "media": reading(recipe), "model": model_digest}
@@ -73,9 +74,11 @@ def write(recipe: "Recipe") -> JsonValue:
     if writing.writer == "extractive":
         return {"writer": "extractive"}
     llm = writing.llm
+    # Files count by content, so their paths do not.
     files = _model_files(llm)
     if llm.prompt_file is not None:
         files["prompt_file"] = file_digest(llm.prompt_file)
+    # How a model is asked decides nothing of what it answers.
     without = ASKING_SETTINGS | {*files, "prompt_file"}
     decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
     if writing.second_pass:
@@ -153,6 +156,7 @@ def sieve_swap(recipe: "Recipe") -> JsonValue:
         cure = "make one with `stepline text-base build`, and name its folder"
         raise SettingsError(f"sieve_swap.base is not set; {cure}")
     manifest = settings.base / "manifest.json"
+    # The manifest names every part of the base with its digest.
     return {"sieve_swap": _plain(settings, {"base"}), "base": file_digest(manifest)}
 
 
@@ -163,6 +167,7 @@ def train(recipe: "Recipe") -> JsonValue:
 
 def refine(recipe: "Recipe") -> JsonValue:
     """Return what decides `refine`."""
+    # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
     aligner = _plain(placing.aligner, {"path", "batch"})
     decides = _training_run(recipe, recipe.refine)
@@ -206,6 +211,7 @@ def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the vectors of texts, and what trained networks
     predict."""
+    # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
     has_torch_backbone = "torch" in seeing_libraries(recipe)
     if has_torch_backbone or places(recipe) or detects(recipe):
         return ("onnxruntime", "torch")

@@ -55,6 +55,7 @@ def clean(dataset: DatasetContext) -> None:
     left_out = read_left_out(last_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
+    # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
     least = max(1, settings.least)
@@ -101,6 +102,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
 def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
     """Return a step with the grounding's span, where that has one. Its best second stays if it is
     in it."""
+    # The grounding knows where shots end, so its span is the cleaner one.
     for other in grounded:
         if other.id == step.id and other.spans:
             span = other.spans[0]
@@ -118,6 +120,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 
     if not record.steps:
         return []
+    # The four scores of a step, with vectors of all texts made together.
     vectors = embed([step.text for step in record.steps])
     sentence_vectors = embed([sentence.text for sentence in record.sentences])
     likeness = vectors @ sentence_vectors.T  # (K, S)
@@ -126,6 +129,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     scores = []
     for step, wording, row in zip(record.steps, wordings, likeness, strict=True):
         others = spans.get(step.id, ())
+        # Without a second opinion, nothing disagrees.
         agreement = 1.0
         if step.spans and others:
             agreement = step.spans[0].iou(others[0])
@@ -172,6 +176,7 @@ def visible(dataset: DatasetContext) -> None:
     records: list[Record] = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = visible_record(record, settings)
+        # A video that nobody could judge is left out for that, not for its pictures.
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
         if is_judged and len(visible.steps) >= settings.least:
             records.append(visible)
@@ -190,6 +195,7 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
     """Return the record with its visual narrations as steps, each shown where it is said."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
+    # A narration that is shown becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
             reason = NOT_SHOWN_SENTENCE
@@ -216,6 +222,7 @@ def export(dataset: DatasetContext) -> None:
     OUT/dataset."""
     recipe = dataset.recipe
     features = None
+    # Features and media of the videos, as far as they are there.
     features_folder = dataset.folders["gather"] / FEATURES_FOLDER
     if any(features_folder.glob("shard-*.parquet")):
         features = FeatureStore(features_folder)

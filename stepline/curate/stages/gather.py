@@ -95,6 +95,7 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
 
 def last_folder(dataset: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
+    # The first of the table that ran is the last that ran.
     stages = [name for name in RECORD_STAGES if name in dataset.folders]
     return dataset.folders[stages[0]]
 
@@ -109,6 +110,7 @@ Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 
 def gather(dataset: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
+    # Repeated videos are known before anything is written.
     repeated = _find_repeated(dataset)
     left_out = _failures(dataset) | repeated
     writer = dataset.recipe.steps.writing.writer
@@ -152,6 +154,7 @@ def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
         return NO_PICTURE, ""
+    # Halves, as the store keeps them, so that both give the same bytes.
     values = arrays["features"].astype(np.float16)
     flaw = store.rejection_reason(id, values)
     if flaw is None:
@@ -164,6 +167,7 @@ def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
     results_by_stage = [dataset.results(stage) for stage in stages]
+    # All stages yield the same items in the same order.
     for results in zip(*results_by_stage, strict=True):
         item, _ = results[0]
         cells = [cell for _, cell in results]
@@ -177,6 +181,7 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
         _, arrays = unpack(FeatureHeader, row["encode"])
+        # Thumbnails, which `encode` measured with the motion.
         looks: Matrix | None = None
         if "looks" in arrays:
             looks = arrays["looks"].astype(np.float32)
@@ -294,6 +299,7 @@ class DuplicateFinder:
     def __init__(self, settings: GatherSettings) -> None:
         rng = np.random.default_rng(RANDOM_SEED)
         self._settings = settings
+        # Fixed factors and planes: the same videos meet in the same buckets everywhere.
         factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
         self._factors = factors
         plane_count = BAND_COUNT * PLANES_PER_BAND
@@ -320,6 +326,7 @@ class DuplicateFinder:
 
     def reason(self, video: Signature) -> str | None:
         """Return why a video is one that came before, or None, and remember it."""
+        # The same file needs no comparison.
         if video.digest is not None and video.digest in self._digests:
             earlier_id = self._digests[video.digest]
             return SAME_FILE.format(earlier_id)
@@ -345,10 +352,12 @@ class DuplicateFinder:
         words: list[str] = []
         for sentence in transcript.sentences:
             words += re.findall(r"\w+", sentence.text.lower())
+        # Runs of words as a set: how often one comes does not count.
         shifted = [words[start:] for start in range(self._settings.run)]
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
             return None
+        # A number below the prime for each run, of which every hash function takes the least.
         checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
         codes = np.array(sorted(checksums), np.int64)
         multiplier, offset = self._factors
@@ -360,10 +369,12 @@ class DuplicateFinder:
     def _bucket_keys(self, video: Signature) -> list[tuple[str, int, bytes]]:
         keys: list[tuple[str, int, bytes]] = []
         if video.words is not None and self._settings.same_words < 1:
+            # Videos share a bucket where all hashes of a band agree.
             word_bands = video.words.reshape(BAND_COUNT, -1)
             for band, part in enumerate(word_bands):
                 keys.append(("words", band, part.tobytes()))
         if video.look is not None and self._settings.same_picture > 0:
+            # On which side of each plane it is, once its brightness is taken out.
             centred = video.look - video.look.mean()
             signs = self._planes @ centred.ravel() > 0
             sign_bands = signs.reshape(BAND_COUNT, -1)
@@ -376,11 +387,13 @@ class DuplicateFinder:
 def same_video(first: Signature, second: Signature, settings: GatherSettings) -> str | None:
     """Return how two videos are the same, as a reason that names the first, or None where they are
     not."""
+    # Copies of a video have about its length.
     longest = max(first.duration, second.duration)
     tolerance = max(0.5, LENGTH_TOLERANCE * longest)
     if abs(first.duration - second.duration) > tolerance:
         return None
     if first.words is not None and second.words is not None:
+        # The share of equal hashes estimates the Jaccard likeness of the runs.
         is_common = first.words == second.words  # (64,)
         common = float(is_common.mean())
         if settings.same_words < 1 and common >= settings.same_words:
@@ -401,6 +414,7 @@ def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
     pixels = THUMBNAIL_SIDE**2
     if looks is None or looks.shape[1:] != (3 * pixels,):
         return None
+    # Means over colours and time: an encoding changes them little.
     colours = looks.reshape(len(looks), pixels, 3)
     grey = colours.mean(axis=2)  # (T, 64)
     is_seen = np.isfinite(grey).all(axis=1)

@@ -109,6 +109,7 @@ def pack_grounding(
 def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
     """Return grounded steps and their alignment. This is None where nothing was to be seen."""
     grounded, arrays = unpack(GroundedSteps, data)
+    # Without an alignment, nothing was grounded.
     if grounded.kind is None:
         return grounded, None
     texts = tuple(step.text for step in grounded.steps)

@@ -52,6 +52,7 @@ T = TypeVar("T")
 
 def probe(video: VideoContext) -> bytes:
     """Return what the video holds, or for an item without a file, what its source knows."""
+    # Captions or features alone: the source knows how long the video is, if anyone does.
     if video.media is None:
         duration = video.item.duration or 0.0
         return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
@@ -89,12 +90,14 @@ def transcribe(video: VideoContext) -> bytes:
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
     """Return what `transcribe` returns of each video. A GPU takes all recognition in one batch."""
     settings = videos[0].recipe.steps
+    # Only videos that someone has to listen to.
     sounds = {}
     for video in videos:
         if video.captions is None and video.media is not None:
             info = media.probe(video.media, settings.media)
             request = Request(video.media, video.item.id)
             sounds[video.item.id] = (request, info)
+    # Before minutes of recognition, whether the writer is there that comes after it.
     writes_by_model = settings.writing.writer == "llm" and "write" in videos[0].recipe.stages
     if sounds and writes_by_model:
         _check_writer_once(settings.writing)
@@ -142,6 +145,7 @@ def write(video: VideoContext) -> bytes:
     settings = video.recipe.steps.writing
     transcript = read_result(Speech, video, "transcribe").transcript
     written = write_steps(transcript, settings)
+    # A part that was not answered would stay so in the store.
     late = unanswered(written.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
@@ -203,6 +207,7 @@ def filter_video(video: VideoContext) -> bytes:
         words += len(re.findall(r"\w+", sentence.text))
     counts = FilterCounts(language=transcript.language, words=words, steps=len(written.steps))
     duration = read_result(ProbeResult, video, "probe").duration
+    # Captions alone end with their last sentence.
     if not duration:
         duration = _last_end(transcript)
     reason = left_out_reason(counts, duration, video.recipe.filter)
@@ -242,6 +247,7 @@ def encode(video: VideoContext) -> bytes:
     """Return features (T, D), motion and shots of the video's pictures. Ready features stand for a
     backbone."""
     settings = video.recipe.steps
+    # Ready features need no network. They have no motion and no cuts.
     if video.features is not None:
         from stepline.features.files import read_feature_file
 
@@ -255,6 +261,7 @@ def encode(video: VideoContext) -> bytes:
     if video.media is None:
         return pack_features(VisualFeatures(warnings=(NO_PICTURE,)))
     info = media.probe(video.media, settings.media)
+    # A file without pictures loads no backbone.
     network = None
     if info.has_picture and settings.vision.backbone != "none":
         network = _backbone(settings.vision)
@@ -336,10 +343,12 @@ def ground(video: VideoContext) -> bytes:
     duration = coarse.duration
     visual = _read_features(video)
     has_pictures = visual.features is not None or visual.activity is not None
+    # Without pictures, all that is known of a step is that it is said.
     if not steps or not has_pictures:
         update = {"status": "said", "score": 0.0}
         unseen = [step.model_copy(update=update) for step in steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
+    # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
     if video.media is None or not settings.vision.witness.named:
@@ -349,6 +358,7 @@ def ground(video: VideoContext) -> bytes:
     late = unanswered(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
+    # What it cost, for the forecast.
     for name in ("requests", "tokens"):
         video.notes[name] = float(str(answers.report[name]))
     grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
@@ -361,6 +371,7 @@ def judge(video: VideoContext) -> bytes:
     transcript = read_result(CoarseSteps, video, "coarse").transcript
     grounded, alignment = unpack_grounding(video.results["ground"])
     visual = _read_features(video)
+    # Without pictures, nothing can say that a sentence is shown.
     if visual.features is None and visual.activity is None:
         return to_bytes(JudgedTranscript(transcript=transcript))
     detector = _detector(settings.judge, settings.vision)

@@ -60,12 +60,14 @@ def sieve_swap(dataset: DatasetContext) -> None:
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
     job = Job(source, base, out, swap, say=dataset.say)
     run(job)
+    # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.
     files: list[Path] = []
     for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
         files += sorted((out / split).glob("*.parquet"))
     records: list[Record] = []
+    # A video without any swapped step is left out, with the reason of the sieve.
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
             records.append(record)
@@ -212,10 +214,12 @@ def calibrate(
         return vectors.vectors(videos[index])
 
     def fits() -> Iterator[tuple[TextScores, TextScores]]:
+        # Texts that a video surely does not show, of videos of other tasks or of any.
         others = unshown_texts(tasks, read, settings.unshown)
         for index, (other, rows) in enumerate(others):
             video = videos[index].video
             own = read(index)
+            # As many foreign texts as its own, so that both kinds count alike.
             foreign = read(other)[rows[: len(own)]]
             both = np.concatenate([own, foreign])
             own_fit = vectors.fit(loaded, video, own, settings)
@@ -225,6 +229,7 @@ def calibrate(
     mode = settings.aligner.mode
     rate = settings.shown_rate
     try:
+        # Without enough videos the network stays as it is.
         calibration, fraction = calibrate_by_foreign_texts(loaded, fits(), mode=mode, rate=rate)
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
@@ -237,6 +242,7 @@ def place_finally(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
     """Return a record with its steps placed again: spans, score and status."""
+    # The labels are those of self-training, and the places are the network's.
     texts = next(labelled_texts([record], "step"))
     steps = vectors.vectors(texts)
     fit = vectors.fit(loaded, record.video.id, steps, settings)

@@ -72,6 +72,7 @@ def lock_run(out: "RemotePath") -> Iterator[RunLock]:
 def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
     """Leave signs of life in an object store."""
     file = out / LOCK_NAME
+    # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
     killed = sign(file, owner_note(name), out.display_url)
     lock = RunLock(out.display_url, killed, name)
@@ -108,14 +109,17 @@ def sign(file: "RemotePath", note: bytes, url: str) -> bool:
     way: of two that find it, one does. Raises SettingsError where another one holds OUT, or was
     faster.
     """
+    # create() fails where the file exists, which is what makes it a lock.
     killed = not file.create(note)
     if killed:
         before = file.read()
         if _is_fresh(before):
             raise locked_error(url, before)
         claim = type(file)(f"{file.url}{CLAIM_SUFFIX}", file.settings)
+        # The claim is a lock on the right to replace the note.
         sign(claim, note, url)
         try:
+            # Someone else may have replaced it before the claim.
             if (latest := file.read()) != before:
                 raise locked_error(url, latest)
             file.write(note)
@@ -134,6 +138,7 @@ def lock_owner(out: "RemotePath") -> str | None:
         return owner_name(note) if note else None
     try:
         with (out.local / LOCK_NAME).open("rb") as file:
+            # A shared lock can be taken only while nobody holds the exclusive one.
             return None if lock_file_now(file, shared=True) else owner_name(file.read())
     except FileNotFoundError:
         return None

@@ -67,6 +67,7 @@ class KeySet:
         number = key_number(key)
         if number in self._added:
             return True
+        # A bisection, since the numbers are sorted.
         sought = np.uint64(number)
         index = int(np.searchsorted(self._listing, sought))
         if index == len(self._listing):
@@ -126,6 +127,7 @@ def _numbers(names: Iterable[str]) -> Keys:
     """Return the numbers of the files that are named by a key. A half-written file has another
     name."""
     keys = filter(KEY_NAME.match, names)
+    # Hex digits of all keys in one text, which becomes numbers in one go.
     digits = "".join(key[:KEY_DIGITS] for key in keys)
     data = bytes.fromhex(digits)
     numbers = np.frombuffer(data, dtype=">u8")
@@ -195,6 +197,7 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
     path = _cells_path(out, stage)
     home = (out / f"cells/{stage}").local
     before = _keys_by_folder(read_arrays(path))
+    # Each folder's keys, with the time of its change.
     names: list[str] = []
     marks: list[int] = []
     parts: list[Keys] = [np.zeros(0, np.uint64)]
@@ -220,6 +223,7 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
         parts.append(keys)
         lengths.append(len(keys))
     all_keys = np.concatenate(parts)
+    # Written only where something changed, so that a look costs little.
     if changed or len(names) != len(before):
         arrays = {
             "names": np.array(names, dtype=np.str_),
@@ -260,6 +264,7 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
 
     # A 256th of the keys, listed, against those of the manifest.
     prefix = random.randrange(256)
+    # The folders are named by the first byte of a key, so one of them is a 256th.
     sample = listed_keys(folder / f"{prefix:02x}")
     lowest = prefix << 56
     highest = lowest | (2**56 - 1)
@@ -267,6 +272,7 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     rows = np.searchsorted(keys, bounds)
     first, last = rows
     saved = keys[first:last]
+    # While a driver works, the store may have more than the manifest, never less.
     if owner:  # it has written more since
         is_listed = are_among(saved, sample)
         agrees = bool(is_listed.all())
@@ -298,6 +304,7 @@ def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
     if local is not None and not local.is_dir():
         return {}
     manifest = read_json(path)
+    # A disk shows by its folder's time that nothing came. A store is listed.
     mark = 0  # of an object store, which is listed each time
     if local is not None:
         mark = local.stat().st_mtime_ns
@@ -315,6 +322,7 @@ def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
                 row = _read_failure(folder, file)
             rows.append(row)
         write_manifest(path, {"mark": mark, "rows": rows})
+    # By the number of the key, as results are.
     failures = {}
     for name, _, id, kind, reason, attempts in rows:
         failure = StageFailure(id, stage, kind, reason, attempts)
@@ -342,10 +350,12 @@ def phase_keys(
     digest: of all that decides them. named_keys: stage and key of every task, asked only where no
     manifest of that digest is there.
     """
+    # All keys of a phase in one file, which holds for one digest alone.
     path = out / f"{MANIFESTS_FOLDER}/tasks-{first_stage}.npz"
     manifest = read_arrays(path)
     if str(manifest.pop("digest", "")) == digest:
         return manifest
+    # array takes 8 bytes per key, where a list would take many times that.
     columns: dict[str, array[int]] = {}
     for stage, key in named_keys():
         column = columns.setdefault(stage, array("Q"))

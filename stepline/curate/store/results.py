@@ -90,6 +90,7 @@ class ResultStore:
         if self._listed:
             keys = self._done(stage.name)
             return key in keys
+        # One file on a disk is asked for faster than a folder is listed.
         return self._result(stage, key).exists()
 
     def read(self, stage: Stage, key: str) -> bytes:
@@ -114,6 +115,7 @@ class ResultStore:
         """Return why a task has no result, where that was found out before."""
         path = failure_path(stage, key)
         file = self.out / path
+        # A disk, or a single key: the file itself is asked for.
         if not self._listed:
             if not file.exists():
                 return None
@@ -191,6 +193,7 @@ class StageFolders:
         stage can go on."""
         folder = self._home / stage.name / key
         try:
+            # What a stage cannot go on in is removed.
             if folder.exists() and not stage.resumes:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
@@ -203,6 +206,7 @@ class StageFolders:
     def complete(self, stage: str, key: str) -> None:
         """Say that a folder is complete, once it is at OUT."""
         folder = self._home / stage / key
+        # The mark lists the files, so that another machine can fetch them.
         files = {}
         for path in folder.rglob("*"):
             if path.is_file():
@@ -213,6 +217,7 @@ class StageFolders:
             for name in sorted(files):
                 copy = self._remote_folder(stage, key) / name
                 copy.put(folder / name)
+        # The mark comes last: what it names is there.
         content = json.dumps(files, indent=1, sort_keys=True)
         self._mark(stage, key).write(content)
 

@@ -108,6 +108,7 @@ class RunLog:
     """
 
     def __init__(self, out: "RemotePath") -> None:
+        # An object store cannot append, so the log is written here and copied.
         self._out = out
         self._until_end = contextlib.ExitStack()
         self._is_remote = out.local is None
@@ -122,6 +123,7 @@ class RunLog:
         self._totals_name = f"{MANIFESTS_FOLDER}/log-{self._path.stem}.json"
 
     def _begin_file(self) -> None:
+        # A name that no other process has, on whatever machine.
         process = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
         self._name = f"{TIMINGS_FOLDER}/{process}-{next(_file_number)}.jsonl"
         self._path = self._home / self._name
@@ -150,10 +152,12 @@ class RunLog:
     def copy(self) -> None:
         """Write the lines so far to where OUT is, and what they come to."""
         self._copied_at = time.monotonic()
+        # The lines first, then what they come to: a reader adds what is missing.
         if self._is_remote:
             copy = self._out / self._name
             copy.write(self._path.read_bytes())
         write_manifest(self._out / self._totals_name, asdict(self._totals))
+        # A copy takes the whole file, so a file must not grow without end.
         full = self._is_remote and self._path.stat().st_size > MAX_COPY_BYTES
         if full and not self._file.closed:
             self._file.close()
@@ -217,6 +221,7 @@ def _whole_lines(data: bytes) -> Iterator[LogLine]:
 
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
     """Write what a run is, its items and its refused items below OUT. source: as it was named."""
+    # The recipe as it was in force, with every setting.
     about = {
         "source": source,
         "version": __version__,
@@ -246,6 +251,7 @@ def inventory(out: "RemotePath") -> InventoryCounts:
     changes."""
     path = out / f"{MANIFESTS_FOLDER}/items.json"
     files = [out / ITEMS_FILE, out / REFUSED_FILE]
+    # A digest of many items is not computed again while the files are the same.
     marks = [file.fingerprint() for file in files]
     with contextlib.suppress(TypeError):  # no manifest, or one of another form
         counts = InventoryCounts(**read_json(path))

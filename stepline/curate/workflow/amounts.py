@@ -48,6 +48,7 @@ class Curve:
     @property
     def least(self) -> LearningPoint:
         """The smallest point from which on every one gains."""
+        # From the largest amount back to the first that lost.
         least = self.points[-1]
         for point in reversed(self.points):
             if not point.gains:

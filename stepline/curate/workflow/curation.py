@@ -79,6 +79,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
     forecast = _stored_forecast(folder / FORECAST_FILE, source)
     if forecast is None:
         request.say("forecast: a sample of the videos is worked on")
+        # Lines of the sample's own run go to the log.
         quiet = replace(request, say=log.info)
         result = dry_run(quiet, entries, request.recipe.forecast)
         workers = request.recipe.engine.workers or core_count()
@@ -91,6 +92,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
             result.cpu_hours.high * SECONDS_PER_HOUR,
             result.hours[workers].value * SECONDS_PER_HOUR,
             workers,
+            # The upper end of the interval, since a full disk ends a run.
             result.disk.high,
         )
         _check_disk(folder, forecast)
@@ -169,6 +171,7 @@ def curate_videos(request: RunRequest) -> Curation:
 
     Raises a SteplineError for what ends a run. The same request goes on.
     """
+    # People watch the files, so they have to be on this machine.
     outcome, out = curate(request)
     if out.local is None:
         what = f"{out.display_url}: people review on this machine"
@@ -187,6 +190,7 @@ def curate_videos(request: RunRequest) -> Curation:
 
 def _cpu_seconds(out: RemotePath) -> float:
     """Return what all work below OUT took, that of the forecast included."""
+    # The sample of the forecast worked in folders of its own.
     folders = [out]
     if out.local is not None:
         samples = sorted((out.local / FORECAST_FOLDER).glob("*/"))

@@ -103,6 +103,7 @@ class SplitForTest:
             return measure_aligner(self.records, placements, self.review, seed=self.seed)
         if network == "wys2":
             return measure_detector(self.records, run, features, self.review, seed=self.seed)
+        # A captioner is scored against what people confirmed.
         records = [reviewed_record(record, self.review) for record in self.records]
         step_counts = [len(record.steps) for record in self.curation.records]
         mean = sum(step_counts) / len(step_counts)
@@ -116,6 +117,7 @@ def place_by_aligner(
     from stepline.nasva.checkpoint import load_aligner
     from stepline.nasva.predict import ground_by_aligner
 
+    # Each held-out video, placed as `stepline steps --aligner` places it.
     loaded = load_aligner(folder)
     encode = text_encoder(encoder)
     placements = {}
@@ -136,6 +138,7 @@ def unanswered_places(
 ) -> list[ReviewPlace]:
     """Return where a network places steps of reviewed videos in seconds that no one is asked
     about."""
+    # The places that people were asked about, by video and step.
     reviewed = set()
     places_by_step: dict[tuple[str, str], list[ReviewPlace]] = {}
     for place in places:
@@ -146,6 +149,7 @@ def unanswered_places(
     for record in records:
         if record.id not in reviewed:
             continue
+        # Of two steps of one id the first counts.
         own_steps = {step.id: step for step in reversed(record.steps)}
         for step in placements.get(record.id, ()):
             if not step.spans:
@@ -174,10 +178,12 @@ def measure_aligner(
         count = 0
         for step in record.steps:
             verdicts = review.of_step(record.id, step.id)
+            # Only a step that people saw somewhere can be placed rightly.
             if not any(is_shown for _, is_shown in verdicts):
                 continue
             by_network = _verdict(network.get(step.id, ()), verdicts)
             by_record = _verdict(step.spans[:1], verdicts)
+            # Both are asked about the same steps, so that they can be compared.
             if by_network is not None and by_record is not None:
                 count += 1
                 network_count += by_network
@@ -199,6 +205,7 @@ def _verdict(spans: Sequence[Span], verdicts: Sequence[tuple[Span, bool]]) -> bo
     one was asked about these seconds, or as many said no."""
     if not spans:
         return False
+    # The nearest place that people were asked about answers for this one.
     near = []
     for span, is_shown in verdicts:
         iou = span.iou(spans[0])
@@ -265,6 +272,7 @@ def measure_captioner(
     from stepline.procx.checkpoint import load_model
     from stepline.procx.inference import describe
 
+    # Spans of the confirmed steps, of the network, and of even parts.
     loaded = load_model(folder)
     truth: dict[str, list[Event]] = {}
     descriptions: dict[str, list[Event]] = {}
@@ -279,6 +287,7 @@ def measure_captioner(
         description = describe(loaded.model, loaded.vocabulary, rows, duration=duration)
         truth[record.id] = confirmed
         descriptions[record.id] = _events(description.steps)
+        # A baseline that sees nothing: parts of the same length.
         bounds = np.linspace(0.0, duration, count + 1)
         even_parts = pairwise(bounds.tolist())
         parts[record.id] = [(start, end, "") for start, end in even_parts]
@@ -305,6 +314,7 @@ def _mean_soda(truth: Mapping[str, list[Event]], events: Mapping[str, list[Event
         for name in sorted(truth):
             _, _, f1 = per_video[name]
             scores.append(f1)
+    # A ratio over videos, each with one F1, so that videos can be drawn again.
     above = np.array(scores, dtype=np.float64)
     below = np.ones(len(scores))
     return Ratio(above, below)
@@ -319,6 +329,7 @@ def _measure(
     if not own.items:
         return Measure(network, metric, baseline, 0, 0, math.nan, math.nan, low, high)
     draws = resample({"network": own, "baseline": other}, seed=seed)
+    # One video alone has no interval.
     if own.videos > 1:
         gains = draws["network"] - draws["baseline"]
         low, high = interval(PER_CENT * gains)

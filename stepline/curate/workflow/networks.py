@@ -51,6 +51,7 @@ class TrainingData:
 
     def folder(self, network: NetworkName, home: Path) -> Path:
         """Return the folder of a network's run, below `home`."""
+        # Other records or settings make another folder, in which the training begins.
         digest = hashlib.sha256(self.records.read_bytes())
         digest.update(self._settings(network).encode())
         return home / f"{network}-{digest.hexdigest()[:NAME_DIGITS]}"

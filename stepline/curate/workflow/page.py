@@ -54,6 +54,7 @@ class PicturedPlace:
 def write_page(findings: WorkflowFindings, lines: Sequence[str], settings: ReportSettings) -> Path:
     """Write the page below OUT and return its path. lines: what each stage has come to."""
     notes: list[str] = []
+    # Pictures cost a look at each video, and may be switched off.
     groups = {}
     if settings.frames:
         for name, places in _pictured_kinds(findings.review, settings.seed).items():
@@ -85,6 +86,7 @@ def _histogram(review: Review) -> str:
     """Return how P(shown) of the steps is spread, of clips that people confirmed and denied."""
     counts: dict[str, dict[str, int]] = {"shown, by people": {}, "not shown, by people": {}}
     for place in review.places:
+        # A bar per verdict, by what the machine believed before.
         verdict = review.verdicts.get(place.id)
         if verdict is None:
             continue
@@ -101,6 +103,7 @@ def _pictured_kinds(review: Review, seed: int) -> Mapping[str, list[ReviewPlace]
         "Denied": [],
         "As many say no as yes": [],
     }
+    # By a random key, so that the same places are drawn each time.
     for place in sorted(review.places, key=lambda place: random_key(seed, place.id)):
         if place.id not in review.verdicts:
             continue
@@ -121,6 +124,7 @@ def _pictured_places(
     pictured = []
     for place in places:
         span = place.span
+        # One before the middle, the middle, and one behind it.
         times = [span.start + share * span.duration for share in SECONDS_SHOWN]
         links: tuple[str, ...] = ()
         try:

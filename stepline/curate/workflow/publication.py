@@ -62,6 +62,7 @@ def publish_aligner(run: Path | None, folder: Path) -> Path | None:
         shutil.rmtree(target)
     if run is None:
         return None
+    # Whole or not there: the copy gets its name at the end.
     partial = folder / f".{ALIGNER_FOLDER}"
     if partial.exists():
         shutil.rmtree(partial)

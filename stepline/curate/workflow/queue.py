@@ -52,6 +52,7 @@ def split_for_test(ids: Collection[str], share: float, seed: int) -> frozenset[s
     """Return a share of the videos, drawn by their ids. It is one at least where there are two."""
     if len(ids) < 2:
         return frozenset()
+    # At least one to measure on, and one to train on.
     count = max(1, round(share * len(ids)))
     count = min(len(ids) - 1, count)
     order = sorted(ids, key=lambda id: random_key(seed, id))
@@ -62,11 +63,13 @@ def step_places(record: Record, *, is_held_out: bool) -> list[ReviewPlace]:
     """Return where the steps of a record may be shown, by the record itself."""
     places = []
     for step in record.steps:
+        # Where it is shown, and for a comparison where it is said.
         spans = list(step.spans[:1])
         if step.said is not None and (is_held_out or not spans):
             spans.append(step.said)
         first: ReviewPlace | None = None
         for span in spans:
+            # Two spans that overlap enough are one place, so that nobody is asked twice.
             if first is None or not first.is_near(span):
                 place = place_of(record, step, span)
                 first = first or place
@@ -98,6 +101,7 @@ def review_queue(
         if not is_held_out:
             others += places
         elif len(measured) + len(places) <= MEASURED_SHARE * most:
+            # A held-out video is asked about whole, or not at all.
             measured += places
     others.sort(key=_order)
     places_left = most - len(measured)

@@ -93,6 +93,7 @@ def read_review(places: Sequence[ReviewPlace], answers: Iterable[Answer], people
         if yes != no:
             verdicts[clip] = yes > no
 
+    # Agreement counts clips with as many answers as were asked for.
     majority = people // 2 + 1
     rule = AgreementRule(people, majority)
     return Review(
@@ -111,6 +112,7 @@ def reviewed_record(record: Record, review: Review) -> Record:
     """
     steps: list[Step] = []
     reference: list[Step] = []
+    # What people said of each step takes the place of what the machine did.
     for step in record.steps:
         verdicts = review.of_step(record.id, step.id)
         shown_spans = [span for span, is_shown in verdicts if is_shown]

@@ -150,6 +150,7 @@ class _Workflow:
 
     def go_on(self) -> WorkflowOutcome:
         """Go through the stages up to the first that waits for people."""
+        # Forecast, curation and review: what people have to see first.
         request = self.request
         forecast = forecast_run(request.run, self.home)
         if request.only_forecast:
@@ -201,6 +202,7 @@ class _Workflow:
 
     def _held_out(self, curation: Curation) -> frozenset[str]:
         """Return the videos that no network is trained on, of those that people can watch."""
+        # Only what can be watched can be measured by what people say.
         media = curation.media
         ids = []
         for record in curation.records:
@@ -262,6 +264,7 @@ class _Workflow:
         self, curation: Curation, review: Review, held_out: frozenset[str]
     ) -> TrainingData:
         """Write the reviewed records of both splits."""
+        # Train and test are written apart, so that no training reads the other file.
         folder = self.home / RECORDS_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         train = []
@@ -280,6 +283,7 @@ class _Workflow:
 
     def _recommend(self, review: Review, held_out: frozenset[str]) -> list[Recommendation]:
         """Say which networks the confirmed steps carry that are not held out."""
+        # Confirmed steps of videos to train on, each once.
         steps = set()
         videos = set()
         for place in review.places:
@@ -296,6 +300,7 @@ class _Workflow:
     ) -> dict[NetworkName, Path]:
         """Train what is asked for, and return the run of each network. One that cannot be trained
         is reported."""
+        # None: whatever the data carry.
         networks = self.request.networks
         if networks is None:
             enough = [advice for advice in recommendations if advice.is_enough]
@@ -328,6 +333,7 @@ class _Workflow:
         """Publish the reviewed data set, and the aligner where it is better. Return the folder."""
         recipe = self.request.recipe
         review = findings.review
+        # The card has the recommendations and the measures, word for word.
         lines = list(map(str, findings.recommendations))
         lines += map(str, findings.measures)
         records = [reviewed_record(record, review) for record in findings.curation.records]
