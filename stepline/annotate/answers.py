@@ -124,7 +124,7 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
     """Return how many of the first annotators of each complete clip say that it is shown."""
     votes: dict[str, list[bool]] = defaultdict(list)
     for answer in answers:
-        # In the order of the answers, of which the first ones count.
+        # In the order of the answers, since the first ones count.
         votes[answer.clip].append(answer.shown)
     counts = {}
     for clip, values in votes.items():

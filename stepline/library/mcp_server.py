@@ -336,7 +336,7 @@ class LibraryTools:
             record_moments = [row[0] for row in moments(record, moment.file)]
             number = record_moments.index(replace(moment, link=None))
             return _step(video, record, record.steps[number])
-        # What stands on the screen is shown. A sentence is where the picture says so.
+        # What is on the screen is shown. A sentence is where the picture says so.
         is_shown = moment.kind == "screen"
         if moment.score is not None and moment.score >= MIN_SHOWN_PROBABILITY:
             is_shown = True

@@ -446,8 +446,7 @@ class LiveSource:
             tracks[media.picture.index] = PictureTrack(
                 media, FrameSampler(rate, scaler), self._media, self._base, endless
             )
-            # Where far more pictures come than are wanted, those that no other needs are not
-            # decoded.
+            # Where far more pictures come than are wanted, some need not be decoded.
             if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:

@@ -78,8 +78,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
     from safetensors.numpy import load
 
     try:
-        # safetensors' own reader drops metadata, so the header is read first: 8 bytes of length,
-        # then JSON.
+        # The library's reader drops metadata. A file begins with 8 bytes of length, then JSON.
         length = int.from_bytes(data[:8], "little")
         file_header = parse_json(data[8 : 8 + length])
         header = file_header["__metadata__"][METADATA_KEY]

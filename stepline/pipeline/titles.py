@@ -25,7 +25,7 @@ def choose_title(
 ) -> tuple[str, TitleSource]:
     """Return the title of a video and its source, the first that has one: user, link, file, speech,
     name."""
-    # Titles that somebody wrote.
+    # Titles that people or files give.
     candidates: dict[TitleSource, str | None] = {
         "user": request.title,
         "link": request.origin.title if request.origin else None,

@@ -212,7 +212,7 @@ class StudioApi:
 
 
 def _event_stream(events: AsyncIterator[str]) -> Response:
-    # X-Accel-Buffering tells nginx to pass each event on when it comes.
+    # X-Accel-Buffering makes nginx pass each event on when it comes.
     return StreamingResponse(
         events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )

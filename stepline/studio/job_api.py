@@ -36,6 +36,7 @@ class JobApi:
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
+        # Jobs, then the uploads that become jobs.
         job = "/api/jobs/{id:int}"
         upload = "/api/uploads/{id}"
         piece = f"Add a piece, at most {MAX_PIECE_BYTES} bytes, at the header Upload-Offset"

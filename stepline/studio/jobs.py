@@ -241,8 +241,7 @@ class JobRunner:
             self._publish(job.id)
             return
         with (
-            # What the process says beyond its lines goes to a file, whose last line explains a
-            # crash.
+            # What else the process says goes to a file. Its last line explains a crash.
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages,
             _start_worker(messages) as process,
         ):

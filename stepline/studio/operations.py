@@ -116,8 +116,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
         paths.setdefault(path, {})[operation.method.lower()] = operation.description()
         if operation.body is not None:
             schema = operation.body.model_json_schema(ref_template="#/components/schemas/{model}")
-            # Models inside a model move to the document's own schemas, to which all references
-            # lead.
+            # Models inside a model move to the document's schemas, where references lead.
             schemas |= schema.pop("$defs", {})
             schemas[operation.body.__name__] = schema
 

@@ -60,7 +60,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
                 archive.write(file, file.relative_to(folder))
         return packed
     except BaseException:
-        # The caller never learns of the folder, so nobody else would remove it.
+        # The caller never learns of the folder, so no one else would remove it.
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:

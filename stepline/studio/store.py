@@ -289,8 +289,7 @@ class JobStore:
         marks = ", ".join("?" * len(expected))
         with self._database.change() as connection:
             cursor = connection.execute(
-                # The state is checked by the statement itself, so two threads cannot both change
-                # it.
+                # The statement itself checks the state, so two threads cannot both change it.
                 f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})",
                 (*values.values(), id, *expected),
             )

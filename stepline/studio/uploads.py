@@ -62,7 +62,7 @@ class Uploads:
         self._stored_jobs = studio.jobs
         self._jobs = jobs
         self._busy: set[str] = set()
-        # What a kill left unfinished, and what nobody continues.
+        # What a kill left unfinished, and what no one continues.
         self._complete_moves()
         self._end_idle(MAX_IDLE_SECONDS)
 

@@ -100,6 +100,7 @@ class VideoApi:
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
+        # Lists and records, corrections, removal, and what reads the file.
         video = "/api/videos/{id}"
         query = {
             "q": "words of the title, tags and metadata",
@@ -153,6 +154,7 @@ class VideoApi:
 
     def _file_operations(self, video: str) -> list[Operation]:
         """Return the operations that read the file of a video, whose path is given."""
+        # All may take long, so they have threads of their own.
         formats = f"one of {', '.join(OUTPUTS)}"
         return [
             Operation("GET", video, self.video, "One video.", reads_video=True),

@@ -62,7 +62,7 @@ class AuditSampler:
     def sample(self) -> AuditSample:
         """Return the sample: videos by id, in each the texts of both kinds mixed."""
         records = self._videos.values()
-        # So many of each kind, and then both mixed.
+        # A number of each kind, and then both mixed.
         texts: list[AuditText] = []
         for record in records:
             sentences = _shuffled(narration_texts(record), self._seed)

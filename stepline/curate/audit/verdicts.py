@@ -177,7 +177,7 @@ def mean_answers(
     ids = {text.id for text in sample.of_kind(kind)}
     answers: dict[str, list[bool]] = defaultdict(list)
     yes_answers = YES_ANSWERS[question]
-    # "unsure" is no answer, neither yes nor no.
+    # "unsure" counts neither as yes nor as no.
     for verdict in verdicts:
         if verdict.asked in ids and verdict.said != "unsure":
             is_yes = verdict.said in yes_answers
@@ -261,7 +261,7 @@ def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[f
         for group in rng.integers(count, size=count):
             rows += groups[group]
         kappa, _ = _kappa(votes[rows])
-        # A draw in which nobody differs has no kappa.
+        # A draw in which all agree on one answer has no kappa.
         if kappa is not None:
             kappas[draw] = kappa
     return interval(kappas)

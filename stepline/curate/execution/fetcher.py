@@ -78,7 +78,7 @@ class Fetcher:
         paths = {}
         for name in names:
             fetch = files.pending.get(name)
-            # A finished fetch is taken over when somebody asks for it.
+            # A finished fetch is taken over when its file is asked for.
             if fetch is not None and fetch.done():
                 path = fetch.result()
                 del files.pending[name]

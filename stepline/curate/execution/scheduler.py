@@ -177,7 +177,7 @@ class Phase:
     def count_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
         """Raise SteplineError where a stage fails for video after video, as when a server it asks
         is down."""
-        # A video that the recipe leaves out is no sign of a fault.
+        # A video that the recipe leaves out does not point to a fault.
         if failure is None or failure.kind == "left out":
             self.failures_in_a_row[stage] = 0
             return

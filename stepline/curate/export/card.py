@@ -213,7 +213,7 @@ class DatasetFacts:
     def add(self, record: Record) -> None:
         """Count a record that is in the dataset."""
         self.counts.add(record)
-        # Only names count, and only so many, since a record may hold anything.
+        # Only names count, and a bounded number of them, since a record may hold anything.
         for kind, counter in self.makers.items():
             maker = record.models.get(kind)
             if not isinstance(maker, str):

@@ -79,7 +79,7 @@ def dry_run(
     collection = collect_items(source, request.limit)
     sizes = known_sizes(collection.items)
     most = max(settings.sample, settings.most)
-    # A stratified sample, of which each smaller one is the first part.
+    # A stratified sample. Each smaller one is its first part.
     rows = draw_stratified(sizes.values, most, settings.seed)
     sample = _Sample(collection, settings, sizes, rows)
     count = min(settings.sample, len(sample.rows))

@@ -119,7 +119,7 @@ class DatasetCounts:
             words = sum(len(sentence.text.split()) for sentence in sentences)
             start = sentences[0].span.start
             end = max(sentence.span.end for sentence in sentences)
-            # Whole words per minute, of which the last bar holds all beyond.
+            # Words per minute. The last bar holds all beyond its start.
             rate = int(60 * words / (end - start))
             bar = min(MAX_WORDS_PER_MINUTE, rate) // SPEECH_RATE_BAR
             self.words_a_minute[str(bar)] += 1

@@ -126,7 +126,7 @@ def _columns_by_field(
     present: dict[str, str] = {}
     required = []
     for field, column in columns.model_dump().items():
-        # A column that somebody named is expected. One by its usual name may be missing.
+        # A column that the settings rename has to be there. Others may be missing.
         if column in names:
             present[field] = column
         elif column != usual[field]:

@@ -85,7 +85,7 @@ def read_source(
     source_filter = SourceFilter(settings)
     entries = _bounded(source, _entries(source, settings, source_filter, remote))
     for entry in sort_by_id(source_filter.apply(entries)):
-        # What a dataset says of its place, which is no path of this machine.
+        # What a dataset says of its place, without a path of this machine.
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
         yield entry

@@ -176,7 +176,7 @@ def visible(dataset: DatasetContext) -> None:
     records: list[Record] = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = visible_record(record, settings)
-        # A video that nobody could judge is left out for that, not for its pictures.
+        # A video that could not be judged is left out for that, not for its pictures.
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
         if is_judged and len(visible.steps) >= settings.least:
             records.append(visible)

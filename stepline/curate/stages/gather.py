@@ -357,7 +357,7 @@ class DuplicateFinder:
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
             return None
-        # A number below the prime for each run, of which every hash function takes the least.
+        # A number below the prime for each run. Each hash function keeps its least value.
         checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
         codes = np.array(sorted(checksums), np.int64)
         multiplier, offset = self._factors

@@ -138,7 +138,7 @@ def lock_owner(out: "RemotePath") -> str | None:
         return owner_name(note) if note else None
     try:
         with (out.local / LOCK_NAME).open("rb") as file:
-            # A shared lock can be taken only while nobody holds the exclusive one.
+            # A shared lock can be taken only while no one holds the exclusive one.
             return None if lock_file_now(file, shared=True) else owner_name(file.read())
     except FileNotFoundError:
         return None

@@ -69,7 +69,7 @@ def step_places(record: Record, *, is_held_out: bool) -> list[ReviewPlace]:
             spans.append(step.said)
         first: ReviewPlace | None = None
         for span in spans:
-            # Two spans that overlap enough are one place, so that nobody is asked twice.
+            # Two spans that overlap enough are one place, so that no one is asked twice.
             if first is None or not first.is_near(span):
                 place = place_of(record, step, span)
                 first = first or place
