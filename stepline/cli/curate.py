@@ -109,7 +109,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
     run_recipe = load_recipe(recipe, overrides, preset=options["preset"])
     offer_weights()
-    # Workers share a GPU where their number asks for it.
+    # How much of a GPU each worker takes, by the recipe or by what is here.
     gpus = gpus_a_worker(run_recipe.engine.gpus)
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})

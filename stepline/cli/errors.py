@@ -50,7 +50,7 @@ def check_address_space(job: str = "the main job", min_bytes: int = MIN_FREE_ADD
     unheard, or looks like a damaged file."""
     import psutil
 
-    # What the process has already does not count against the job.
+    # What is left for the job, beyond what the process has already.
     room = _system_limit("AS") - psutil.Process().memory_info().vms
     if room < min_bytes:
         needs = f"{job} takes {min_bytes / 2**20:.0f} or more"
