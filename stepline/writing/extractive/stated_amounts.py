@@ -41,7 +41,7 @@ def sentence_amount(doc: "Doc") -> str | None:
     stated = [quantity for quantity in quantities(doc.text) if quantity.kind != COUNT_KIND]
     if len(stated) != 1:
         return None
-    # Any noun that is no unit names a thing, so the sentence says more.
+    # Any other noun than a unit names a thing, so the sentence says more.
     units: list[int] = []
     for token in doc:
         if token.lower_ in UNIT_KINDS or token.lower_ in DEGREE_WORDS:

@@ -91,7 +91,6 @@ def write_extractive(
     """
     if settings is None:
         settings = WritingSettings()
-    # A language that it does not read.
     foreign = foreign_note(transcript)
     if foreign is not None:
         return WrittenSteps(notes=(foreign,))
@@ -116,7 +115,6 @@ def write_extractive(
             if not has_amount and chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
-
         # its steps, without names
         is_sure = chance >= MIN_SURE_STEP
         editor = SentenceEditor(unit.words, reading, docs[number], number)
@@ -125,7 +123,6 @@ def write_extractive(
             drafts = [draft for draft in drafts if draft.is_negated]
         elif not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
-
         # those without a flaw, with names
         for draft in drafts:
             flaw = _flaw(draft, editor.tokens)

@@ -136,7 +136,7 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
     all_texts = [*texts, *sentences]
     rows = embed(all_texts)  # (K + S, D)
     cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
-    # How many of a step's words a sentence says.
+    # Which share of a step's words is said.
     words = content_words(all_texts)
     step_words = words[:count]
     sentence_words = words[count:]

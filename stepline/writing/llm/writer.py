@@ -84,7 +84,6 @@ def write_llm(
     Raises WriterError when the named server is not there or refuses access, ModelError when a
     library or model is missing.
     """
-    # Sentences that instruct a model never reach it.
     withheld = find_model_orders(transcript)
     chunks = chunks_of(transcript, settings)
     hidden = []
@@ -104,7 +103,6 @@ def write_llm(
         whole = fallback(transcript)
         dropped = (*hidden, *whole.dropped)
         return WrittenSteps(whole.steps, dropped, (note, *whole.notes))
-
     # what the model is asked, and what it answers
     jpegs: Pictures = {}
     start = 0.0
