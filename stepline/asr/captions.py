@@ -121,7 +121,7 @@ def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionF
     if decoded.guess:
         cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
         warnings.append(f"{path.name}: {decoded.guess}; {cure}")
-    # Subtitles may begin with "[Music]", and are no JSON.
+    # A subtitle may begin with "[Music]", which is not JSON.
     begin = text.lstrip()[:6]
     suffix = path.suffix.lower()
     has_arrows = "-->" in text

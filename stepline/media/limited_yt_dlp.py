@@ -71,8 +71,8 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
 
     class LimitedYoutubeDL(youtube_dl):  # type: ignore[misc]
         @functools.cached_property
-        # No other handler: those of curl and requests make their own connections.
         def _request_director(self) -> Any:
+            # No other handler: those of curl and requests make their own connections.
             return self.build_request_director([LimitedRH])
 
         def dl(self, name: str, info: Info, *arguments: Any, **options: Any) -> Any:

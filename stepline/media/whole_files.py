@@ -72,8 +72,8 @@ def _are_chunks_whole(file: BinaryIO, size: int) -> bool:
 
 
 def _is_segment_whole(file: BinaryIO, size: int) -> bool:
-    # The head, then the segment, which holds all the rest.
     """Whether the segment of a Matroska file is as long as it names itself."""
+    # The head, then the segment, which holds all the rest.
     file.seek(4)
     length = _read_length(file)
     if length is None:
@@ -90,7 +90,7 @@ def _read_length(file: BinaryIO) -> int | None:
     first = file.read(1)
     if not first or not first[0]:
         return None
-    # As many zero bits as are before the first one, so many bytes follow.
+    # The zero bits before the first one bit say how many more bytes follow.
     width = 9 - first[0].bit_length()  # bytes
     value = int.from_bytes(first + file.read(width - 1), "big") - (1 << 7 * width)
     # Ones alone: the length is not known.

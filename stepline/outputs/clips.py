@@ -33,10 +33,12 @@ def write_clips(
     from stepline.media import cut_clip
 
     clips = clip_spans(record, folder)
+    # The sound is the track that the record was made from.
     cut = cut_clip
     settings = sound_track_settings(record)
     if settings is not None:
         cut = functools.partial(cut_clip, settings=settings)
+    # A set of the caller's, or one of its own.
     change: contextlib.AbstractContextManager[FileSet] = atomic_files()
     if files is not None:
         change = contextlib.nullcontext(files)

@@ -158,6 +158,7 @@ def _dated(archive: bytes) -> bytes:
         zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
     ):
         for name in old.namelist():
+            # A ZipInfo without a date is of 1980.
             member = zipfile.ZipInfo(name)
             new.writestr(member, old.read(name), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

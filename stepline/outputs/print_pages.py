@@ -29,6 +29,7 @@ MAX_ONE_COLUMN = 8  # steps that are below each other in one column
 TEXT_COLOR = (27, 34, 38)
 MUTED_COLOR = (90, 101, 108)
 ACCENT_COLOR = (13, 110, 103)
+# Fonts of many scripts, the usual ones first.
 FONT_FILES = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
@@ -39,6 +40,7 @@ FONT_FILES = (
     "msyh.ttc",
     "PingFang.ttc",
 )
+# Where Linux, macOS and Windows have them.
 FONT_FOLDERS = (
     "/usr/share/fonts",
     "~/.local/share/fonts",
@@ -91,6 +93,7 @@ class PrintPages:
         texts = [title(record), *map(step_line, record.steps), *map(step_time, record.steps)]
         texts += [material_text(thing) for _, things in needed_things(record) for thing in things]
         self._family = choose_font(self._document, "".join(texts))
+        # A font of the machine is added in one weight only.
         self._has_bold = self._family == "helvetica"
         self._document.add_page()
         self._column = 0
@@ -208,6 +211,7 @@ def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowFor
     """Return how that many steps are set. The first picture gives the shape of all."""
     from PIL import Image
 
+    # One column of large rows, or two columns of small ones.
     columns, size, width, height = (1, 12.0, 48.0, 27.0)
     if len(steps) > MAX_ONE_COLUMN:
         columns, size, width, height = (2, 9.5, 30.0, 17.0)
@@ -226,6 +230,7 @@ def choose_font(document: Any, text: str) -> str:
     Raises SettingsError where no font here holds them all.
     """
     try:
+        # The Helvetica that every reader has holds Latin-1 alone.
         text.encode("latin-1")
         return "helvetica"
     except UnicodeEncodeError:

@@ -68,6 +68,7 @@ class Output(NamedTuple):
     addressed: bool = False
 
 
+# Writers that need more than the record.
 def _markdown(record: Record, extras: OutputExtras) -> str:
     return documents.markdown(record, picture_links(record, extras), extras.media)
 

@@ -121,11 +121,13 @@ def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
         key = window.value()
         if not isinstance(key, str) or _token(window) != ":":
             raise JsonError("an object's key and colon are expected")
+        # A key such as "recipes" holds all items.
         if key in WRAPPER_KEYS and window.peek() in ("[", "{"):
             opening = _token(window)
             yield from _listed(window) if opening == "[" else _keyed(window)
             continue
         value = window.value()
+        # After the first field of a text, all that follows belongs to it.
         if fields or key in TEXT_KEYS:
             fields[key] = value
         elif isinstance(value, list):
@@ -162,6 +164,7 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     materials. Without these, they are the sentences of the paragraphs. The title is the first
     heading, else the file's name.
     """
+    # A character of UTF-8 has at most four bytes.
     most = 4 * file.settings.longest_document  # bytes
     try:
         with open_bytes(file.path) as stream:
@@ -204,6 +207,7 @@ def _parsed(text: str) -> dict[str, object]:
             else:
                 run = blocks["needs" if is_needs else kind]
                 run.append(text)
+    # The surest mark of a step that the text has.
     steps = blocks["numbered"] or blocks["bullets"] or blocks["paragraphs"]
     return {"title": title, "steps": steps, "ingredients": blocks["needs"]} | fields
 

@@ -166,6 +166,7 @@ def word_vectors(hidden: Tensor, span: WordSpan) -> Tensor:
     # Sums are differences of running totals, without a loop over words.
     totals = F.pad(hidden.cumsum(0), (0, 0, 1, 0))  # (L + 1, D)
     sums = totals[last] - totals[first]  # (W, D)
+    # A word that was cut off has no token, and a mean of 0.
     counts = (last - first).clamp(min=1)
     means: Tensor = sums / counts[:, None]
     return means
