@@ -108,7 +108,7 @@ def hallucination_reason(
         return f"the recogniser was unsure of what is said ({_word_chance(likely)})"
     if sentence.confidence is not None and sentence.confidence < settings.word_probability:
         return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
-    # Either alone may be low in good speech. Both together are not.
+    # Sure words make up for little voice, and clear voice for unsure words.
     if likely is not None and likely + evidence.voiced < settings.belief:
         return (
             f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_word_chance(likely)})"

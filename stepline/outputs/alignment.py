@@ -70,6 +70,7 @@ def read_alignment(path: Path | str) -> Alignment:
 
 def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
     """Return the scores (K, T) of a file's arrays. Raises ValueError for more than MAX_SCORES."""
+    # The shape is the file's claim, so it is checked before memory is taken.
     steps, columns = arrays["shape"].tolist()
     if not 0 <= steps * columns <= MAX_SCORES:
         raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")

@@ -77,6 +77,7 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
     """Remove the clips that an earlier run cut with the change: their seconds are those of other
     spans."""
+    # Only names that `step_file_name` gives.
     for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
         files.remove(clip)
 
@@ -136,5 +137,6 @@ def _animate(video: Path, span: Span, path: Path) -> None:
         save_all=True,
         append_images=pictures[1:],
         duration=1000 // ANIMATION_RATE,  # ms
+        # repeats without end
         loop=0,
     )

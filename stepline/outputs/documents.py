@@ -141,6 +141,7 @@ def _xml(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
     letters = []
     for letter in text:
+        # Lone surrogates, and two code points that XML leaves out.
         if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff":
             letters.append(letter)
     return "".join(letters)

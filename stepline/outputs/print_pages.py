@@ -115,6 +115,7 @@ class PrintPages:
         form = _row_form(steps, keyframes)
         self._top = self._document.get_y()
         for number, step in enumerate(steps, start=1):
+            # The words, and a line for the time.
             words = f"{number}. {step_line(step)}"
             height = self._text_height(words, form) + form.size * LINE_HEIGHT
             if step.id in keyframes:
@@ -218,6 +219,7 @@ def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowFor
     pictures = [keyframes[step.id] for step in steps if step.id in keyframes]
     if not pictures:
         return RowForm(columns, size, 0.0, 0.0)
+    # A narrow picture leaves the rest of its box to the words.
     with Image.open(io.BytesIO(pictures[0])) as image:
         width = min(width, height * image.width / image.height)
     return RowForm(columns, size, width, height)
@@ -258,4 +260,5 @@ def _font_files() -> list[Path]:
     for folder in folders:
         if folder.is_dir():
             fonts += [path for path in folder.rglob("*.tt[fc]") if path.name in FONT_FILES]
+    # By preference, then by path, so that every run takes the same one.
     return sorted(fonts, key=lambda path: (FONT_FILES.index(path.name), path))

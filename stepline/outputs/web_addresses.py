@@ -51,6 +51,7 @@ class WebAddresses:
         if path is None:
             return None
         if self.media is not None:
+            # Of a path only the name, behind the prefix.
             _, _, file_name = path.rpartition("/")
             name = quote(file_name)
             if self.media.endswith(PREFIX_ENDS):

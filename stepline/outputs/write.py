@@ -117,6 +117,7 @@ def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet)
     """Write the files of a folder, and have those of an earlier run that none replaces removed."""
     for name, content in contents.items():
         _write(content, files.partial(folder / name))
+    # Those that are written now stay: the set knows them.
     for stale in folder.glob("[0-9][0-9]*-*"):
         files.remove(stale)
     return [folder / name for name in contents]

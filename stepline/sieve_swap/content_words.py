@@ -167,6 +167,7 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
         titles.append(document.title)
         step_texts = [step.text for step in document.steps]
         texts.append(" ".join(step_texts))
+    # Sorted, so that the file has the same bytes each time.
     words_of_titles = [sorted(words) for words in title_words(titles)]
     words_of_texts = []
     for words in content_words(texts, numerals=numerals):

@@ -177,6 +177,7 @@ def _figures(statistics: Statistics) -> str:
 
 def _word_changes(statistics: Statistics) -> str:
     """Draw the content words whose share among all content words rises most, and falls most."""
+    # By how much each word's share changes, in points of per cent.
     before = _shares(statistics.words_before)
     after = _shares(statistics.words_after)
     change = {}

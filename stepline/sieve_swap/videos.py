@@ -200,6 +200,7 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
 
 
 def _files(folder: Path) -> list[Path]:
+    # HowTo100M's captions are one file, and what is next to it are tables.
     for name in CAPTION_FILES:
         captions = folder / name
         if captions.is_file():

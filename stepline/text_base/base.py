@@ -100,6 +100,7 @@ class TextBase:
         has changed."""
         from stepline.text import embed
 
+        # The name may mean other weights by now.
         digest, *_ = encoder_facts(self.encoder)
         if digest != self.manifest.encoder_sha256:
             fault = f"{self.encoder}: not the encoder that {self.folder} was built with"

@@ -325,6 +325,7 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     manifest = require_manifest(folder)
     engine = settings.engine
     purpose = (engine, manifest.steps, settings.recall)
+    # One that serves already.
     for entry in manifest.indexes:
         entry_purpose = (entry.engine, entry.steps, entry.wanted)
         if entry_purpose == purpose:

@@ -72,6 +72,7 @@ def _lines(stream: BinaryIO) -> Iterator[KeyedItem]:
 
 
 def _window(stream: BinaryIO) -> JsonWindow:
+    # A read may end in the middle of a letter.
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
 
     def read(size: int) -> str:
@@ -137,6 +138,7 @@ def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
         else:
             fields[key] = value
     window.place += 1
+    # Only an object with steps of its own is a text.
     if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
         yield "", fields
 
@@ -207,7 +209,7 @@ def _parsed(text: str) -> dict[str, object]:
             else:
                 run = blocks["needs" if is_needs else kind]
                 run.append(text)
-    # The surest mark of a step that the text has.
+    # Numbers mark steps better than bullets, and those better than paragraphs.
     steps = blocks["numbered"] or blocks["bullets"] or blocks["paragraphs"]
     return {"title": title, "steps": steps, "ingredients": blocks["needs"]} | fields
 

@@ -58,7 +58,7 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     for doc, label in zip(docs, labels, strict=True):
         keeps.append(_kept_tokens(doc, label))
     finder = AntecedentFinder(docs, keeps)
-    # Each pronoun that the editor replaced, and the candidates that he wrote.
+    # Each pronoun that the editor replaced, and which candidates the step names.
     name = WORD_EDITS.index("name")
     cases = []
     for number, row in enumerate(narration.sentences):

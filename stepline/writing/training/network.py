@@ -227,7 +227,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy of what is labelled, zero where nothing is."""
     is_labelled = labels != IGNORED_LABEL
     if not is_labelled.any():
-        # Zero, but part of the graph, so that the other losses are not in its way.
+        # Zero, but with a gradient, so that it can be added to other losses.
         return logits.sum() * 0
     return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
 
