@@ -125,7 +125,7 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
                     return CHANGED_UNIT
                 return CHANGED_NUMBER
         elif kind != COUNT_KIND:
-            # None is said. The same figure with another unit is a change all the same.
+            # None is said, but the same figure with another unit is a change too.
             measures = [amount for amount in spoken if amount.kind != COUNT_KIND]
             if _same_figures(measures, written_of_kind):
                 return CHANGED_UNIT
