@@ -42,6 +42,7 @@ def parse_seconds(value: object) -> float | None:
 
     None for anything else, NaN, infinity.
     """
+    # To isinstance, JSON's true is an int.
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -98,6 +99,7 @@ def parse_csv(text: str, name: str) -> list[Cue]:
             raise CaptionError(f"{name}, line 1: {needs}; it has {','.join(header)[:80]!r}")
         columns = [header.index(column) for column in CSV_COLUMNS]
         cues = []
+        # Blank lines have empty cells alone.
         for row in filter(any, rows):
             if len(row) <= max(columns):
                 wrong = f"{name}, line {rows.line_num}: {len(row)} columns"
@@ -130,6 +132,7 @@ def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
         ) from error
     except ValueError as error:
         raise CaptionError(f"{name}: JSON that is {error}; give {JSON_FORMS}") from error
+    # One video, else many by their names.
     cues = _cues_of_form(tree, name)
     if cues is None and isinstance(tree, dict) and tree:
         key = _choose_video(tree, name, video)
@@ -232,6 +235,7 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
     if not isinstance(text, str) or not text.strip():
         return []
     text = text.strip()
+    # A word carries the space before it, but for scripts without spaces.
     if text[0] < FIRST_CJK_LETTER:
         text = f" {text}"
     score = item.get("score", item.get("probability"))

@@ -57,6 +57,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
 
     Raises CaptionError for what cannot be read, is too large or is not a text.
     """
+    # A file that can be read, and is not too large.
     try:
         data = read_limited(path, MAX_CAPTIONS_BYTES)
     except LimitError as error:
@@ -65,6 +66,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
         raise CaptionError(
             f"{path}: cannot be read ({error.strerror}); give a caption file"
         ) from error
+    # Its text, in the encoding that is named, marked or guessed.
     try:
         decoded = decode_text(data, encoding)
     except UnicodeDecodeError as error:
@@ -75,6 +77,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
     except LookupError as error:
         cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
         raise CaptionError(f"{path}: encoding {encoding!r} is not known; {cure}") from error
+    # Binary data, or two bytes per letter without a mark.
     if "\0" in decoded.text:
         raise CaptionError(
             f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json"
@@ -113,10 +116,12 @@ def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
     position = 0
     number = 0
     for word in words:
+        # where it begins, behind its space
         begin = position + len(word.text) - len(word.text.lstrip())
         position += len(word.text)
         while number < len(sounds) and sounds[number][1] <= begin:
             number += 1
+        # A word that goes on behind the sound stays.
         inside = number < len(sounds) and sounds[number][0] <= begin
         if not inside or position > sounds[number][1]:
             remaining.append(word)

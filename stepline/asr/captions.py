@@ -117,9 +117,11 @@ def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionF
     decoded = read_caption_text(path, encoding)
     text = decoded.text
     warnings = []
+    # An encoding that is a guess is reported.
     if decoded.guess:
         cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
         warnings.append(f"{path.name}: {decoded.guess}; {cure}")
+    # A subtitle may begin with "[Music]", which is not JSON.
     begin = text.lstrip()[:6]
     suffix = path.suffix.lower()
     has_arrows = "-->" in text
@@ -130,6 +132,7 @@ def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionF
     if is_json and not is_subtitles:
         cues = parse_json(text, str(path), video)
         return _CaptionFile(cues, [], warnings, rolling=True)
+    # All other forms list what is shown.
     if suffix == ".csv" or has_csv_header(text):
         rows = parse_csv(text, str(path))
         subtitles = SubtitleFile([_shown_row(row) for row in rows])
@@ -297,6 +300,7 @@ def _without_repeated_lines(cue: Cue, following: Cue) -> str:
         return cue.text
     lines = cue.text.split("\n")
     next_lines = following.text.split("\n")
+    # The longest repetition counts.
     max_count = min(len(lines) - 1, len(next_lines))
     for count in range(max_count, 0, -1):
         if lines[-count:] == next_lines[:count]:
@@ -350,6 +354,7 @@ def _part(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
     start, end = _times(following)
     if cue.end <= start:
         return cue, following
+    # Half of the overlap for each, where both still last.
     middle = (cue.end + start) / 2
     if cue.start < middle < end:
         following = replace(following, start=middle)

@@ -82,6 +82,7 @@ def hallucination_reasons(
         REPETITION_REASON if index in repeated else hallucination_reason(sentence, proof, settings)
         for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
     ]
+    # Where half of a window is doubted, its unsure sentences are doubted too.
     doubted = sum(reason is not None for reason in reasons)
     if sentences and doubted >= MIN_DOUBTED * len(sentences):
         for index, proof in enumerate(evidence):
@@ -107,11 +108,13 @@ def hallucination_reason(
         return f"the recogniser was unsure of what is said ({_word_chance(likely)})"
     if sentence.confidence is not None and sentence.confidence < settings.word_probability:
         return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
+    # Sure words make up for little voice, and clear voice for unsure words.
     if likely is not None and likely + evidence.voiced < settings.belief:
         return (
             f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_word_chance(likely)})"
         )
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
+    # A stock phrase is believed only where voice and words are clear.
     is_clear = evidence.voiced >= settings.clear_voice
     if likely is not None and likely < settings.clear_log_probability:
         is_clear = False

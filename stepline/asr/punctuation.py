@@ -69,15 +69,18 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 
     Raises ModelError when the sentence encoder is missing.
     """
+    # P(mark) after each word, by the network alone.
     texts = [_plain_text(word.text) for word in words]
     chances = load_mark_reader().read_marks(texts)  # (W, 4)
     logits = np.log(np.maximum(chances, MIN_CHANCE))
     stop = WORD_MARKS.index("stop")
+    # Silence after a word speaks for a full stop.
     stop_log_odds = STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
     logits[:, stop] += stop_log_odds
     chances = softmax(logits)
     best = chances.argmax(axis=1)
     _join_dependent_clauses(texts, best, chances[:, stop])
+    # A caption may begin with a capital. Words that are written small elsewhere lose it.
     lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
     marked = []
     begins = True

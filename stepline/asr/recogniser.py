@@ -112,6 +112,7 @@ class RecogniserSwitch:
     ) -> list[WindowTranscript]:
         assert self._recogniser is not None
         beam = self._settings.retry_beam
+        # The same beam would give the same words again.
         if beam == self._settings.beam:
             return transcripts
         for index, transcript in enumerate(transcripts):
@@ -162,6 +163,7 @@ def read_together(
             key = number
         batches.setdefault(key, []).append(number)
 
+    # One recogniser reads a batch. Then each sound gets its own answers.
     transcripts: dict[int, list[WindowTranscript]] = {}
     for numbers in batches.values():
         switch, windows = requests[numbers[0]]

@@ -137,15 +137,18 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
     stem = stem.lstrip(OPENING_MARKS)
     if stem in ABBREVIATION_WORDS:
         return False
+    # An initial ends nothing, but "I." may.
     is_letter = len(stem) == 1 and stem.isalpha()
     if is_letter and stem != "i":
         return False
     if following is None:
         return True
     next_text = following.strip()
+    # "Wait... and then" is one sentence.
     goes_on = next_text[:1].islower()
     if goes_on and bare.endswith("..."):
         return False
+    # "3." before "5" is a decimal point.
     is_decimal = stem.isdigit() and re.match(r"\d", next_text)
     return not is_decimal
 
@@ -193,6 +196,7 @@ def _cut_quality(words: Words, index: int) -> tuple[float, float]:
         silence += COMMA_SECONDS
     middle = len(words) / 2
     distance = abs(index - middle)
+    # Rounded, so that among like pauses the one nearest the middle wins.
     return round(silence, 1), -distance
 
 

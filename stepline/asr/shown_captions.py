@@ -124,6 +124,7 @@ def _add_caption(
     fresh = lines[repeated:]
     if appearances:
         last = appearances[-1]
+        # Words that are still shown: the whole caption again, a grown line, or a mere flash.
         is_long = end - start > MIN_CUE_SECONDS
         goes_on = whole and not fresh and is_long
         if repeated and (goes_on or grown or last.is_flash):
@@ -168,10 +169,12 @@ def _repeated_lines(
     most = min(len(earlier_texts), len(texts))
     start = caption.start or 0.0
     end_before = before.end or 0.0
+    # After a gap only rolling captions repeat a line, and only above another.
     if start - end_before > MAX_CUE_GAP_SECONDS:
         if not rolls:
             return 0, ""
         most = min(most, len(texts) - 1)
+    # The longest repetition: lines alike, the last of them perhaps longer now.
     for count in range(most, 0, -1):
         *earlier, last = earlier_texts[-count:]
         *repeated, line = texts[:count]

@@ -74,6 +74,7 @@ def parse_subtitles(text: str, name: str) -> SubtitleFile:
     reader = _SubtitleReader(is_webvtt)
     ends = [timing.line for timing in timings]
     ends.append(len(lines))
+    # What is before the first timing belongs to no caption.
     reader.read_chunk(None, lines[: ends[0]], has_next=bool(timings))
     for timing, end in zip(timings, ends[1:], strict=True):
         chunk = lines[timing.line + 1 : end]
@@ -94,6 +95,7 @@ def _timings(lines: list[str], name: str) -> list[_Timing]:
         elif BROKEN_TIMING_PATTERN.match(line):
             wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is no timing"
             raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
+    # SubViewer's timings count only in a file without arrows.
     if arrows:
         return arrows
     timings = []
@@ -156,6 +158,7 @@ class _SubtitleReader:
             chunk = _rstrip_blank(chunk)
         if not chunk:
             return chunk
+        # The line above a timing may be its number.
         last = chunk[-1].strip()
         if not last.isdecimal():
             return chunk
@@ -165,6 +168,7 @@ class _SubtitleReader:
         if has_next and (is_apart or follows):
             self._number = number
             return chunk[:-1]
+        # A number at the end, of a caption that never comes.
         if not has_next and is_apart and follows:
             self.file.outside.append(last)
             return chunk[:-1]
@@ -230,6 +234,7 @@ class _SubtitleReader:
             self._first_offset = offset
         shift = offset - self._first_offset
         wrap = CLOCK_WRAP / CLOCK_RATE
+        # The clock of MPEG-TS has 33 bits, and starts over.
         if shift < -wrap / 2:
             shift += wrap
         self._offset = shift

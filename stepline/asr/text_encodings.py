@@ -129,6 +129,7 @@ def decode_text(data: bytes, encoding: str | None = None) -> DecodedText:
         return DecodedText(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         repaired = data.decode("utf-8", errors="replace")
+        # Few broken characters among many good ones: damaged UTF-8.
         foreign = len(re.sub(r"[\x00-\x7f]", "", repaired))
         if repaired.count("\ufffd") <= BROKEN_SHARE * foreign:
             return DecodedText(repaired, f"damaged at byte {error.start}; read as UTF-8")
@@ -140,13 +141,16 @@ def decode_text(data: bytes, encoding: str | None = None) -> DecodedText:
 def guess_reading(data: bytes) -> Reading:
     """Return the reading that gives most of a language's usual letters, Windows-1252 where none
     does."""
+    # Lines of ASCII say nothing of the encoding.
     lines = [line for line in data.split(b"\n") if not line.isascii()]
     sample = b"\n".join(lines)
     if len(sample) > GUESS_BYTES:
         sample = sample[:GUESS_BYTES].rpartition(b"\n")[0] or sample[:GUESS_BYTES]
+    # Two bytes per character, nearly all of them usual ones.
     east_asian = _best_east_asian(sample)
     if east_asian is not None and _usual_share(east_asian, sample) >= MIN_USUAL_SHARE:
         return east_asian
+    # Another script, where most foreign words hold no letter of ASCII.
     words = len(WORD_WITH_FOREIGN_BYTES.findall(sample))
     if 2 * len(FOREIGN_WORD.findall(sample)) > words:
         reading = _best(OTHER_READINGS, sample)

@@ -33,12 +33,14 @@ class _Clock:
         read."""
         text = (value or "").strip()
         if clock := CLOCK_TIME.match(text):
+            # 00:00:01.5, or with frames 00:00:01:12
             hours, minutes, seconds, _, fraction, frames = clock.groups()
             time = float(int(hours) * 3600 + int(minutes) * 60)
             time += int(seconds)
             time += float(f"0.{fraction or 0}")
             time += int(frames or 0) / self.frame_rate
             return time
+        # 1.5s, 36f, 15000t
         if offset := OFFSET_TIME.match(text):
             number = float(offset[1])
             unit = offset[2]
@@ -66,8 +68,10 @@ def is_ttml(text: str) -> bool:
 
 def parse_ttml(text: str, name: str) -> SubtitleFile:
     """Return what a TTML file shows. Raises CaptionError for XML that cannot be read."""
+    # Entities can grow without end, and no caption needs any.
     if ENTITY_DECLARATION.search(text):
         raise CaptionError(f"{name}: XML with declarations of its own; take its DOCTYPE out")
+    # The parser refuses a declaration that is behind blank lines.
     without_declaration = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)
     try:
         root = ElementTree.fromstring(without_declaration)
@@ -117,6 +121,7 @@ class _TtmlReader:
                 self.read_container(child, child_place, depth + 1)
             else:
                 self.read_metadata(child)
+            # In a sequence each child begins where the one before ends.
             if in_turn:
                 end = self._place(child, child_place).end
                 child_place = replace(place, start=end)
@@ -150,14 +155,17 @@ class _TtmlReader:
         lines: list[list[TimedPiece]] = [[]]
         starts: list[float] = []
         ends: list[float] = []
+        # Each text in its line, with the second of its span.
         for text, span in self._texts(element, place, 0):
             start = None
             if span is not None and span.start is not None:
+                # A span that begins with its paragraph adds no time.
                 if span.start != place.start:
                     start = span.start
                 if span.end is not None:
                     starts.append(span.start)
                     ends.append(span.end)
+            # XML folds blanks, unless it says to preserve them.
             if not keeps_blanks and text != "\n":
                 text = BLANK_RUN.sub(" ", text)
             first, *others = text.split("\n")
@@ -165,6 +173,7 @@ class _TtmlReader:
             for other in others:
                 lines.append([])
                 _add_text(lines[-1], other, start)
+        # A paragraph without times has those of its spans.
         if place.start is None:
             place = replace(place, start=min(starts, default=None))
         if place.end is None:
@@ -230,6 +239,7 @@ def _attribute(element: ElementTree.Element, name: str) -> str:
 
 
 def _clock(root: ElementTree.Element) -> _Clock:
+    # The defaults of TTML: 30 frames, and a tick per frame or second.
     rate = _positive(_attribute(root, "frameRate"), 30.0)
     multiplier = _attribute(root, "frameRateMultiplier")
     parts = multiplier.replace(":", " ").split()
@@ -273,6 +283,7 @@ def _is_top(element: ElementTree.Element) -> bool:
     if top >= MAX_TITLE_PERCENT:
         return False
     extent = PERCENT_PAIR.match(_attribute(element, "extent"))
+    # Text at the foot of a region is as low as the region's end.
     if align in ("after", "center") and extent is not None:
         height = float(extent[1])
         return top + height <= MAX_TITLE_PERCENT

@@ -42,6 +42,7 @@ class WhisperX:
         """Return what is said in the window. Words that the aligner could not place carry no
         time."""
         del beam  # whisperx takes it when it loads
+        # It finds the speech in a window by itself, but a window without any is not given to it.
         if not (window.voice >= self._settings.voice).any():
             return WindowTranscript(())
         result = self._model.transcribe(
@@ -49,6 +50,7 @@ class WhisperX:
         )
         language = str(result.get("language") or self.language or "en")
         self.language = self.language or language
+        # Forced alignment times the words.
         aligner, metadata = self._aligner(language)
         aligned = self._package.align(
             result["segments"], aligner, metadata, window.samples, current_device().name

@@ -110,12 +110,14 @@ class RankedGroup:
     def precision(self, weights: Floats) -> Floats:
         """Return (B,) interpolated average precisions, mean over the thresholds, or NaN where
         nothing is annotated."""
+        # Weights repeat items, so ranks and hits are sums of weights.
         total = weights @ self.annotated  # (B,)
         if not len(self.video):
             return np.where(total > 0, 0.0, np.nan)
         item = weights[:, self.video]  # (B, N)
         ranked = item.cumsum(axis=1)
         area = np.zeros(len(weights))
+        # Interpolated average precision at each threshold.
         for right in self.right:
             right_items = item * right
             hits = right_items.cumsum(axis=1)
@@ -197,6 +199,7 @@ def grounding_map(
     Predictions must be of candidate steps already (`Taxonomy.candidates`). A step that no video of
     the split shows is left out, as officially: its predictions count nowhere.
     """
+    # Steps that some video of the split shows.
     video_count = len(truths)
     annotated_steps: set[int] = set()
     for truth in truths.values():

@@ -26,6 +26,7 @@ from stepline.evaluate import (
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask
 
+# Rules of HTM-Align: where a sentence is shown, and whether it is while it is said.
 TAN_RULE = (
     "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, "
     "all videos pooled; "
@@ -46,6 +47,7 @@ NARRATION_RULE = (
     "`shown`, sentences of "
     "all videos pooled, ties count half"
 )
+# Of HT-Step.
 HT_STEP_RULE = (
     "R@1: the second lies in [start, end] of any instance of the step, over steps with an "
     "instance, all videos pooled; "
@@ -53,6 +55,7 @@ HT_STEP_RULE = (
     "mean over activities "
     "and tIoU; label-aware: AP of each step, mean over the activity's steps, then the same"
 )
+# Of CrossTask: steps by themselves or in order, over test sets or all videos.
 EACH_STEP_RULE = (
     "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without "
     "the last; recall of a "
@@ -69,6 +72,7 @@ ORDERED_SHARED_VIDEOS_RULE = (
     "and so are steps shown only after the last row of the scores"
 )
 EACH_STEP_ALL_VIDEOS_RULE = "as each, but one test set of all annotated videos"
+# Of every benchmark that has texts with spans.
 GROUNDING_RULE = (
     "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in "
     "[start, end) of any "
@@ -82,11 +86,13 @@ SEGMENTATION_RULE = (
     "serve several); precision: the reverse; mean IoU: the best overlap of each reference span; "
     "all videos pooled"
 )
+# Of WYS2's clips.
 DETECTION_RULE = (
     "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum of "
     "recall gained times "
     "precision, not interpolated"
 )
+# Of summaries.
 FRAMES_RULE = (
     "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or "
     "filled with 0 to "
@@ -99,6 +105,7 @@ OFFICIAL_FRAMES_RULE = (
     "only videos in both "
     "files; tau and rho left out where undefined"
 )
+# Of dense captions, by the programs that score them.
 DENSE_RULE = (
     "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as "
     "reference as officially, F1 "
@@ -158,6 +165,7 @@ class Benchmark:
         return next(iter(self.conventions))
 
 
+# Forms of predictions that several benchmarks take.
 SECONDS_BY_ROW = (
     "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts "
     "(docs/evaluation.md)"
@@ -201,6 +209,7 @@ def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
 BENCHMARKS = {
     row.name: row
     for row in (
+        # Narration and steps, by the rules of their own papers.
         Benchmark(
             "htm-align",
             "narration alignment and alignability in 80 HowTo100M videos",
@@ -248,6 +257,7 @@ BENCHMARKS = {
                 ),
             },
         ),
+        # Recipes, as captions and as spans. Then spans alone.
         _captioning_benchmark(
             "youcook2", "recipe steps in cooking videos", "its JSON in either form"
         ),
@@ -275,6 +285,7 @@ BENCHMARKS = {
             "WhenAct (arXiv 2202.08138)",
             "its data folder or joined JSON",
         ),
+        # Clips and frames, without spans.
         Benchmark(
             "vnd",
             "clips whose narration is shown or not",
@@ -318,6 +329,7 @@ def evaluate(
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
     to score.
     """
+    # What is asked must fit the benchmark: its convention, its subset, a cut.
     benchmark = find_benchmark(name)
     protocol = convention or benchmark.default
     if protocol not in benchmark.conventions:

@@ -106,6 +106,7 @@ class GroupedRatio(Ratio):
 
     def by_group(self, weights: Floats) -> Floats:
         """Return (S, B, G) ratios, NaN where a group has no items."""
+        # A column per group, so that one product sums the videos of each.
         last_group = int(self.group.max())
         identity = np.eye(last_group + 1)
         is_member = identity[self.group]  # (V, G)
@@ -128,6 +129,7 @@ class GroupedRatio(Ratio):
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis of what is not NaN, or NaN where nothing is known."""
+    # np.nanmean would warn of a slice without numbers.
     defined = ~np.isnan(values)
     known_values = np.where(defined, values, 0.0)
     sums = known_values.sum(axis=axis)
@@ -165,6 +167,7 @@ def resample(
     """
     if not statistics:
         return {}
+    # All statistics see the same draws, so they must be of the same videos.
     all_statistics = statistics.values()
     counts = {statistic.videos for statistic in all_statistics}
     if len(counts) != 1:
@@ -235,6 +238,7 @@ def over_videos(
     columns = np.array(indexes, dtype=np.int64)
 
     def weights_of(drawn: Floats) -> Floats:
+        # Other videos of the statistic are never drawn.
         shape = (len(drawn), statistic.videos)
         weights = np.zeros(shape)
         weights[:, columns] = drawn
@@ -253,6 +257,7 @@ def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatist
     columns = index.reshape(-1)
 
     def weights_of(drawn: Floats) -> Floats:
+        # A source is drawn with all of its videos.
         return drawn[:, columns]
 
     return RedrawnStatistic(statistic, len(names), weights_of)

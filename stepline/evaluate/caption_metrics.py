@@ -89,6 +89,7 @@ def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     references = []  # n-grams of each item's references
     for item in items:
         references.append([ngrams(reference) for reference in item.references])
+    # In how many items' references an n-gram is, and the idf of that.
     documents: Counter[Ngram] = Counter()
     for counts in references:
         item_ngrams = set().union(*counts)
@@ -97,6 +98,7 @@ def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     document_counts = set(documents.values())
     log_of = {count: math.log(count) for count in document_counts}
     idf = {ngram: rare - log_of[count] for ngram, count in documents.items()}
+    # Each item: the mean similarity with its references.
     scores = []
     for item, counts in zip(items, references, strict=True):
         hypothesis_counts = ngrams(item.hypothesis)
@@ -143,10 +145,12 @@ def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
         product = _clipped_product(hypothesis_weights, reference_weights)
         hypothesis_norm = hypothesis.norms[index]
         reference_norm = reference.norms[index]
+        # A norm of 0 has weights of 0, so there is nothing to divide.
         if hypothesis_norm and reference_norm:
             total += product / (hypothesis_norm * reference_norm)
         else:
             total += product
+    # CIDEr-D: a Gaussian over the difference in length.
     difference = hypothesis.length - reference.length
     spread = 2.0 * LENGTH_SIGMA**2
     square = difference**2
@@ -215,9 +219,11 @@ def _scores(counts: list[int]) -> BleuRow:
     guessed_counts = ngram_counts[:MAX_NGRAM_WORDS]
     correct_counts = ngram_counts[MAX_NGRAM_WORDS:]
     ratio = (length + _ABOVE_EPSILON) / (reference_length + _BELOW_EPSILON)
+    # Brevity penalty: exp(1 - r / c) of a corpus shorter than its references.
     brevity_penalty = 1.0
     if ratio < 1.0:
         brevity_penalty = math.exp(1.0 - 1.0 / ratio)
+    # BLEU-n: the geometric mean of the precisions of 1 to n words.
     product = 1.0
     scores = []
     for index in range(MAX_NGRAM_WORDS):
@@ -254,6 +260,7 @@ def _rouge_l(item: CaptionPair) -> float:
         recall = max(recall, common / len(words))
     if not precision or not recall:
         return 0.0
+    # F with beta: (1 + beta^2) P R / (R + beta^2 P).
     weighted_sum = recall + RECALL_BETA**2 * precision
     return (1.0 + RECALL_BETA**2) * precision * recall / weighted_sum
 
@@ -264,6 +271,7 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     One bit per word of `first`, one step per word of `second`, so that long captions stay quick.
     Source: Hyyro, "Bit-parallel LCS-length computation revisited", 2004.
     """
+    # Of each word its places, one bit per word of `first`.
     positions: dict[str, int] = {}
     for index, word in enumerate(first):
         word_bits = positions.get(word, 0)

@@ -110,6 +110,7 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
     rounded = np.asarray(cost, dtype=np.float32)
     back, state = _backward(rounded.astype(np.float64), exactly_one)
     assigned = np.zeros((seconds, count), dtype=bool)
+    # The way is read from its last state back to its first.
     for second in range(seconds, 0, -1):
         step, is_step = divmod(state, 2)
         if is_step:
@@ -130,6 +131,7 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     state_count = 2 * count + 1
     rests = np.arange(0, state_count, 2)
     steps = np.arange(1, state_count, 2)
+    # Before the first second only the first background is possible.
     total = np.full(state_count, np.inf)
     total[0] = 0.0
     back = np.zeros((seconds + 1, state_count), dtype=np.int64)
@@ -168,6 +170,7 @@ def _check_costs(cost: Floats) -> None:
 def step_costs(scores: Floats) -> Floats:
     """Return costs of scores (T, K): minus their log-softmax over steps, as CrossTask's model is
     decoded."""
+    # The largest score is taken off first, so that exp cannot overflow.
     top = scores.max(axis=1, keepdims=True)
     exponentials = np.exp(scores - top)
     sums = exponentials.sum(axis=1, keepdims=True)
@@ -188,6 +191,7 @@ def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     is_placed = np.isfinite(rows)
     inside = is_placed & (rows >= 0) & (rows < seconds)
     right = inside
+    # Seconds outside the table hit nothing. They become 0 only to index it.
     if seconds:
         placed_rows = np.where(inside, rows, 0)
         indices = placed_rows.astype(np.int64)
@@ -217,6 +221,7 @@ def random_test_sets(
     for index in range(count):
         rng = np.random.default_rng(seed + index)
         pairs: set[VideoKey] = set()
+        # Sorted, so that a set does not depend on the order of the files.
         for task in sorted(tasks):
             videos = sorted(tasks[task])
             if len(videos) > train:
@@ -392,6 +397,7 @@ def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
 def _read_predictions(path: Path) -> dict[VideoKey, Node]:
     predictions: dict[VideoKey, Node] = {}
     for id, node in entries_by_id(path).items():
+        # A mapping without spans is a task, and its keys are videos.
         is_task = isinstance(node.value, dict) and "spans" not in node.value
         if is_task:
             for video, value in node.entries():
@@ -419,6 +425,7 @@ def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
         steps = []
         for step, start, end in read_annotation(path):
             spans.append((start, end))
+            # The release counts steps from 1.
             steps.append(step - 1)
         segments = span_array(spans, "crosstask")
         step_count = counts[task]

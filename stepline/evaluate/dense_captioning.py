@@ -185,6 +185,7 @@ def densevid(
     judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video = {}
     distance_rows = []
+    # Each video at every tIoU.
     for video in covered.scored:
         sets = []
         for reference in references:
@@ -268,6 +269,7 @@ class DensevidScorer:
         for row, text in enumerate(texts):
             partners = []
             for matrix, set_captions in zip(overlaps, captions, strict=True):
+                # Captions pair at IoU >= tIoU. Detection asks for more than tIoU.
                 is_enough = matrix[row] >= tiou
                 for column in np.flatnonzero(is_enough).tolist():
                     partners.append(set_captions[column])
@@ -311,12 +313,14 @@ class HarmonicMean(SumOfTotals):
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) scores, or 0 where both means are 0."""
+        # The share of each video in a draw.
         counted = weights * self.totals
         drawn = counted.sum(axis=1, keepdims=True)
         shares = np.zeros_like(counted)
         np.divide(counted, drawn, out=shares, where=drawn > 0)
         precision = shares @ self.precision  # (B, tIoUs)
         recall = shares @ self.recall
+        # F1 of the means at each tIoU, not the mean of F1s.
         both = precision + recall
         harmonic = np.zeros_like(both)
         np.divide(2 * precision * recall, both, out=harmonic, where=both > 0)
@@ -330,6 +334,7 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference)
     reference_videos = reference
+    # Which videos count, by version.
     handling = COUNT_MISSING
     if RULES_BY_VERSION[version].missing == "skip":
         handling = SKIP_MISSING_VIDEOS
@@ -372,6 +377,7 @@ def _statistics(
     meteor = Meteor()
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
+    # SODA of every kind, over the videos that it counts.
     for kind in get_args(SodaKind):
         per_video = soda(reference, events, kind=kind, meteor=meteor).per_video
         rows = np.array([per_video[id] for id in reference])  # (V, 3)
@@ -379,6 +385,7 @@ def _statistics(
         for column, suffix in enumerate((" precision", " recall", "")):
             hits = rows[:, column] * present
             statistics[f"SODA_{kind}{suffix}"] = Ratio(hits, present)
+    # densevid at each tIoU. A video's number is its mean over them.
     scores = densevid([reference], events, version=version, meteor=meteor).per_video
     ones = np.ones(len(reference))
     tables = {}
@@ -396,10 +403,12 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
 
     Raises DatasetError when the file is in neither form, or holds no video of the subset.
     """
+    # The authors' form has all videos under one key.
     videos = entries_by_id(scoring.reference)
     is_author_form = "database" in videos
     if is_author_form:
         videos = dict(videos["database"].entries())
+    # One subset.
     subset = scoring.subset
     if subset is not None:
         all_videos = videos
@@ -410,6 +419,7 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
         if not videos:
             fault = f"{scoring.reference}: holds no subset {subset!r}"
             raise DatasetError(f"{fault}; leave --subset out")
+    # Events as they are written, also empty or reversed ones.
     reference = {}
     for id, video in videos.items():
         if is_author_form:

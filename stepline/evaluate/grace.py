@@ -66,6 +66,7 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
     """Return (N + 1, M + 1, 2): the size of the last group of each side in the best split of the
     first events of both."""
     count, width = overlaps.shape
+    # Running sums down and across: the overlap of a group is one difference.
     zero_row = np.zeros((1, width))
     row_sums = np.cumsum(overlaps, axis=0)
     down = np.vstack([zero_row, row_sums])  # (N + 1, M)
@@ -101,6 +102,7 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
 def _last_best(values: Floats) -> int:
     """Return the last index of the greatest value."""
     last_index = len(values) - 1
+    # The last split that is best has the smallest group behind it.
     from_end = np.argmax(values[::-1])
     return last_index - int(from_end)
 

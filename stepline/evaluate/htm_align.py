@@ -153,6 +153,7 @@ def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
     starts = range(0, rows - WINDOW_ROWS // 2, WINDOW_ROWS // 4)
     windows = []
     for index, start in enumerate(starts):
+        # Sentences whose middle is near, by the times of those that are not alignable.
         earliest = start - WINDOW_ROWS
         latest = start + 2 * WINDOW_ROWS
         is_near = (earliest <= middle) & (middle <= latest)
@@ -188,6 +189,7 @@ def stitch_windows(
             raise DatasetError(f"window {window}: scores of shape {scores.shape}, not {shape}")
         total[cells] += scores
         count[cells] += 1
+    # A cell that no window covers has a sum of 0, and keeps it.
     means = total / np.maximum(count, 1)
     return hide_zeros(means)
 

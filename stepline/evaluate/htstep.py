@@ -80,6 +80,7 @@ def without_duplicates(segments: Floats, steps: Sequence[int]) -> tuple[Floats, 
     copies of the same step."""
     rows: list[int] = []
     for index, (start, end) in enumerate(segments):
+        # Copies are looked for among the kept rows of the same step.
         if end - start < MIN_SEGMENT_SECONDS:
             continue
         step = steps[index]
@@ -107,6 +108,7 @@ def score(scoring: ScoringTask) -> Scores:
         return _score_segments(scoring, reference)
     predictions = entries_by_id(scoring.predictions)
     unknown: list[str] = []  # names of no step of their video's variation, or of several
+    # The second of each step, by video.
     seconds = {}
     for id in reference.truths:
         if id in predictions:
@@ -143,6 +145,7 @@ def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores
             seconds[id] = {}
             for step, span in best.items():
                 seconds[id][step] = float(span.mean())
+        # How the best span of each annotated step overlaps its instances.
         instances = truth.instances()
         spans = [best.get(step) for step in instances]
         reference_spans = list(instances.values())
@@ -173,6 +176,7 @@ def _segment_count(predictions: Mapping[str, PredictedSegments]) -> int:
 def _best_spans(segments: PredictedSegments) -> dict[int, Floats]:
     """Return the best-scored span of each step, of equal scores the first in the file."""
     best: dict[int, Floats] = {}
+    # Best score first. Of equal scores, the line that is first.
     ranked = np.lexsort((segments.order, -segments.scores))
     for n in ranked:
         step = int(segments.steps[n])
@@ -213,6 +217,7 @@ def _read_reference(scoring: ScoringTask) -> _HtStepReference:
     taxonomy = Taxonomy(activities, variations)
     truths = {}
     for id, video in entries_by_id(file).items():
+        # One subset, where one is asked for.
         subset = video.get("subset")
         is_in_subset = subset is not None and subset.value == scoring.subset
         if scoring.subset is not None and not is_in_subset:
@@ -253,6 +258,7 @@ def _predicted_seconds(
     truth = reference.truths[id]
     steps = sorted(reference.taxonomy.candidates(truth))
     seconds: dict[int, float] = {}
+    # Seconds by the id or the headline of a step.
     if isinstance(node.value, dict):
         step_of_name = _steps_by_name(steps, reference.headlines)
         for name, value in node.entries():
@@ -265,6 +271,7 @@ def _predicted_seconds(
             else:
                 unknown.append(name)
         return seconds
+    # One second per step of the variation, in the order of the ids.
     numbers = read_numbers(node, len(steps), "steps of the article's variation")
     second_list = numbers.tolist()
     for step, second in zip(steps, second_list, strict=True):
@@ -280,6 +287,7 @@ def _steps_by_name(steps: Sequence[int], headlines: Mapping[int, str]) -> dict[s
     for headline, step in zip(step_headlines, steps, strict=True):
         if step_headlines.count(headline) == 1:
             step_of_name[headline] = step
+    # Ids come last: they win over a headline that reads like one.
     for step in steps:
         step_of_name[str(step)] = step
     return step_of_name

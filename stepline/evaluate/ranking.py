@@ -60,6 +60,7 @@ class RankingStatistic:
             shape = (len(weights), 1)
             nothing = np.zeros(shape)
             return nothing, nothing
+        # Items from the best score down, each with the weight of its video.
         ranked_videos = self.video[self.order]
         ranked_labels = self.labels[self.order]
         item_weights = weights[:, ranked_videos]  # (B, N)
@@ -67,6 +68,7 @@ class RankingStatistic:
         negative_weights = item_weights - positive_weights
         positive_sums = positive_weights.cumsum(axis=1)
         negative_sums = negative_weights.cumsum(axis=1)
+        # Equal scores share a threshold, which is behind the last of them.
         above = positive_sums[:, self.last]
         wrong = negative_sums[:, self.last]
         return above, wrong
@@ -84,6 +86,7 @@ class RocAuc(RankingStatistic):
         none_above = np.zeros(shape)
         earlier_above = above[:, :-1]
         before = np.hstack([none_above, earlier_above])
+        # Trapezoids over the negatives, so that a tie counts half.
         step = np.diff(wrong, prepend=0.0, axis=1)
         heights = before + above
         areas = step * heights / 2
@@ -106,6 +109,7 @@ class AveragePrecision(RankingStatistic):
         precision = np.nan_to_num(ratios)
         gained_precision = gain * precision
         sums = gained_precision.sum(axis=1)
+        # With one class only a ranking is undefined, as for the area.
         negatives = wrong[:, -1]
         positives = above[:, -1]
         positives = np.where(negatives > 0, positives, 0.0)

@@ -123,6 +123,7 @@ class EvaluationReport:
 def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> EvaluationReport:
     """Return the report: every score once over its videos, and its interval from seeded draws of
     them."""
+    # Videos of one source are drawn together.
     sources = scores.units_drawn()
     statistics = {
         name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()
@@ -132,6 +133,7 @@ def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> Ev
     for name, statistic in scores.statistics.items():
         low, high = interval(draws_of[name])
         metrics[name] = Metric(point_estimate(statistic), low, high, statistic.items)
+    # Few units make a percentile interval too narrow.
     count = len(set(sources))
     notes = scores.notes
     if count < MIN_VIDEOS:
@@ -205,10 +207,12 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
         f"{'metric':<{width}}  {'value':>8}  {INTERVAL_PERCENT:g} % interval     "
         "videos   items  protocol"
     ]
+    # A line per metric.
     for name, metric in system.metrics.items():
         numbers = f"{_four_digits(metric.value):>8}  {_span(metric):<19}"
         counts = f"{len(scores.videos):>6} {metric.items:>7}"
         lines.append(f"{name:<{width}}  {numbers} {counts}  {system.name}")
+    # How it was measured, and what was left out.
     lines += ["", f"rule: {scores.rule}"]
     lines.append(
         f"interval: {system.draws} draws of {system.sources} whole videos, seed {system.seed}"
@@ -259,6 +263,7 @@ def _listed(ids: Sequence[str]) -> str:
 
 def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
     """Return the report as JSON. NaN becomes null."""
+    # One system.
     scores = system.scores
     metrics = {}
     for name, metric in system.metrics.items():
@@ -281,6 +286,7 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
             "level": INTERVAL_PERCENT,
         },
     }
+    # Its difference to the other.
     if against is not None:
         differences = {}
         for name, metric in against.differences.items():

@@ -214,6 +214,7 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
     reference_ids = set(ids)
     matched: dict[str, V] = {}
     for id, value in predictions.items():
+        # The id as the other side may write it.
         other = f"{ID_PREFIX}{id}"
         if id.startswith(ID_PREFIX):
             other = id.removeprefix(ID_PREFIX)

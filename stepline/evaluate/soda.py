@@ -55,6 +55,7 @@ def best_ordered_sum(scores: Matrix) -> float:
     """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M),
     none negative."""
     _, width = scores.shape
+    # best[j]: the largest sum over the rows so far and the first j columns.
     best = np.zeros(width + 1)
     for row in scores:
         with_row = best[:-1] + row
@@ -189,6 +190,7 @@ class SodaScorer:
         if self._kind == "d":
             return [best_ordered_sum(iou)]
         if self._kind == "c":
+            # Pairs that do not overlap are worth 0, whatever they say.
             rows, columns = np.nonzero(iou)
             overlapping = list(zip(rows.tolist(), columns.tolist(), strict=True))
             similarity = self._similarity(truth, events, overlapping)
@@ -200,6 +202,7 @@ class SodaScorer:
         for threshold in thresholds:
             scores = np.where(iou >= threshold, iou, 0.0)
             pairings.append(backtracked_pairs(scores))
+        # Each pair is compared once, however many thresholds choose it.
         all_pairs = set(chain(*pairings))
         similarity = self._similarity(truth, events, sorted(all_pairs))
         worths = []
@@ -258,11 +261,13 @@ def soda(
     workers: processes, for METEOR in Python only.
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
+    # The events of each video that counts.
     covered = cover_videos([reference], predictions, missing)
     videos = covered.scored
     reference_events = [list(reference[video]) for video in videos]
     predicted_events = [list(predictions.get(video, ())) for video in videos]
     columns = (videos, reference_events, predicted_events)
+    # A scorer from outside may be a running program, which workers cannot share.
     if workers > 1 and meteor is None:
         score = partial(_score_video, kind, swapped_roles)
         context = get_context("spawn")

@@ -59,6 +59,7 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
     overlaps = np.zeros_like(shared)
     covers_something = union > 0
     np.divide(shared, union, out=overlaps, where=covers_something)
+    # Rounding may leave a ratio just above 1.
     overlaps = np.clip(overlaps, 0.0, 1.0)
     return np.asarray(overlaps)
 
@@ -107,6 +108,7 @@ def grounding_overlaps(
     if len(predicted) != text_count:
         counts = f"{len(predicted)} predicted spans for {text_count} texts"
         raise DatasetError(f"{counts}; give one, or null, per text")
+    # The best instance of each text, 0 where the text was not placed.
     best = np.zeros(text_count)
     placed = 0
     for k, span in enumerate(predicted):

@@ -96,6 +96,7 @@ class _Reference:
         several things of a video, and WhenAct cuts one into clips. Predicted ids whose reference
         shows nothing are neither extra nor scored.
         """
+        # Predictions that count, and those of unknown videos, which are reported.
         scored_ids = []
         for id in predicted_ids:
             is_extra = id not in self.records
@@ -109,6 +110,7 @@ class _Reference:
             predicted_ids=scored_ids,
             notes=[*self.notes, *notes],
         )
+        # Videos that were cut from one file are not independent.
         sources = []
         for id in self.shown_steps:
             video_id = self.records[id].video.id
@@ -125,6 +127,7 @@ def grounding(scoring: ScoringTask) -> Scores:
         return _score_segments(scoring, reference)
     nodes = match_ids(seconds_file, reference.records)
     notes = _unknown_rows_note(scoring, nodes, reference)
+    # A second for each shown step.
     seconds = {}
     for id, steps in reference.shown_steps.items():
         if id in nodes:
@@ -292,6 +295,7 @@ def _seconds_file(path: Path) -> dict[str, Node] | None:
     if not isinstance(tree, dict):
         return None
     values = tree.values()
+    # Lists that are all empty fit both forms. They are read as segments.
     if not any(values) or not all(map(_holds_seconds, values)):
         return None
     return dict(root.entries())
@@ -314,6 +318,7 @@ def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> lis
         for key, value in node.entries():
             seconds[key] = read_number(value)
     elif node.value:
+        # A list has one second per row, and a row's number is its id.
         row_seconds = _seconds_by_row(node, record)
         for row, second in enumerate(row_seconds):
             seconds[str(row)] = second
@@ -364,6 +369,7 @@ def _spans_by_text(
     for segment in segments:
         text = _normalised(segment.sentence)
         segments_by_text[text].append(segment)
+    # Repeated texts take their segments in the order of the file.
     placed: dict[str, list[float]] = {}
     for text, ids in ids_by_text.items():
         text_segments = segments_by_text[text]
@@ -377,6 +383,7 @@ def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[Predi
     """Return the `count` best-scored segments in the order of the file. Without scores, return the
     first ones."""
     losses = [-(segment.score or 0.0) for segment in segments]
+    # sorted is stable: of equal scores the first in the file.
     ranked = sorted(range(len(segments)), key=losses.__getitem__)
     best = sorted(ranked[:count])
     return [segments[index] for index in best]

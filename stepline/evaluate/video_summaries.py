@@ -51,18 +51,22 @@ def frames_overlap(
     official: a reference without frames gives F = 1, and scores up to MIN_FRAME_SCORE stay as they
     are. Raises DatasetError for NaN, or a reference that is not 0 or 1.
     """
+    # The reference: 0 and 1 alone.
     truth = _vector(reference, "reference frames")
     is_flag = np.isin(truth, (0.0, 1.0))
     if not is_flag.all():
         raise DatasetError(
             "a reference frame is neither 0 nor 1; give 1 for the frames of the summary"
         )
+    # The summary, as long as the reference.
     all_scores = _vector(summary, "summary frames")
     scores = cut_or_pad(all_scores, len(truth))
     if not truth.any():
         return FrameOverlap(1.0, 1.0, 1.0) if official else None
+    # Officially a low score stays as it is, which makes the summary soft.
     low_scores = scores if official else 0.0
     frames = np.where(scores > MIN_FRAME_SCORE, 1.0, low_scores)
+    # F of the frames.
     shared = float((frames * truth).sum())
     summary_sum = float(frames.sum()) + FRACTION_EPSILON
     reference_sum = float(truth.sum()) + FRACTION_EPSILON
@@ -102,6 +106,7 @@ def _correlation(first: Numbers, second: Numbers, measure: Callable[..., Any]) -
     if len(scores) != len(truth):
         counts = f"{len(scores)} scores for {len(truth)} reference scores"
         raise DatasetError(f"{counts}; give one a frame")
+    # Numbers that are all equal have no order.
     if not _varies(scores) or not _varies(truth):
         return None
     return float(measure(scores, truth).statistic)

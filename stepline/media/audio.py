@@ -89,6 +89,7 @@ class AudioTimeline:
         self._expected = max(self._expected, time)
         seconds = self._expected - (self._origin or 0.0)
         missing = round(seconds * self._rate) - self._yielded - self._waiting
+        # One second at a time, so that a long hole takes no memory.
         for start in range(0, missing, self._rate):
             count = min(self._rate, missing - start)
             silence = np.zeros((self._channels, count), np.float32)

@@ -186,6 +186,7 @@ def copy_with_chapters(
             with av.open(
                 f"file:{partial}", "w", format=form, options={"fflags": "+bitexact"}
             ) as copy:
+                # The streams that a copy holds, then their packets.
                 tracks = {}
                 for stream in source.streams:
                     if stream.type in COPIED_STREAM_TYPES:
@@ -362,6 +363,7 @@ class _PictureEncoder:
 
     def _mux(self, packets: list[Any]) -> None:
         for packet in packets:
+            # The encoder passes no lengths on, so each is put back by its stamp.
             packet.duration = self._lengths.pop(packet.pts, packet.duration)
             self._clip.mux(packet)
 

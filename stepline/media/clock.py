@@ -316,6 +316,7 @@ class PacketClock:
         if state.shift != self._newest and is_newest:  # another stream has jumped there before
             state.restart(second, self._newest)
             return
+        # The next packets show which other streams jump too.
         others = self._used & self._streams.keys() - {index}
         jumped: set[int] = set()
         going: set[int] = set()  # on from where they were
@@ -337,6 +338,7 @@ class PacketClock:
             is_decided = jumped == others and after >= MIN_PACKETS_AFTER
             if is_decided or number >= MAX_PACKETS_AHEAD:
                 break
+        # A stamp alone is broken. Where no other stream goes on, a new part begins.
         if after < MIN_PACKETS_AFTER:
             self._strip(packet)
         elif not going - jumped:

@@ -249,6 +249,7 @@ class _LimitedResponse(http.client.HTTPResponse):
 
     def _unpack(self, packed: bytes, most: int) -> bytes:
         if self._unpacker is None:
+            # Some servers send deflate without zlib's head.
             is_bare = packed[0] & 15 != ZLIB_METHOD and packed[0] != 0x1F
             self._unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else GZIP_OR_ZLIB)
         try:

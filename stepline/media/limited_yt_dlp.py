@@ -41,6 +41,7 @@ def limited_youtube_dl(limits: LinkLimits, more: Info) -> Iterator[Any]:
         raise MediaError(
             f"a page, which {missing_extra(error)}; or give the video's own address"
         ) from error
+    # Plugins would run other people's code in this process.
     plugin_dirs.value = []
     # PhantomJS, a browser that some extractors start, looks at no address either.
     openload.check_executable = lambda *_: False
@@ -57,6 +58,7 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     class LimitedRH(UrllibRH):  # type: ignore[misc]
         def _create_instance(self, *arguments: Any, **options: Any) -> Any:
             opener = super()._create_instance(*arguments, **options)
+            # ftp would make connections of its own, under no limits.
             opener.handle_open.pop("ftp", None)
             for handler in opener.handlers:
                 if isinstance(handler, HTTPHandler):
@@ -64,11 +66,13 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
             return opener
 
         def _prepare_headers(self, _: Any, headers: Any) -> None:
+            # Only what http.py can unpack.
             headers.setdefault("Accept-Encoding", "gzip, deflate")
 
     class LimitedYoutubeDL(youtube_dl):  # type: ignore[misc]
         @functools.cached_property
         def _request_director(self) -> Any:
+            # No other handler: those of curl and requests make their own connections.
             return self.build_request_director([LimitedRH])
 
         def dl(self, name: str, info: Info, *arguments: Any, **options: Any) -> Any:
@@ -95,11 +99,13 @@ def _options(settings: LinkSettings) -> Info:
         "retries": settings.attempts,
         "fragment_retries": settings.attempts,
         "socket_timeout": settings.seconds,
+        # a video that lacks a piece is an error, not a shorter video
         "skip_unavailable_fragments": False,
         "continuedl": True,
         "logger": _YtDlpLog(),
         "noprogress": True,
         "color": "never",
+        # nothing is kept elsewhere, and no proxy of the environment is used
         "cachedir": False,
         "proxy": "",
         "fixup": "never",

@@ -47,11 +47,13 @@ def open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
     be opened."""
     import av
 
+    # What FFmpeg may open of it, and inside it.
     options = {"max_streams": str(max(1000, settings.max_streams)), **dict(live.options)}
     if live.format is None:
         options["format_whitelist"] = f"{ALLOWED_FORMATS},hls,rtsp,sdp,rtp"
     if live.protocols:
         options["protocol_whitelist"] = live.protocols
+    # A device that this build cannot read.
     if live.format is not None and live.format not in av.formats_available:
         sent = f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000`"
         cure = f"send it with {sent} and name udp://127.0.0.1:5000"

@@ -56,6 +56,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
         has_picture = media.picture is not None
         has_sound = media.sound is not None
         warnings = []
+        # At the file's end, a stream without a frame is one that no decoder takes.
         if ended and has_picture and picture is None:
             has_picture = False
             warnings.append("the picture cannot be decoded; only the sound is used")

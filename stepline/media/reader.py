@@ -52,6 +52,7 @@ class MediaReader:
         part: Span | None = None,
         thumbnails: Thumbnails | None = None,
     ) -> None:
+        # What cannot be asked for.
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
         if frame_size is not None and frame_size < 1:
@@ -64,6 +65,7 @@ class MediaReader:
         self._sound = sound
         self._settings = settings or MediaSettings()
         self._thumbnails = thumbnails
+        # The whole video is a part without an end.
         self._first = 0.0
         self._length = math.inf
         if part is not None:
@@ -111,6 +113,7 @@ class MediaReader:
             tracks[media.picture.index] = PictureTrack(
                 media, sampler, self._settings, self._first, self._length
             )
+            # Where few are wanted, frames that no other needs are not decoded.
             if self._settings.skip_nonref and media.exact:
                 dense_rate = self._rate * MIN_SPARSE_RATIO
                 if dense_rate <= picture_rate(media.picture):
@@ -231,6 +234,7 @@ def seek_before(media: OpenMedia, second: float) -> Any:
             if picture is None:
                 return None
             return picture[2]
+        # The key frame came too late.
         back *= 4
 
 
@@ -327,6 +331,7 @@ class _PictureCursor:
         for last."""
         if self._media.picture is None:
             return None
+        # Far ahead, a leap is cheaper than decoding on.
         far = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS
         if self._shown is None or (far and self._media.exact):
             seek_before(self._media, second)
@@ -339,6 +344,7 @@ class _PictureCursor:
         if self._shown is None:
             return None
         time, length, frame = self._shown
+        # The last picture stays for a while after its end.
         if self._next is not None or second < time + length + LINGER_SECONDS:
             return frame
         return None

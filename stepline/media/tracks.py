@@ -57,6 +57,7 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
     for stream in tracks:
         counts[stream.index] = 0
     for number, packet in enumerate(container.demux(tracks)):
+        # An empty packet marks the end of a stream.
         if packet.size:
             counts[packet.stream.index] += 1
         if min(counts.values()) > 1 or number >= MAX_PACKETS_TO_COUNT:
@@ -111,6 +112,7 @@ def _is_audible(frame: Any) -> bool:
     highest = 1.0
     if kind in "iu":
         highest = np.iinfo(samples.dtype).max
+    # Unsigned samples are silent in the middle of their range.
     middle = 0.0
     if kind == "u":
         middle = highest / 2

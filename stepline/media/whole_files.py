@@ -36,12 +36,14 @@ def _are_boxes_whole(file: BinaryIO, size: int) -> bool:
     kinds: set[bytes] = set()
     start = 0
     for _ in range(MAX_BOXES):
+        # moov is the index, mdat and moof hold what it lists.
         if start == size:
             return b"moov" in kinds and bool(kinds & {b"mdat", b"moof"})
         file.seek(start)
         head = file.read(16)
         if len(head) < 8:
             return False
+        # A length of 1 means that 64 bits of it follow the kind.
         length, kind = struct.unpack_from(">I4s", head)
         if length == 1 and len(head) == 16:
             (length,) = struct.unpack_from(">Q", head, 8)
@@ -71,6 +73,7 @@ def _are_chunks_whole(file: BinaryIO, size: int) -> bool:
 
 def _is_segment_whole(file: BinaryIO, size: int) -> bool:
     """Whether the segment of a Matroska file is as long as it names itself."""
+    # The head, then the segment, which holds all the rest.
     file.seek(4)
     length = _read_length(file)
     if length is None:
@@ -87,8 +90,10 @@ def _read_length(file: BinaryIO) -> int | None:
     first = file.read(1)
     if not first or not first[0]:
         return None
+    # The zero bits before the first one bit say how many more bytes follow.
     width = 9 - first[0].bit_length()  # bytes
     value = int.from_bytes(first + file.read(width - 1), "big") - (1 << 7 * width)
+    # Ones alone: the length is not known.
     if value == (1 << 7 * width) - 1:
         return None
     return value

@@ -48,9 +48,11 @@ class AdaptedEncoder:
         folder = find_weights("minilm")
         config = read_encoder_config(folder)
         encoder = load_encoder_weights(folder, config)
+        # Merged once, so that reading costs no more than MiniLM alone.
         merge_additions(encoder, weights)
         del encoder[WORD_VECTORS_NAME]
         self._words = WordTable(folder, config)
+        # All text is of type 0, so its vector is added to the positions.
         types = encoder.pop("embeddings.token_type_embeddings.weight")
         positions = encoder.pop("embeddings.position_embeddings.weight")
         self._positions = positions + types[0]
@@ -87,10 +89,12 @@ class AdaptedEncoder:
 def word_means(hidden: Array, starts: Sequence[int]) -> Array:
     """Return the mean of each word's token vectors, (W, D), zeros for a word that was not read."""
     zero = np.zeros_like(hidden[:1])
+    # Sums are differences of running totals.
     sums = np.cumsum(hidden, axis=0)
     total = np.concatenate([zero, sums])  # (L + 1, D)
     edges = np.array(starts)
     word_sums = np.diff(total[edges], axis=0)
+    # A word that was cut off has no token, and a mean of 0.
     counts = np.diff(edges)
     counts = np.maximum(counts, 1)
     means: Array = word_sums / counts[:, None]
@@ -114,6 +118,7 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
     Raises ModelError for another file.
     """
     try:
+        # The bytes, read once.
         if path is None:
             package = resources.files("stepline.narration")
             content = package.joinpath(name).read_bytes()
@@ -121,6 +126,7 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
             content = (path / name).read_bytes()
         else:
             content = path.read_bytes()
+        # safetensors: 8 bytes of length, then a JSON header. `load` returns no metadata of it.
         prefix = content[:8]
         length = int.from_bytes(prefix, "little")
         end = 8 + length

@@ -41,6 +41,7 @@ class MarkReader:
         for window, hidden in self._encoder.encode(windows):
             span = window.spans[0]
             vectors = word_means(hidden, span.starts)  # (W, D)
+            # Behind the last word are zeros, as in training.
             others = vectors[1:]
             end = np.zeros_like(vectors[:1])
             following = np.concatenate([others, end])

@@ -74,6 +74,7 @@ class NarrationTagger:
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(parts) == 1 for parts in clauses):
             return readings
+        # The clauses of all sentences in one reading.
         all_clauses = list(chain(*clauses))
         clause_readings = iter(self._read(all_clauses))
         with_clauses = []
@@ -91,6 +92,7 @@ class NarrationTagger:
         for window, hidden in self._encoder.encode(windows):
             for span in window.spans:
                 words = word_means(hidden, span.starts)  # (W, D)
+                # Without words, the window's first token is the sentence.
                 sentence = hidden[:1]
                 if len(words):
                     sentence = words.mean(axis=0, keepdims=True)

@@ -49,6 +49,7 @@ class Window:
 
 def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
     """Return windows in which each sentence is asked about once, one neighbour on either side."""
+    # Tokens word by word, so that each word's are known.
     tokens = []
     for text in sentences:
         words = spoken_words(text)
@@ -57,14 +58,17 @@ def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Win
     for begin, end in _sentence_groups(tokens):
         ids: TokenIds = [START_TOKEN]
         spans = []
+        # The end of the sentence before.
         if begin:
             before = _flat(tokens[begin - 1])
             ids += before[-ASKED_TOKENS // 2 :]
             ids.append(SEPARATOR_TOKEN)
+        # The sentences that are asked about.
         for number in range(begin, end):
             span = _append_words(ids, tokens[number], number)
             spans.append(span)
             ids.append(SEPARATOR_TOKEN)
+        # The begin of the sentence after, where there is room.
         if end < len(tokens):
             after = _flat(tokens[end])
             room = MAX_WINDOW_TOKENS - len(ids) - 1
@@ -88,6 +92,7 @@ def stretch_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
         ids += _flat(tokens[first:begin])
         span = _append_words(ids, tokens[begin:end], begin)
         ids += _flat(tokens[end:last])
+        # One place is left for the separator.
         ids = ids[: MAX_WINDOW_TOKENS - 1]
         ids.append(SEPARATOR_TOKEN)
         window = Window(tuple(ids), (span,))

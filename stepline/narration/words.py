@@ -76,6 +76,7 @@ def clauses_of_speech(text: str) -> list[str]:
     words = text.split()
     clauses = []
     begin = 0
+    # Both parts must have words enough.
     for place in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
         word = words[place].lower()
         joins = word.strip(OUTER_MARKS) in JOINING_WORDS

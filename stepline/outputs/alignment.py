@@ -30,6 +30,7 @@ def alignment_npz(alignment: Alignment | None) -> bytes | None:
     if alignment is None:
         return None
     scores = alignment.scores
+    # As CSR: the scores row by row, and where each row begins.
     is_stored = scores >= MIN_SCORE  # (K, T)
     rows, columns = np.nonzero(is_stored)
     counts = np.bincount(rows, minlength=len(scores))
@@ -55,6 +56,7 @@ def read_alignment(path: Path | str) -> Alignment:
     Raises StoreError for a file that is missing or anything else.
     """
     try:
+        # A pickle could run code.
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             scores = _dense_scores(arrays)
             texts = tuple(arrays["texts"].tolist())
@@ -68,6 +70,7 @@ def read_alignment(path: Path | str) -> Alignment:
 
 def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
     """Return the scores (K, T) of a file's arrays. Raises ValueError for more than MAX_SCORES."""
+    # The shape is the file's claim, so it is checked before memory is taken.
     steps, columns = arrays["shape"].tolist()
     if not 0 <= steps * columns <= MAX_SCORES:
         raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")

@@ -53,6 +53,7 @@ def chapters(record: Record) -> str | None:
     if plan.reason is not None:
         log.info("%s: no chapters: %s", record.id, plan.reason)
         return None
+    # Every line has an equal part of the description.
     line_chars = MAX_DESCRIPTION_CHARS // len(plan.chapters)
     limit = min(MAX_TITLE_CHARS, line_chars - len("00:00:00 \n"))
     lines = []
@@ -70,6 +71,7 @@ def plan_chapters(record: Record) -> ChapterPlan:
     where it fits. Before the first step comes an "Intro", unless that would be shorter than 10 s:
     then the first step's begins at 0:00.
     """
+    # The steps that are shown, by whole seconds.
     last = 0.0
     numbered_titles: list[tuple[int, int, str]] = []
     for number, step in enumerate(record.steps, start=1):
@@ -79,6 +81,7 @@ def plan_chapters(record: Record) -> ChapterPlan:
             numbered_titles.append((int(span.start), number, title))
             last = max(last, span.end)
     titles = [(start, title) for start, _, title in sorted(numbered_titles)]
+    # What the rules need at the least.
     if record.video.duration is not None:
         last = record.video.duration
     end = int(last)
@@ -104,6 +107,7 @@ def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
             joined.append(Chapter(0, title))
             continue
         last = joined[-1]
+        # Both the chapter before it and what is left must be long enough.
         if min(start - last.start, end - start) >= MIN_CHAPTER_SECONDS:
             joined.append(Chapter(start, title))
             continue

@@ -33,10 +33,12 @@ def write_clips(
     from stepline.media import cut_clip
 
     clips = clip_spans(record, folder)
+    # The sound is the track that the record was made from.
     cut = cut_clip
     settings = sound_track_settings(record)
     if settings is not None:
         cut = functools.partial(cut_clip, settings=settings)
+    # A set of the caller's, or one of its own.
     change: contextlib.AbstractContextManager[FileSet] = atomic_files()
     if files is not None:
         change = contextlib.nullcontext(files)
@@ -75,6 +77,7 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
     """Remove the clips that an earlier run cut with the change: their seconds are those of other
     spans."""
+    # Only names that `step_file_name` gives.
     for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
         files.remove(clip)
 
@@ -134,5 +137,6 @@ def _animate(video: Path, span: Span, path: Path) -> None:
         save_all=True,
         append_images=pictures[1:],
         duration=1000 // ANIMATION_RATE,  # ms
+        # repeats without end
         loop=0,
     )

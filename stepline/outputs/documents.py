@@ -141,6 +141,7 @@ def _xml(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
     letters = []
     for letter in text:
+        # Lone surrogates, and two code points that XML leaves out.
         if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff":
             letters.append(letter)
     return "".join(letters)
@@ -158,6 +159,7 @@ def _dated(archive: bytes) -> bytes:
         zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
     ):
         for name in old.namelist():
+            # A ZipInfo without a date is of 1980.
             member = zipfile.ZipInfo(name)
             new.writestr(member, old.read(name), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

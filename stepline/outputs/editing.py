@@ -92,6 +92,7 @@ def ffmetadata(record: Record) -> str | None:
 def opentimelineio(record: Record, media: str | None = None) -> str:
     """Return a timeline of the whole video with a marker a shown step, as OpenTimelineIO's JSON.
     media: its link."""
+    # A marker per step that is shown, and where the timeline ends.
     markers: list[JsonValue] = []
     end = max(record.video.duration or 0.0, 1 / TIME_BASE)
     for span, step in _shown(record):
@@ -250,6 +251,7 @@ def _json(tree: JsonValue) -> str:
 
 
 def _escape(text: str) -> str:
+    # Signs that have a meaning in FFmpeg's metadata.
     return re.sub(r"([=;#\\])", r"\\\1", text)
 
 

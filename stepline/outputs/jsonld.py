@@ -69,6 +69,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     Ingredients, times and yield are what the speaker says. `recipe_gaps` says what search engines
     miss in it.
     """
+    # The work as a whole.
     tree: dict[str, JsonValue] = {
         "@context": "https://schema.org",
         "@type": "Recipe",
@@ -78,6 +79,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     tree |= _times(record, RECIPE_TIMES)
     if record.yields:
         tree["recipeYield"] = material_text(record.yields[0])
+    # The steps, and a clip of each that is shown.
     clips: list[JsonValue] = []
     steps: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
@@ -92,6 +94,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
         video = _video_object(record, links)
         video["hasPart"] = clips
         tree["video"] = video
+    # What is needed, and what is done.
     ingredients: list[JsonValue] = []
     for thing in record.materials:
         ingredients.append(material_text(thing))

@@ -116,6 +116,7 @@ class OutputManifest:
                 files += [place, *place.glob("*")]
             on_disk = {file: file for file in files if file.is_file()}
             mark = self._mark(record, name, path, on_disk)
+            # Behind these two the note may have what was there before.
             last_mark = self._marks(path)[0]
             return last_mark.split()[:2] == mark.split()
         try:

@@ -29,6 +29,7 @@ MAX_ONE_COLUMN = 8  # steps that are below each other in one column
 TEXT_COLOR = (27, 34, 38)
 MUTED_COLOR = (90, 101, 108)
 ACCENT_COLOR = (13, 110, 103)
+# Fonts of many scripts, the usual ones first.
 FONT_FILES = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
@@ -39,6 +40,7 @@ FONT_FILES = (
     "msyh.ttc",
     "PingFang.ttc",
 )
+# Where Linux, macOS and Windows have them.
 FONT_FOLDERS = (
     "/usr/share/fonts",
     "~/.local/share/fonts",
@@ -91,6 +93,7 @@ class PrintPages:
         texts = [title(record), *map(step_line, record.steps), *map(step_time, record.steps)]
         texts += [material_text(thing) for _, things in needed_things(record) for thing in things]
         self._family = choose_font(self._document, "".join(texts))
+        # A font of the machine is added in one weight only.
         self._has_bold = self._family == "helvetica"
         self._document.add_page()
         self._column = 0
@@ -112,6 +115,7 @@ class PrintPages:
         form = _row_form(steps, keyframes)
         self._top = self._document.get_y()
         for number, step in enumerate(steps, start=1):
+            # The words, and a line for the time.
             words = f"{number}. {step_line(step)}"
             height = self._text_height(words, form) + form.size * LINE_HEIGHT
             if step.id in keyframes:
@@ -208,12 +212,14 @@ def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowFor
     """Return how that many steps are set. The first picture gives the shape of all."""
     from PIL import Image
 
+    # One column of large rows, or two columns of small ones.
     columns, size, width, height = (1, 12.0, 48.0, 27.0)
     if len(steps) > MAX_ONE_COLUMN:
         columns, size, width, height = (2, 9.5, 30.0, 17.0)
     pictures = [keyframes[step.id] for step in steps if step.id in keyframes]
     if not pictures:
         return RowForm(columns, size, 0.0, 0.0)
+    # A narrow picture leaves the rest of its box to the words.
     with Image.open(io.BytesIO(pictures[0])) as image:
         width = min(width, height * image.width / image.height)
     return RowForm(columns, size, width, height)
@@ -226,6 +232,7 @@ def choose_font(document: Any, text: str) -> str:
     Raises SettingsError where no font here holds them all.
     """
     try:
+        # The Helvetica that every reader has holds Latin-1 alone.
         text.encode("latin-1")
         return "helvetica"
     except UnicodeEncodeError:
@@ -253,4 +260,5 @@ def _font_files() -> list[Path]:
     for folder in folders:
         if folder.is_dir():
             fonts += [path for path in folder.rglob("*.tt[fc]") if path.name in FONT_FILES]
+    # By preference, then by path, so that every run takes the same one.
     return sorted(fonts, key=lambda path: (FONT_FILES.index(path.name), path))

@@ -68,6 +68,7 @@ class Output(NamedTuple):
     addressed: bool = False
 
 
+# Writers that need more than the record.
 def _markdown(record: Record, extras: OutputExtras) -> str:
     return documents.markdown(record, picture_links(record, extras), extras.media)
 
@@ -105,6 +106,7 @@ def _page(record: Record, extras: OutputExtras) -> str:
 def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> str:
     """Return what the page of this record, with these addresses and as a Recipe or not, holds."""
     digest = record_digest(record)
+    # Without addresses or a Recipe, the record alone decides.
     kind = "recipe" if "recipe" in formats else "howto"
     if (kind, web) == ("howto", NO_ADDRESSES):
         return digest
@@ -113,6 +115,7 @@ def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> st
 
 def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
     """Return the links of what JSON-LD names, as addresses where they are known."""
+    # Only what is written too can be linked.
     web = extras.web
     page_link = None
     if "html" in extras.formats:

@@ -39,6 +39,7 @@ def unshared_files_below(folder: Path) -> list[Path]:
     files = []
     for parent, folders, names in os.walk(folder):
         if SHARE_MARK in names and Path(parent) != folder:
+            # os.walk goes no deeper where its list of folders is emptied.
             folders.clear()
             continue
         for name in names:

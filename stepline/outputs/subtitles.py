@@ -111,6 +111,7 @@ def _stamp(milliseconds: int, point: str) -> str:
 
 
 def _escape_srt(text: str) -> str:
+    # Joiners that are there already go first, so that none is doubled.
     bare = text.replace(WORD_JOINER, "")
     for mark in ("<", "{", "--"):
         bare = bare.replace(mark, mark + WORD_JOINER)

@@ -61,6 +61,7 @@ def _line(step: Step) -> str:
     elif step.said:
         when = f"said {clock(step.said.start)}"
     verdict = step_verdict(step)
+    # Likely steps have one number together, in the headline.
     score = ""
     if step.score is not None and verdict != "likely":
         score = f"{percent_text(step.score)}%"

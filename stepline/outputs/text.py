@@ -75,6 +75,7 @@ def percent_text(probability: float) -> str:
 def safe_stem(name: str) -> str:
     """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a
     digest of all of it."""
+    # Some file systems return a name in another form than it was given.
     normal_name = unicodedata.normalize("NFC", name)
     if (
         SAFE_STEM_PATTERN.fullmatch(name)

@@ -82,6 +82,7 @@ def likely_fraction(steps: Iterable[Step]) -> float | None:
 def verdict_lines(steps: Iterable[Step]) -> dict[Verdict, str]:
     """Return in words how many steps there are of each verdict, and once how many of 100 steps that
     their words place are shown."""
+    # They are gone through twice.
     steps = tuple(steps)
     fraction = likely_fraction(steps)
     lines = {}

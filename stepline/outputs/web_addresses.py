@@ -39,6 +39,7 @@ class WebAddresses:
         """Return a link from the folder as an address, or as it is where no base is known."""
         if self.base is None:
             return link
+        # Without its slash, urljoin would replace the last folder.
         return urljoin(f"{self.base.rstrip('/')}/", link)
 
     def video(self, path: str | None) -> str | None:
@@ -50,6 +51,7 @@ class WebAddresses:
         if path is None:
             return None
         if self.media is not None:
+            # Of a path only the name, behind the prefix.
             _, _, file_name = path.rpartition("/")
             name = quote(file_name)
             if self.media.endswith(PREFIX_ENDS):

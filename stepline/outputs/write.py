@@ -40,12 +40,10 @@ def write_outputs(
     files: FileSet | None = None,
     web: WebAddresses | None = None,
 ) -> list[Path]:
-    """Write `<id>` with each format's suffix into the folder and return the paths, in the order of
-    OUTPUTS.
+    """Write `<id>` with each format's suffix into the folder. Return the paths in OUTPUTS' order.
 
     formats: keys of OUTPUTS, or one of them.
-    media: the video's path, linked from the page relative to the folder, unless it does not stay:
-    linked=False.
+    media: the video's path, linked from the page, unless it does not stay: linked=False.
     A format that cannot hold the record (chapters of a short video) is left out, and an older file
     of its name removed.
     web: where the folder and the video will be found, for the outputs that name addresses.
@@ -59,6 +57,7 @@ def write_outputs(
         formats = (formats,)
     find_outputs(formats)
     web = web or NO_ADDRESSES
+    # What the outputs may show next to the record.
     video = None
     link = None
     if media is not None:
@@ -67,6 +66,7 @@ def write_outputs(
     extras = OutputExtras(
         alignment, link, keyframes or {}, said_cues, video, web=web, formats=tuple(formats)
     )
+    # All files appear together, in the order of OUTPUTS.
     paths: list[Path] = []
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         paths += _write_pictures(record, folder, extras, together)
@@ -117,6 +117,7 @@ def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet)
     """Write the files of a folder, and have those of an earlier run that none replaces removed."""
     for name, content in contents.items():
         _write(content, files.partial(folder / name))
+    # Those that are written now stay: the set knows them.
     for stale in folder.glob("[0-9][0-9]*-*"):
         files.remove(stale)
     return [folder / name for name in contents]

@@ -120,6 +120,7 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
     titles: list[WordSets] = []
     contents: list[WordSets] = []
     digests = hashlib.sha256()
+    # A file of words per block of documents.
     documents = iter(base.documents())
     numerals = settings.pairing.numerals
     block_size = settings.run.words
@@ -127,6 +128,7 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
         digest = _digest(block, numerals=numerals)
         digests.update(digest.encode())
         number = len(titles)
+        # The name holds the digest, so a file of other documents is never read.
         file = folder / f"{number:05d}-{digest[:DIGEST_DIGITS]}.parquet"
         if not file.is_file():
             _write(block, file, numerals=numerals)
@@ -148,6 +150,7 @@ def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
         licence = document.licence or ""
         facts = [document.id, document.title, document.source, licence]
         step_texts = [step.text for step in document.steps]
+        # A zero byte ends each text, so that the same letters cut elsewhere differ.
         for text in facts + step_texts:
             data = text.encode(errors="replace")
             digest.update(data + b"\0")
@@ -164,6 +167,7 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
         titles.append(document.title)
         step_texts = [step.text for step in document.steps]
         texts.append(" ".join(step_texts))
+    # Sorted, so that the file has the same bytes each time.
     words_of_titles = [sorted(words) for words in title_words(titles)]
     words_of_texts = []
     for words in content_words(texts, numerals=numerals):

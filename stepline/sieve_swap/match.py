@@ -197,14 +197,17 @@ def nearest_steps(
     has_no_document = documents is not None and not len(documents)
     if not narration or has_no_document:
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
+    # As many steps as may have to give way.
     count = 1
     if settings.check:
         count = settings.candidates
     rows, cosines = base.nearest(vectors, count, documents=documents)
     floor = settings.floor - COSINE_ROUNDING
     is_near = (cosines >= floor) & (rows >= 0)
+    # Every near step is read once.
     near_rows = np.unique(rows[is_near])
     steps = _steps_by_row(base, near_rows)
+    # The nearest step that changes nothing of what was said.
     outcomes: list[SegmentOutcome] = []
     for n, segment in enumerate(narration):
         segment_rows = rows[n][is_near[n]]
@@ -272,6 +275,7 @@ def ordered_steps(
     best_gain = 0.0
     best_rows = np.full(len(narration), IDLE_SENTENCE, dtype=np.int64)
     best_cosines: Matrix = np.zeros(len(narration), dtype=np.float32)
+    # The document whose steps, in their order, fit best.
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
@@ -298,6 +302,7 @@ def ordered_steps(
     if not len(documents):
         reason = NO_DOCUMENT
     outcomes: list[SegmentOutcome] = []
+    # What becomes of each segment.
     segment_rows = best_rows.tolist()
     for segment, row, cosine in zip(narration, segment_rows, best_cosines.tolist(), strict=True):
         step = steps.get(row)
@@ -339,6 +344,7 @@ def steps_by_line_model(
         similarity = vectors @ step_vectors.T  # (S, K)
         fits.append(DocumentFit(steps, similarity, match))
     best = max(fits, key=lambda fit: fit.match.log_evidence)
+    # The step that each segment states, if it passes the sieve.
     outcomes: list[SegmentOutcome] = []
     for row, (segment, column) in enumerate(zip(narration, best.segment_steps, strict=True)):
         if column is None:
@@ -402,11 +408,13 @@ def merge_matches(
     merged: list[SegmentOutcome] = []
     last: SegmentOutcome | None = None
     for outcome in outcomes:
+        # Only two neighbours that both have a step can be one.
         if (
             isinstance(last, Match)
             and isinstance(outcome, Match)
             and _state_one_step(last, outcome, settings)
         ):
+            # The joined match may be joined with the next one, too.
             both = join([last.segment, outcome.segment])
             similarity = max(last.similarity, outcome.similarity)
             last = Match(both, last.step, similarity)

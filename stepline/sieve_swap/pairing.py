@@ -256,6 +256,7 @@ def threshold_table(
     pair_counts = [len(pairs) for pairs in videos]
     video_numbers = np.arange(len(videos))
     video = np.repeat(video_numbers, pair_counts)
+    # What each two thresholds would keep.
     rows = []
     for least_iou, least_recall in product(ious, recalls):
         is_pair = (iou >= least_iou) & (recall >= least_recall)

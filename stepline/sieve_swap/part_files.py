@@ -131,6 +131,7 @@ def keep_only(out: Path, files: Iterable[Path]) -> int:
     current = set(files)
     stale = []
     for folder in RUN_FOLDERS:
+        # Only names that a run gives: a number and a digest.
         stale += sorted(set((out / folder).glob("[0-9]*-*.*")) - current)
     for file in stale:
         remove_file(file)

@@ -70,6 +70,7 @@ def page(
 ) -> str:
     """Return the page. titles: "source: id" of a document -> its title. examples: records shown
     line by line."""
+    # Tables of what was counted.
     video_table = _table("", "videos", statistics.videos)
     sentence_table = _table("", "sentences", statistics.sentences)
     excluded_table = _table("dataset", "videos", statistics.excluded)
@@ -77,6 +78,7 @@ def page(
     licence_table = _table("licence", "steps", statistics.licences)
     document_title = f"The {MAX_DOCUMENTS} documents that give most steps"
     example_html = "".join(map(_example, examples)) or "<p>No video was kept.</p>"
+    # The sections, from top to bottom.
     parts = [
         _section("What came out", _numbers(statistics)),
         _section("Videos", video_table),
@@ -175,11 +177,13 @@ def _figures(statistics: Statistics) -> str:
 
 def _word_changes(statistics: Statistics) -> str:
     """Draw the content words whose share among all content words rises most, and falls most."""
+    # By how much each word's share changes, in points of per cent.
     before = _shares(statistics.words_before)
     after = _shares(statistics.words_after)
     change = {}
     for word in before.keys() | after.keys():
         change[word] = after.get(word, 0.0) - before.get(word, 0.0)
+    # Ties go by the word, so that the page is the same each time.
     rising_first = sorted(change, key=lambda word: (-change[word], word))
     rising = [word for word in rising_first[:MAX_CHANGED_WORDS] if change[word] > 0]
     falling_first = rising_first[::-1]
@@ -368,6 +372,7 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
     segments it holds."""
     segments = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
+        # before each entry: a brace once, then commas
         mark = "{"
         for record in _records(sorted(parts)):
             id_text = json.dumps(record.video.id)
@@ -389,6 +394,7 @@ def released_entry(record: Record) -> dict[str, object]:
         if not step.spans:
             continue
         span = step.spans[0]
+        # Two texts per segment, as the authors' files have.
         wordings = (*step.alternatives, step.text)
         timestamps.append([span.start, span.end])
         sentences.append([step.text, wordings[0]])

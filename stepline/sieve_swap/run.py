@@ -190,6 +190,7 @@ def _refuse_other_run(job: Job) -> None:
 def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
     """Return the files of pairs, one per part. Those not there yet are made."""
 
+    # Made only where a part is left to pair.
     @cache
     def finder() -> PairFinder:
         return PairFinder(words.titles, words.contents, len(words.vocabulary))
@@ -254,6 +255,7 @@ def _pair_part(
     # the documents that share enough of them
     pairs_of_videos = finder.all_pairs(title_sets, speech_sets, settings)
     for number, pairs in zip(records, pairs_of_videos, strict=True):
+        # lexsort begins with its last key: IoU, then recall, then the number.
         best = np.lexsort((pairs.documents, -pairs.recall, -pairs.iou))
         rows[number] = replace(
             rows[number],

@@ -113,6 +113,7 @@ def sieve_and_swap(
     narration = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
         return [_raw(record, own) for record, own in zip(records, narration, strict=True)]
+    # The pieces of all narrations, embedded together.
     all_segments: list[NarrationSegment] = []
     counts = []
     for own_segments in narration:
@@ -135,9 +136,11 @@ def sieve_and_swap(
             own_segments = all_segments[start:end]
             own_vectors = vectors[start:end]
             all_outcomes += match(own_segments, own_vectors, base, own_documents, settings)
+    # What does not sound like an instruction is dropped, whatever step is near.
     if settings.sieve == "wording":
         minilm_vectors = vectors if base.encoder == WORDING_ENCODER else None
         all_outcomes = _only_instructions(all_outcomes, texts, minilm_vectors, settings)
+    # The records with their new steps.
     swapped_records = []
     for record, (start, end) in zip(records, bounds, strict=True):
         outcomes = merge_matches(all_outcomes[start:end], settings)
@@ -198,6 +201,7 @@ def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapS
                 text = record.sentences[source].text
                 sieved.append(Rejected(what="sentence", text=text, reason=outcome.reason))
             continue
+        # A score is in [0, 1], which a cosine may leave.
         score = min(1.0, max(0.0, outcome.similarity))
         is_match = isinstance(outcome, Match)
         if isinstance(outcome, Match) and gives_swapped:
@@ -208,6 +212,7 @@ def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapS
                 "alternatives": (segment.text,),
             }
             steps.append(_step(len(steps), segment, written.text, score=score, **origin))
+        # A segment without a step has its own words alone.
         if gives_own_words or not is_match:
             steps.append(_step(len(steps), segment, segment.text, score=score))
     dropped = (*record.dropped, *sieved)

@@ -80,6 +80,7 @@ class CsvTable:
         """Return the other cells of a row, None where the key is not there. The first row of a key
         counts."""
         data = key.encode()
+        # The first of equal keys: sorting kept their order.
         row = int(np.searchsorted(self._ids, data))
         if row == len(self._ids) or self._ids[row] != data:
             return None
@@ -95,6 +96,7 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
                 if column not in header:
                     fault = f"{path}: line 1 lacks the column {column!r}"
                     raise DatasetError(f"{fault}; it needs {', '.join(columns)}")
+            # DictReader gives None for cells that a short row lacks.
             cells = ([row[column] or "" for column in columns] for row in rows)
             while block := list(islice(cells, BLOCK_ROWS)):
                 yield block
@@ -198,6 +200,7 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
 
 
 def _files(folder: Path) -> list[Path]:
+    # HowTo100M's captions are one file, and what is next to it are tables.
     for name in CAPTION_FILES:
         captions = folder / name
         if captions.is_file():
@@ -265,6 +268,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
     try:
         with file.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
+        # A record states its version near its start. Captions have none.
         if b'"version"' in head:
             yield read_record(file)
             return
@@ -360,6 +364,7 @@ class VideoFilter:
             task = video.video.task
             if self._refused(video) is None and task:
                 self.tasks[task] += 1
+        # The ids are noted again when each video is asked about.
         self.keys.clear()
         return number
 

@@ -83,6 +83,7 @@ class SentenceEncoder:
             keep[row, :length] = 1
 
         # vectors of words and positions, and what distances add to attention
+        # MPNet counts positions from the number after its padding.
         first = 0
         if self.config.kind == "mpnet":
             first = self.config.pad + 1
@@ -334,6 +335,7 @@ def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape that each weight must have."""
     width = config.width
     inner = config.inner
+    # Words and positions.
     shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (config.vocabulary, width),
         "embeddings.position_embeddings.weight": (config.positions, width),
@@ -344,6 +346,7 @@ def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
         shapes["embeddings.token_type_embeddings.weight"] = (2, width)
     else:
         shapes["encoder.relative_attention_bias.weight"] = (config.buckets, config.heads)
+    # The layers. A bias is as long as its matrix has rows.
     for layer in range(config.layers):
         for part, name in layer_parts(config, layer).items():
             sizes = [width, width]

@@ -55,6 +55,7 @@ def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
 
 def read_encoder_config(folder: Path) -> EncoderConfig:
     """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
+    # All files of the layout.
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
             cure = "give a folder in the sentence-transformers layout with safetensors"
@@ -67,12 +68,14 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
     config = _json(folder / "config.json")
     limits = folder / "sentence_bert_config.json"
+    # Sizes, and how much of a text is read.
     try:
         kind = config["model_type"]
         if kind not in KNOWN_ARCHITECTURES or config["hidden_act"] != "gelu":
             cure = f"give {' or '.join(KNOWN_ARCHITECTURES)} with gelu"
             raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
         longest = _json(limits).get("max_seq_length") if limits.is_file() else None
+        # MPNet leaves its first two positions unused.
         room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
         return EncoderConfig(
             kind=kind,

@@ -33,6 +33,7 @@ class TextBase:
         self.width = manifest.width  # D of a vector
         self.step_count = manifest.steps
         self.document_count = manifest.documents
+        # The tables of all parts, each read as one.
         step_files = []
         step_counts = []
         document_files = []
@@ -48,6 +49,7 @@ class TextBase:
         self._vectors = open_vectors(folder, manifest)
         self._indexes: dict[Engine, Index] = {}
         self._last: tuple[Rows, Rows] | None = None  # documents of the last search, and their rows
+        # Tables and vectors must be of the same lines.
         vector_count = len(self._vectors)
         if vector_count != manifest.steps:
             fault = f"{vector_count} vectors for {manifest.steps} steps"
@@ -98,6 +100,7 @@ class TextBase:
         has changed."""
         from stepline.text import embed
 
+        # The name may mean other weights by now.
         digest, *_ = encoder_facts(self.encoder)
         if digest != self.manifest.encoder_sha256:
             fault = f"{self.encoder}: not the encoder that {self.folder} was built with"
@@ -127,13 +130,16 @@ class TextBase:
         if queries.ndim != 2 or queries.shape[1] != self.width:
             need = f"queries {queries.shape}: need (N, {self.width})"
             raise ShapeError(f"{need}; embed them with {self.encoder}")
+        # Of some documents, exactly.
         if documents is not None:
             return self._nearest_of(queries, k, documents)
         if engine is None:
             engine = self.engine
+        # Without an index, all vectors are compared.
         if engine == "exact":
             blocks = self._vectors.blocks()
             return nearest_exact(queries, blocks, k)
+        # An index, opened once, at the effort for which its recall was measured.
         entries = {entry.engine: entry for entry in self.manifest.indexes}
         if engine not in entries:
             engines = ", ".join(entries) or "none"

@@ -65,14 +65,17 @@ def build_base(
     settings = settings or TextBaseSettings()
     check_writable(folder)
     remove_partial_files(folder)
+    # What this build is made from, as one digest.
     entries = tuple(_source_entry(source, licence) for source in sources)
     facts = encoder_facts(settings.encoder)
     planned = settings.model_dump(include=PLANNED_SETTINGS)
     plan = digest([LAYOUT_VERSION, [entry.model_dump() for entry in entries], planned, facts])
+    # A part, unless one of the same plan is there.
     manifest = read_manifest(folder)
     if manifest is None or plan not in {part.plan for part in manifest.parts}:
         manifest = _start(manifest, folder, settings, facts, append)
         manifest = _add_part(manifest, sources, entries, plan, folder, settings, licence)
+    # What only an unfinished part needs is removed, and the index is made.
     for part in manifest.parts:
         shutil.rmtree(folder / "parts" / part.name / "work", ignore_errors=True)
     if settings.engine != "exact":
@@ -97,6 +100,7 @@ def _start(
 ) -> Manifest:
     """Return the manifest to add to: a new one, or the one that is there. Raises StoreError where
     they do not fit."""
+    # Nothing is there yet.
     if manifest is None:
         return Manifest(
             encoder=settings.encoder,
@@ -109,6 +113,7 @@ def _start(
             f"{folder}: a text base of other sources or settings; "
             "add --append, or give another --out"
         )
+    # Vectors of two encoders do not compare.
     if (manifest.encoder_sha256, manifest.precision) != (facts[0], settings.precision):
         raise StoreError(
             f"{folder}: embedded by {manifest.encoder} as {manifest.precision}; "

@@ -79,6 +79,7 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
     count = sum(map(len, keys))
     firsts = np.arange(count, dtype=np.int64)
     for places, edges in _equal_groups(keys, memory):
+        # Sorting is stable, so the first of a group is its earliest key.
         group_firsts = places[edges[:-1]]
         group_sizes = np.diff(edges)
         firsts[places] = np.repeat(group_firsts, group_sizes)

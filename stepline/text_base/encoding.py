@@ -42,6 +42,7 @@ def encoder_facts(name: str) -> tuple[str, int]:
 def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
     """Write vectors.npy, a unit row per line of steps.parquet. Blocks of a killed run are used as
     they are."""
+    # Blocks of one size, so that those of a killed run still fit.
     blocks: list[Path] = []
     text_blocks = read_texts(part / "steps.parquet", settings.block)
     for number, texts in enumerate(text_blocks):

@@ -167,6 +167,7 @@ def _training_vectors(
 ) -> Matrix:
     """Return a sample of the vectors on which the centroids of `lists` are trained within the
     memory, in bytes."""
+    # A float32 per number, and its copy in the order of the centroids.
     vector_bytes = 8 * vectors.width
     size = min(VECTORS_PER_CENTROID * lists, memory // vector_bytes)
     size = max(1, size)
@@ -255,6 +256,7 @@ class FaissIndex:
         if self._engine == "ivf":
             self._index.nprobe = effort
         elif self._engine == "hnsw":
+            # The graph returns no more rows than it compares.
             self._index.hnsw.efSearch = max(effort, k)
         query_array = np.ascontiguousarray(queries, dtype=np.float32)
         cosines, rows = self._index.search(query_array, k)
@@ -272,6 +274,7 @@ def build_faiss(
     faiss = library()
     width = vectors.width
     threads = faiss.omp_get_max_threads()
+    # Vectors have unit length, so their inner product is the cosine.
     if engine == "flat":
         index = faiss.IndexFlatIP(width)
     elif engine == "hnsw":
@@ -279,6 +282,7 @@ def build_faiss(
         index.hnsw.efConstruction = GRAPH_BUILD_EFFORT
         faiss.omp_set_num_threads(1)
     else:
+        # Lists around centroids, which are trained on a sample.
         lists = _list_count(len(vectors), MIN_FAISS_LIST_VECTORS)
         quantizer = faiss.IndexFlatIP(width)
         index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
@@ -286,6 +290,7 @@ def build_faiss(
         rng = np.random.default_rng(seed)
         points = _training_vectors(vectors, lists, memory, rng)
         index.train(points)
+    # Block by block: only the index holds all vectors in memory.
     try:
         for _, block in vectors.blocks():
             rows = np.asarray(block, dtype=np.float32)
@@ -320,6 +325,7 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     manifest = require_manifest(folder)
     engine = settings.engine
     purpose = (engine, manifest.steps, settings.recall)
+    # One that serves already.
     for entry in manifest.indexes:
         entry_purpose = (entry.engine, entry.steps, entry.wanted)
         if entry_purpose == purpose:
@@ -373,11 +379,13 @@ def measure_recall(
     count = len(vectors)
     if count < 2:
         return (), 0
+    # Lines of the base, and their exact neighbours.
     rng = np.random.default_rng(settings.seed)
     probes = _sample(rng, count, MAX_PROBES)
     queries = vectors.take(probes)
     exact_rows, exact_cosines = nearest_exact(queries, vectors.blocks(), 2)
     least = _other(probes, exact_rows, exact_cosines) - COSINE_TOLERANCE
+    # From the least effort to the first that reaches the recall.
     curve: list[CurvePoint] = []
     for effort in index.efforts():
         rows, row_cosines = index.search(queries, 2, effort)
@@ -395,6 +403,7 @@ def measure_recall(
 def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
     """Return the cosine of the best of two rows that is not the probe itself, -1 where none was
     found."""
+    # A probe is its own nearest line, unless an equal line comes before it.
     first_rows = rows[:, 0]
     first_cosines, second_cosines = cosines.T
     others: Matrix = np.where(first_rows == probes, second_cosines, first_cosines)

@@ -43,6 +43,7 @@ def json_members(path: Path) -> Iterator[tuple[str, object]]:
 
 def _open_text(path: Path) -> IO[str]:
     with path.open("rb") as file:
+        # gzip by its first bytes, whatever the name is.
         is_packed = file.read(2) == b"\x1f\x8b"
     if is_packed:
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
@@ -96,6 +97,7 @@ class JsonWindow:
             try:
                 value, end = self._decode(self.text, self.place)
             except (ValueError, RecursionError) as error:
+                # An error may only mean that the value goes on.
                 if len(self.text) - self.place > self._most:
                     reason = f"has a member of more than {self._most} characters"
                     raise JsonError(reason) from error
@@ -105,6 +107,7 @@ class JsonWindow:
                 size *= 2  # so that a long value is scanned a few times only
                 continue
             length = end - self.place
+            # A value that ends with the window may go on.
             if end + LOOKAHEAD_CHARS <= len(self.text) or not self._more(self._block):
                 self.source = self.text[self.place : self.place + length]
                 start = self.passed + self.place

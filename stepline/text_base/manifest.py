@@ -120,5 +120,6 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 def digest(value: object) -> str:
     """Return the sha256 of a value as JSON."""
+    # Sorted, so that equal settings have one digest.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

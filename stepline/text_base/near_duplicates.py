@@ -141,6 +141,7 @@ LIGHT_WORDS = frozenset(
 )
 
 _WORD_OR_NUMBER = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
+# "1½" becomes "1 1/2". NFKC alone would glue the two, with a slash of its own.
 _FRACTION_CHARS = {
     ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} "
     for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
@@ -225,7 +226,9 @@ def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float
 def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Return the hashes of the neighbouring words' pairs, the ends of the line counting as words:
     sorted, unique."""
+    # 1 and 2 are the ends of the line.
     codes = np.array([1, *map(_word_hash, map(_singular, words)), 2], dtype=np.uint64)
+    # Two factors, so that a pair differs from the same words the other way round.
     mixed = codes[:-1] * np.uint64(0x9E3779B97F4A7C15) + codes[1:] * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
 
@@ -235,13 +238,16 @@ def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: H
     that must match."""
     if not len(ends):
         return np.empty((0, BAND_COUNT), dtype=np.uint64)
+    # reduceat needs a pair in each line, and even an empty line has one: its two ends.
     starts = np.concatenate([[0], ends[:-1]])
+    # Always the same draw: sketches on disk are compared with new ones.
     draw = np.random.default_rng(1997)
     factors = draw.integers(
         1, 1 << 63, size=(BAND_COUNT, MINIMA_PER_BAND), dtype=np.uint64
     ) | np.uint64(1)
     bands = np.empty((len(ends), BAND_COUNT), dtype=np.uint64)
     for band in range(BAND_COUNT):
+        # The guard is in every band, so lines with other numbers agree in none.
         mixed = guards * np.uint64(0xD6E8FEB86659FD93)
         for depth in range(MINIMA_PER_BAND):
             scrambled = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]

@@ -27,6 +27,7 @@ def write_table(
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    # The columns, by the types that a base needs.
     text = arrow.string()
     int64 = arrow.int64()
     types = {
@@ -91,6 +92,7 @@ class PartedTable:
         count = self._starts[-1]
         if not 0 <= row < count:
             raise ShapeError(f"number {row}: the base has {count}, counted from 0")
+        # The last part that begins at this row or before it.
         next_part = np.searchsorted(self._starts, row, side="right")
         part = int(next_part) - 1
         row_in_part = int(row - self._starts[part])

@@ -75,6 +75,7 @@ def read_shards(
         shard = _shard_path(work, len(shards))
         state = stored_state
     # those that follow
+    # Readers cannot skip, so what an earlier run read is passed over.
     all_items = _items(sources, settings, licence)
     items = islice(all_items, state.items, None)
     count = state.items
@@ -92,6 +93,7 @@ def read_shards(
                 tallies[origin].add(item.reason, location)
             if len(rows) == settings.shard:
                 break
+        # A shard that is not full is the last one.
         is_complete = len(rows) < settings.shard
         state = ReadingState(count, tallies, is_complete)
         shard = _shard_path(work, len(shards))

@@ -46,6 +46,7 @@ def strip_markup(text: str) -> str:
     """Return the text without HTML, Markdown and control characters, in NFC, with lines kept."""
     if "<" in text or "&" in text:
         text = _LINE_BREAK_TAG.sub("\n", text)
+        # Entities before tags: an escaped tag is one too.
         text = html.unescape(text)
         text = _HTML_TAG.sub(" ", text)
     if _MARKUP_CHAR.search(text):
@@ -78,6 +79,7 @@ def _visible(line: str) -> str:
 
 def _steps_of_line(line: str) -> Iterator[str]:
     line = _LIST_MARK.sub("", line).lstrip("#> ")
+    # A line may hold a list: "1. Stir. 2. Pour."
     line = _INNER_MARK.sub(" \n", line)
     for part in line.split("\n"):
         tokens = part.split()

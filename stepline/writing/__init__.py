@@ -43,6 +43,7 @@ def write_steps(
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
+    # A writer's libraries are loaded only where it is chosen.
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
@@ -53,6 +54,7 @@ def write_steps(
             title=title,
             second_pass=settings.second_pass,
         )
+    # A plugin's writer.
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)
         return written

@@ -58,6 +58,7 @@ class JarMeteor:
         takes too long.
         """
         with self._deadline():
+            # SCORE returns the statistics of a pair, EVAL the scores of many statistics.
             statistics = [self._statistics(*pair) for pair in pairs]
             if not statistics:
                 return MeteorScores((), 0.0)
@@ -89,6 +90,7 @@ class JarMeteor:
 
     def _receive(self) -> str:
         assert self._process.stdout is not None  # opened as a pipe above
+        # The deadline kills the program, which ends this line early.
         line = self._process.stdout.readline()
         if not line.endswith("\n"):
             raise ModelError(
@@ -108,6 +110,7 @@ class JarMeteor:
 
     @contextmanager
     def _deadline(self) -> Iterator[None]:
+        # A read has no time limit of its own.
         timer = threading.Timer(self._limit, self._process.kill)
         timer.start()
         try:

@@ -47,8 +47,10 @@ class MatchStatistics(NamedTuple):
         recall = _matched_share(self.reference)
         if not precision or not recall:
             return 0.0
+        # The harmonic mean, weighted by alpha.
         mean = 1.0 / ((1.0 - RECALL_ALPHA) / precision + RECALL_ALPHA / recall)
         scatter = 0.0
+        # One chunk of all words is not scattered at all.
         if not self.is_whole():
             matched_sum = _matched_words(self.hypothesis) + _matched_words(self.reference)
             scatter = self.chunks / (matched_sum / 2.0)
@@ -103,6 +105,7 @@ def statistics(
         modules.append(module)
         reference_spans.append((start, length))
         hypothesis_spans.append((other, other_length))
+        # A match that does not go on where the last one ended opens a chunk.
         chunks += (start, other) != expected
         expected = (start + length, other + other_length)
     hypothesis_counts = _counts(hypothesis, modules, hypothesis_spans)

@@ -76,6 +76,7 @@ class Phrases:
     def plausible(self, numbers: list[int]) -> list[int]:
         """Return the places in `numbers` of phrases that may be in the table. The others certainly
         are not."""
+        # The first 24 bits of a number choose a byte, the next three a bit in it.
         bitmap, byte, bit = self._bitmap, 67 - _BITMAP_BITS, 64 - _BITMAP_BITS
         return [
             position
@@ -132,6 +133,7 @@ def load_phrases(folder: Path | None = None) -> Phrases:
 
 def _compile(source: Path, target: Path) -> None:
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    # Written elsewhere and renamed, so that no one reads half a table.
     try:
         partial.mkdir(parents=True, exist_ok=True)
         for part, values in zip(_ARRAY_NAMES, _arrays(source), strict=True):
@@ -160,11 +162,13 @@ def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
                 last, number = phrase, _phrase_number(phrase, number_of)
             phrase_numbers.append(number)
             paraphrase_numbers.append(_phrase_number(paraphrase, number_of))
+    # Sorted by phrase: a phrase's list begins where its number first comes.
     own = np.frombuffer(phrase_numbers, dtype=np.uint64)
     others = np.frombuffer(paraphrase_numbers, dtype=np.uint64)
     order = np.argsort(own, kind="stable")  # keeps the official order within a phrase
     phrases, starts = np.unique(own[order], return_index=True)
     targets = np.unique(others)
+    # A bit for every phrase and every paraphrase.
     bits = np.zeros(1 << _BITMAP_BITS, dtype=bool)
     for numbers in (phrases, targets):
         bits[numbers >> np.uint64(64 - _BITMAP_BITS)] = True

@@ -126,6 +126,7 @@ def constant_strings(data: bytes) -> dict[str, str]:
     reader.take_bytes(6)  # access flags, this class, super class
     reader.take_bytes(2 * reader.take("H"))  # interfaces
     constants = {}
+    # A field: its flags, name and type, then its attributes.
     for _ in range(reader.take("H")):
         reader.take("H")
         name = texts[reader.take("H")]
@@ -192,6 +193,7 @@ class Automaton:
         end, action_state = start, -1
         position, size = start, len(units)
         trail: list[tuple[int, int]] = []
+        # As far as any token can reach.
         while position < size:
             state = steps[rows[state] + units[position]]
             if state < 0:
@@ -199,11 +201,13 @@ class Automaton:
             position += 1
             attribute = attributes[state]
             if attribute & _ACCEPTING_BIT:
+                # A token may end here, so the places since the last end led somewhere.
                 end, action_state = position, state
                 trail.clear()
                 if attribute & _FINAL_BIT:
                     break
             elif position - end > _MAX_OVERRUN_CHARS:
+                # Far behind the last end: a way that failed before is not tried again.
                 if (position, state) in dead:
                     break
                 trail.append((position, state))
@@ -226,6 +230,7 @@ class Automaton:
             state = self.steps[self.rows[state] + units[position]]
             if state < 0:
                 break
+        # Back from the right, until both automata accept.
         state, position = backward, end
         while not (accepted[position - start] and self.attributes[state] & _ACCEPTING_BIT):
             position -= 1
@@ -246,7 +251,9 @@ def load(jar: Path) -> Automaton:
         rows = _packed(fields, "ZZ_ROWMAP_PACKED")
         return Automaton(
             _runs(fields, "ZZ_CMAP_PACKED"),
+            # A row's start is a 32-bit number in two characters.
             [ord(high) << 16 | ord(low) for high, low in zip(rows[::2], rows[1::2], strict=True)],
+            # -1, no state, is packed as 0.
             [value - 1 for value in _runs(fields, "ZZ_TRANS_PACKED")],
             _runs(fields, "ZZ_ATTRIBUTE_PACKED"),
             _runs(fields, "ZZ_ACTION_PACKED"),
@@ -260,6 +267,7 @@ def load(jar: Path) -> Automaton:
 def _packed(fields: dict[str, str], name: str) -> str:
     """Join the parts name, name_0, name_1, ... of one packed table."""
     keys = [key for key in fields if key == name or key.startswith(name + "_")]
+    # By number: as texts, part 10 would come before part 2.
     parts = [fields[key] for key in sorted(keys, key=lambda key: int(key[len(name) + 1 :] or 0))]
     if not parts:
         raise KeyError(name)

@@ -88,6 +88,7 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
         warnings.append(
             f"the page holds no pictures: the steps are {count}, more than {MAX_PICTURED_STEPS}"
         )
+    # Each list is counted by itself.
     part_lengths = [len(getattr(record, part)) for part in LISTED_PARTS]
     longest = max(len(record.sentences), *part_lengths)
     if longest > MAX_PAGE_LINES:
@@ -108,6 +109,7 @@ def _first_lines(record: Record) -> Record:
     update: dict[str, Any] = {}
     for part in LISTED_PARTS:
         update[part] = getattr(record, part)[:MAX_PAGE_LINES]
+    # A step may cite only sentences that are on the page.
     steps = []
     for step in update["steps"]:
         sources = tuple(number for number in step.sources if number < MAX_PAGE_LINES)

@@ -119,6 +119,7 @@ def timeline(record: Record, total: float) -> Timeline:
         if items:
             row, top = _row(name, items, total, top, height)
             rows.append(row)
+    # What a screen reader says of the drawing.
     summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
     crowded = any(len(row.bars) > MAX_PHONE_BARS for row in rows)
     return Timeline(
@@ -146,6 +147,7 @@ def _tick_stride(total: float) -> int:
     for stride in TICK_SECONDS:
         if total / stride <= MAX_TICKS:
             return stride
+    # An axis longer than the table of strides has MAX_TICKS parts.
     return -(-int(total) // MAX_TICKS)
 
 
@@ -349,6 +351,7 @@ def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
 def match_steps(texts: tuple[str, ...], steps: tuple[StepView, ...]) -> list[StepView | None]:
     """Return the step of each text: the next unused one with the same words."""
     waiting: dict[str, list[StepView]] = {}
+    # From the last step, so that `pop` takes the first one.
     for step in reversed(steps):
         waiting.setdefault(step.text, []).append(step)
     matches = []
@@ -362,6 +365,7 @@ def match_steps(texts: tuple[str, ...], steps: tuple[StepView, ...]) -> list[Ste
 def pool_columns(scores: Matrix, columns: int) -> Matrix:
     """Return scores (K, T) as (K, <= columns), each column the maximum of those it stands for."""
     seconds = scores.shape[1]
+    # Seconds per column, rounded up.
     group = -(-seconds // columns)
     if group <= 1:
         return scores
@@ -376,6 +380,7 @@ def scores_to_png(scores: Matrix) -> bytes:
 
     low = float(scores.min())
     high = float(scores.max())
+    # Scores that are all equal have the palest colour.
     levels = np.zeros_like(scores)
     if high > low:
         levels = (scores - low) / (high - low) * 255

@@ -193,6 +193,7 @@ def page_view(
 def total_seconds(record: Record, alignment: Alignment | None) -> float:
     """Return the seconds that a time axis must hold: the duration, or more where something ends
     later."""
+    # At least a second, since all places on the axis are shares of it.
     ends = [record.video.duration or 0.0, 1.0]
     for step in (*record.steps, *record.captions, *record.reference):
         ends += [span.end for span in step.spans]
@@ -216,6 +217,7 @@ def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
     """Return whether the sentence is shown, by the steps that cite it, as the page says of them.
     Without such steps it is as judged."""
     verdicts = {step_verdict(step) for step in citing}
+    # The most certain verdict of the steps that cite it.
     placed: tuple[Mark, ...] = ("shown", "likely", "unclear")
     for mark in placed:
         if mark in verdicts:

@@ -64,6 +64,7 @@ class Polarity:
 
 def polarity(text: str) -> Polarity:
     """Return what a text denies and what it affirms."""
+    # Set phrases go first: their negative words deny nothing.
     lowered = text.lower().replace("’", "'")
     words = tokens(NOT_NEGATIVE.sub(" ", lowered))
     denied: set[str] = set()
@@ -114,6 +115,7 @@ def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None
 
 def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> str | None:
     kinds = dict.fromkeys(amount.kind for amount in written)
+    # Amounts of one kind, with those of that kind that are said.
     for kind in kinds:
         spoken_of_kind = [amount for amount in spoken if amount.kind == kind]
         written_of_kind = [amount for amount in written if amount.kind == kind]
@@ -123,6 +125,7 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
                     return CHANGED_UNIT
                 return CHANGED_NUMBER
         elif kind != COUNT_KIND:
+            # None is said, but the same figure with another unit is a change too.
             measures = [amount for amount in spoken if amount.kind != COUNT_KIND]
             if _same_figures(measures, written_of_kind):
                 return CHANGED_UNIT

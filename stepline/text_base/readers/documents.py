@@ -72,6 +72,7 @@ def _lines(stream: BinaryIO) -> Iterator[KeyedItem]:
 
 
 def _window(stream: BinaryIO) -> JsonWindow:
+    # A read may end in the middle of a letter.
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
 
     def read(size: int) -> str:
@@ -121,11 +122,13 @@ def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
         key = window.value()
         if not isinstance(key, str) or _token(window) != ":":
             raise JsonError("an object's key and colon are expected")
+        # A key such as "recipes" holds all items.
         if key in WRAPPER_KEYS and window.peek() in ("[", "{"):
             opening = _token(window)
             yield from _listed(window) if opening == "[" else _keyed(window)
             continue
         value = window.value()
+        # After the first field of a text, all that follows belongs to it.
         if fields or key in TEXT_KEYS:
             fields[key] = value
         elif isinstance(value, list):
@@ -135,6 +138,7 @@ def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
         else:
             fields[key] = value
     window.place += 1
+    # Only an object with steps of its own is a text.
     if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
         yield "", fields
 
@@ -162,6 +166,7 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     materials. Without these, they are the sentences of the paragraphs. The title is the first
     heading, else the file's name.
     """
+    # A character of UTF-8 has at most four bytes.
     most = 4 * file.settings.longest_document  # bytes
     try:
         with open_bytes(file.path) as stream:
@@ -204,6 +209,7 @@ def _parsed(text: str) -> dict[str, object]:
             else:
                 run = blocks["needs" if is_needs else kind]
                 run.append(text)
+    # Numbers mark steps better than bullets, and those better than paragraphs.
     steps = blocks["numbered"] or blocks["bullets"] or blocks["paragraphs"]
     return {"title": title, "steps": steps, "ingredients": blocks["needs"]} | fields
 

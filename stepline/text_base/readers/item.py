@@ -102,6 +102,7 @@ def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRe
     if size > file.settings.longest_document:
         yield file.reject("document too long", f"{size} characters", key=key)
         return
+    # A text may hold several steps.
     steps: list[str] = []
     for step in (step for text in texts for step in single_steps(text)):
         if len(step) <= file.settings.longest_step:
@@ -152,6 +153,7 @@ def one_line(value: object) -> str:
     """Return a text or number as one clean line, "" for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
+    # Cut before it is cleaned, which takes time, and again after.
     return " ".join(strip_markup(str(value)[:2_000]).split())[:500]
 
 
@@ -161,6 +163,7 @@ def _with_nested_fields(item: Mapping[object, object]) -> dict[str, object]:
     for name in NESTED_FIELDS:
         inner = fields.get(name)
         if isinstance(inner, Mapping):
+            # The outer fields win.
             fields = {str(key): value for key, value in inner.items()} | fields
     return fields
 

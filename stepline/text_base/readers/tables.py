@@ -76,6 +76,7 @@ def _read_row(
         )
         return
     item: dict[str, object] = dict(zip(header, row, strict=True))
+    # A list of steps may be JSON in its cell.
     for name in set(header) & {*STEP_FIELDS, *INGREDIENT_FIELDS}:
         text = str(item[name])
         if not text.lstrip().startswith("["):
@@ -96,6 +97,7 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._ahead: deque[bytes] = deque()
+        # the header is row 0
         self._number = -1
 
     def __next__(self) -> tuple[int, list[str] | str]:
@@ -117,6 +119,7 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
             return "binary junk"
         try:
             text = data.decode("utf-8")
+            # The limit is the whole process's, so it is never lowered.
             csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_LINE_BYTES))
             return next(csv.reader([text], strict=True))
         except UnicodeDecodeError:
@@ -129,11 +132,13 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         wait, where they never do."""
         parts = [line]
         size = len(line)
+        # A cell in quotes may hold line breaks. An odd number of quotes is still open.
         quotes = line.count(b'"')
         while quotes % 2:
             may_go_on = len(parts) < MAX_ROW_LINES and size < MAX_LINE_BYTES
             more = self._line() if may_go_on else None
             if more is None:
+                # The lines behind an open quote are read again, each as a row.
                 self._ahead.extendleft(reversed(parts[1:]))
                 return None
             parts.append(more)

@@ -29,6 +29,7 @@ MANY_PRONOUNS: Final = word_set("them those these they")
 POINTING_PRONOUNS: Final = word_set("this that these those")
 OBJECT_ROLES: Final = word_set("dobj nsubjpass dative")
 PLACE_ROLES: Final = word_set("pobj")
+# Nouns that say too little to be put in the place of a pronoun.
 UNNAMEABLE_WORDS: Final = (
     NEVER_MEANT
     | MEASURE_NOUNS
@@ -98,6 +99,7 @@ class AntecedentFinder:
         chances = candidate_chances(pronoun.lower_, sentence, candidates, read_weights())
         # the same thing named twice is one answer
         total: dict[str, float] = {}
+        # The last chance is that of "none of them". It has no candidate, and zip drops it.
         for candidate, chance in zip(candidates, chances, strict=False):
             total[candidate.stem] = total.get(candidate.stem, 0.0) + float(chance)
         best = max(total, key=lambda stem: total[stem])
@@ -114,6 +116,7 @@ def _candidate(
     if root.pos_ not in ("NOUN", "PROPN") or lemma in UNNAMEABLE_WORDS or len(lemma) < 2:
         return None
     counts[lemma] = counts.get(lemma, 0) + 1
+    # Joined things count as many: "the salt and the pepper".
     is_plural = root.tag_ in ("NNS", "NNPS") or any(t.dep_ == "conj" for t in root.children)
     head = root.head
     return Candidate(
@@ -151,26 +154,31 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
         agrees = candidate.is_plural == is_many
         rows.append(
             [
+                # where it was named, and how many things were named since
                 float(distance == 0),
                 float(distance == 1),
                 float(distance),
                 np.log1p(rank),
                 float(rank == 0),
+                # its part in its sentence, and how likely that is a step
                 float(is_object),
                 float(candidate.role in PLACE_ROLES),
                 float(candidate.is_acted_on),
                 candidate.keep_chance,
                 candidate.keep_chance * float(distance == 0),
+                # whether one and many agree, and what "this" or "those" point at
                 float(agrees),
                 float(is_many and not candidate.is_plural),
                 np.log1p(candidate.count),
                 float(points) * float(distance == 0),
                 float(points) * float(is_object),
+                # the columns of "none"
                 0.0,
                 0.0,
                 0.0,
             ]
         )
+    # "None" has an intercept of its own, and one for each kind of pronoun.
     none = [0.0] * 15 + [1.0, float(points), float(is_many)]
     return np.array([*rows, none])
 
@@ -180,6 +188,7 @@ def candidate_chances(
 ) -> Array:
     """Return P of each candidate and, last, of none of them, (C + 1,)."""
     logits = candidate_features(pronoun, sentence, candidates) @ weights
+    # The largest logit is taken off first, so that exp cannot overflow.
     exponents = np.exp(logits - logits.max())
     chances: Array = exponents / exponents.sum()
     return chances

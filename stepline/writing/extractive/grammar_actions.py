@@ -98,11 +98,13 @@ def _with_phrases_behind(
     keep = keep_at(reading.edits)
     longer = []
     for action, following in zip_longest(actions, actions[1:]):
+        # The words between this action and the next.
         begin = action.places[-1] + 1
         limit = len(words)
         if following is not None:
             limit = following.places[0]
         end = begin
+        # Whole phrases, as long as the tagger keeps them and a preposition opens them.
         while end < limit:
             phrase_end = _end_of_phrase(words, end, limit)
             chances = [keep(place) for place in range(end, phrase_end)]
@@ -111,6 +113,7 @@ def _with_phrases_behind(
             if not is_kept or not opens:
                 break
             end = phrase_end
+        # The longer step must still fit a line of a recipe.
         length = len(action.text.split()) + end - begin
         if end > begin and length <= MAX_JOINED_WORDS:
             phrase = " ".join(words[begin:end]).strip(" ,.!?;:-")
@@ -134,6 +137,7 @@ def grammar_findings(texts: Sequence[str]) -> Findings:
     The columns: an order, and an action said with "you", "we" or "I". Neither is talk by the rules
     of `off_topic`.
     """
+    # The pieces of all sentences are parsed in one batch.
     pieces: list[Segment] = []
     rows: list[int] = []
     for row, text in enumerate(texts):
@@ -201,6 +205,7 @@ def _action(
     is_joined = clause.chain is not None or clause.verb.dep_ == "conj"
     goes_on = has_begun and is_joined and keep(clause.verb) >= MIN_KEPT_VERB
     is_likely = first_chance + next_chance >= MIN_ACTION
+    # An action counts by its verb, as the rest of the one before, or by its objects.
     if not is_likely and not goes_on and _mean_keep(clause, keep) < MIN_KEPT_OBJECTS:
         return None
     if clause.negated and not reading.is_warning:

@@ -104,6 +104,7 @@ class _JoinedStep:
         """The parts as one order: "peel, slice and salt the apple"."""
         first, *others = self.parts
         text = first
+        # Only one "and" joins: a part that has its own comes after a comma.
         for number, part in enumerate(others, start=2):
             is_last = number == len(self.parts)
             if part.startswith(","):
@@ -139,11 +140,13 @@ def _lengthened(
     if detail == "full":
         return None
     last = before.steps[-1]
+    # Only actions to do are joined. A warning stays a step of its own.
     kinds = {instruction_kind(before.text), instruction_kind(item.step.text)}
     if kinds != {"do"}:
         return None
     if not _is_near(last, item.step, MAX_PAUSE_SECONDS):
         return None
+    # What it adds: more of the list, a half, or another object of the verb.
     part = None
     half = half_text(doc)
     is_short = half is not None and len(half.split()) <= MAX_HALF_WORDS
@@ -155,6 +158,7 @@ def _lengthened(
         part = item.step.text.partition(" ")[2]
     if not part:
         return None
+    # A part that is said twice adds its sentence, not its words.
     parts = before.parts
     if part not in parts:
         parts = (*parts, part)
@@ -194,6 +198,7 @@ def half_text(doc: "Doc") -> str | None:
     for token in doc:
         if token.dep_ not in OBJECT_ROLES:
             continue
+        # In "let it cool" the pronoun is the subject of a bare verb, and may go.
         is_subject_of_clause = token.dep_ == "nsubj" and token.head.tag_ != "VB"
         if token.lower_ not in OBJECT_PRONOUNS or is_subject_of_clause:
             return None

@@ -82,11 +82,13 @@ def foreign_note(transcript: Transcript) -> str | None:
         if language.lower().split("-")[0] in ("en", "english"):
             return None
         reason = f"the extractive writer reads English only, the transcript is {language!r}"
+        # Only a recogniser can translate. Captions are in the language that they have.
         was_recognised = transcript.recogniser not in (None, "captions")
         translate = ""
         if was_recognised:
             translate = "translate it with --translate, or "
         return f"{reason}; {translate}use the llm writer"
+    # Without a stated language, the words decide.
     words: list[str] = []
     for sentence in transcript.sentences:
         words += re.findall(r"\w+", sentence.text.lower())
@@ -120,10 +122,12 @@ def read_narration(
     if settings is None:
         settings = WritingSettings()
     units = join_sentences(transcript.sentences)
+    # The parser loads while the tagger reads, so that neither waits for the other.
     with ThreadPoolExecutor(1, thread_name_prefix="load-parser") as pool:
         loading = pool.submit(parser)
         tagger = load_tagger(settings.step_scorer)
         readings = tagger.read_sentences([unit.text for unit in units])
+        # What the load raised, such as a missing parser, is raised here.
         loading.result()
     docs = parse([" ".join(unit.words) for unit in units])
     return NarrationReading(tuple(units), tuple(readings), tuple(docs))

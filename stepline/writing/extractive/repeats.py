@@ -42,6 +42,7 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> Steps
     places: dict[tuple[ActionWords, SentenceNumber], int] = {}
     for step in steps:
         action = _action_words(step.text)
+        # The earliest equal step nearby.
         twins = []
         for number in _near_sentences(step, near):
             if (action, number) in places:
@@ -51,9 +52,11 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> Steps
             remaining.append(step)
         else:
             remaining[place] = _merged(remaining[place], step)
+            # It has sources now. A step far away must no longer find it as one without any.
             has_sources = bool(remaining[place].sources)
             if has_sources and places.get((action, NO_SENTENCE)) == place:
                 del places[action, NO_SENTENCE]
+        # Where the action is said, for the steps that follow.
         sources = remaining[place].sources or (NO_SENTENCE,)
         for sentence in (ANY_SENTENCE, *sources):
             earliest = places.get((action, sentence), place)
@@ -124,11 +127,13 @@ def fold_by_meaning(
     remaining: list[Step] = []
     rows: list[int] = []
     for row, step in enumerate(steps):
+        # The nearest earlier step that means the same.
         twin = None
         for place in reversed(range(len(remaining))):
             earlier = remaining[place]
             if not earlier.sources or not step.sources:
                 continue
+            # Steps come in order, so all others are further away still.
             distance = step.sources[0] - earlier.sources[-1]
             if distance > near:
                 break
@@ -144,6 +149,7 @@ def fold_by_meaning(
             remaining.append(step)
             rows.append(row)
             continue
+        # The longer of the two texts says more.
         earlier = remaining[twin]
         text = max(earlier.text, step.text, key=len)
         merged = _merged(earlier, step)

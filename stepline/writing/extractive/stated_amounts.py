@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_AMOUNT_WORDS: Final = 10  # of a sentence that says an amount and nothing else
 MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that says its amount
+# "two and a half" and "a cup and a half"
 HALF_PATTERN: Final = re.compile(
     rf"\b({'|'.join(SMALL_NUMBERS)}|\d+) and (?:a|one) half\b", re.IGNORECASE
 )
@@ -36,9 +37,11 @@ def sentence_amount(doc: "Doc") -> str | None:
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
+    # Exactly one amount with a unit. Bare counts are left out.
     stated = [quantity for quantity in quantities(doc.text) if quantity.kind != COUNT_KIND]
     if len(stated) != 1:
         return None
+    # Any other noun than a unit names a thing, so the sentence says more.
     units: list[int] = []
     for token in doc:
         if token.lower_ in UNIT_KINDS or token.lower_ in DEGREE_WORDS:
@@ -48,6 +51,7 @@ def sentence_amount(doc: "Doc") -> str | None:
     numbers = [token.i for token in doc if token.like_num]
     if not units or not numbers:
         return None
+    # From the number, or the "about" before it, to the last unit.
     first = _begin_with_adverbs(doc, numbers[0])
     last = units[-1]
     if first >= last:

@@ -74,6 +74,7 @@ def _tells_state(verb: "Token") -> bool:
 
 def _is_conditional(verb: "Token") -> bool:
     """Return whether a verb, or the one that carries it, belongs to a clause with "if"."""
+    # In "if we keep cutting" the "if" belongs to the verb that carries this one.
     while verb.dep_ == "xcomp" and verb.head is not verb:
         verb = verb.head
     if verb.dep_ not in ("advcl", "ROOT"):
@@ -110,6 +111,7 @@ def flaw_of_step(doc: "Doc") -> str | None:
     has_sure = doc[1].lower_ == "sure"
     if not has_sure or doc[0].lower_ not in ("make", "be"):
         return None
+    # "Make sure" without a verb behind it lost what is to be sure.
     for token in doc[1:]:
         if token.pos_ in ("VERB", "AUX"):
             return None

@@ -20,6 +20,7 @@ from stepline.writing.extractive.grammar_actions import grammar_findings
 
 Array = npt.NDArray[np.float64]
 
+# Added to a probability before its logarithm, so that 0 stays finite.
 MIN_PROBABILITY: Final = 1e-4
 REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
 # In a short clip, or at the beginning of a live narration, neighbours show little. There a crisp
@@ -107,6 +108,7 @@ def _clause_features(reading: SentenceReading) -> Array:
     The greatest and the mean log P(step), the least of talk and of an announcement, their number,
     and how surely one begins an action.
     """
+    # A sentence that is not cut is its own clause.
     clauses = reading.clauses or (reading,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
     step = log_kinds[:, STEP_COLUMN]
@@ -115,6 +117,7 @@ def _clause_features(reading: SentenceReading) -> Array:
     verb = WORD_EDITS.index("verb")
     action = 0.0
     for clause in clauses:
+        # A clause without words has no row of edits.
         if len(clause.edits):
             clause_action = float(clause.edits[:, verb].max())
             action = max(action, clause_action)

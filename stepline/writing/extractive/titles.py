@@ -52,8 +52,10 @@ NO_TOPICS: Final = (
 # A part of the work is announced with these, not the whole of it.
 PART_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
 BEGINNING_VERBS: Final = word_set("start begin see settle")
+# Who names the occasion speaks of the whole video.
 WHEN_WORDS: Final = word_set("today tonight")
 THIS_TIME: Final = word_set("morning afternoon evening video lesson session tutorial week time")
+# What may come before "is a plain sourdough".
 SUBJECTS_OF_WORK: Final = word_set("it this that today tonight")
 SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
 TELLING_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
@@ -82,6 +84,7 @@ def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
     is_named = _names_the_time(doc)
     is_planned = _plans(doc)
     tells = _tells_the_viewer(doc)
+    # "How to" names the work more surely than a topic, so it is looked for first.
     if announcement >= MIN_HOW_TO or (is_planned and tells):
         for tokens in _how_to(doc):
             return _sentence_case(f"how to {_text(tokens)}")
@@ -121,6 +124,7 @@ def _tells_the_viewer(doc: "Doc") -> bool:
 def _plans(doc: "Doc") -> bool:
     """Return whether "we" or "I" are about to do something."""
     for token in doc:
+        # "What we'll do today is": the subject of "is" is a clause.
         if token.dep_ == "csubj" and token.head.lemma_ == "be":
             return True
     return any(clause.planned and clause.voice in ("we", "i") for clause in find_clauses(doc))
@@ -214,12 +218,14 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
     waiting = [child for child in head.children if child.i > after]
     if head.pos_ == "VERB":  # what else is done is said elsewhere
         waiting = [child for child in waiting if child.dep_ not in ("conj", "cc")]
+    # All that hangs on it in these roles, however deep.
     while waiting:
         token = waiting.pop()
         if token.dep_ in roles:
             words.append(token)
             waiting += token.children
     words.sort(key=lambda token: token.i)
+    # A comma or another mark ends the name.
     end = head.i
     unbroken: list[Token] = []
     for token in words:
@@ -228,6 +234,7 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
             break
         unbroken.append(token)
         end = max(end, token.i)
+    # These lead to words that were cut off.
     while unbroken and unbroken[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
         unbroken.pop()
     return unbroken[:MAX_TITLE_WORDS]
@@ -240,6 +247,7 @@ def _parts(token: "Token") -> bool:
 def _text(tokens: "list[Token]") -> str:
     text = ""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        # "Changing the oil" becomes "change the oil".
         if not text and token.tag_ == "VBG":
             text += token.lemma_
         else:

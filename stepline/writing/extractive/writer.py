@@ -94,6 +94,7 @@ def write_extractive(
     foreign = foreign_note(transcript)
     if foreign is not None:
         return WrittenSteps(notes=(foreign,))
+    # The sentences, and how likely each describes a step.
     if narration is None:
         narration = read_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
@@ -114,7 +115,6 @@ def write_extractive(
             if not has_amount and chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
-
         # its steps, without names
         is_sure = chance >= MIN_SURE_STEP
         editor = SentenceEditor(unit.words, reading, docs[number], number)
@@ -123,7 +123,6 @@ def write_extractive(
             drafts = [draft for draft in drafts if draft.is_negated]
         elif not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
-
         # those without a flaw, with names
         for draft in drafts:
             flaw = _flaw(draft, editor.tokens)
@@ -133,6 +132,7 @@ def write_extractive(
             step = _named_step(draft, unit, namer, chance)
             if step is not None:
                 steps.append(step)
+    # One list: halves joined, repeats folded, steps numbered.
     joined = join_halves(steps, settings.detail)
     dropped += joined.refused
     folded = fold_by_meaning(merge_repeats(joined.steps))
@@ -237,6 +237,7 @@ def _drafts(
     def name(place: int) -> str | None:
         return namer.name_at(number, place)
 
+    # Grammar first, and next to its actions those that it passed over.
     actions = grammar_actions(unit.text, editor.reading, name)
     if actions:
         drafts = []
@@ -246,6 +247,7 @@ def _drafts(
         if any(_flaw(draft, editor.tokens) is None for draft in drafts):
             drafts += _drafts_beside(actions, editor, tagger.front_verbs)
         return sorted(drafts, key=lambda draft: draft.places[0])
+    # Word by word, where grammar finds nothing.
     steps = editor.steps(tagger.front_verbs)
     if not steps and is_sure:
         return editor.likeliest_step(tagger.front_verbs)
@@ -272,6 +274,7 @@ def _drafts_beside(
 
 
 def _as_draft(action: GrammarAction, number: int) -> DraftStep:
+    # The first place carries the whole text. The others only say what it rests on.
     words = [DraftWord(action.text, place) for place in action.places[:1]]
     others = [DraftWord("", place) for place in action.places[1:]]
     return DraftStep((*words, *others), number, action.is_negated, action.verb)
@@ -294,6 +297,7 @@ def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> 
 def _listed(draft: DraftStep) -> str | None:
     """Return the words behind a verb that the speaker did not say, None where he said one."""
     first, *others = draft.words
+    # A word without a place was not said: the editor put it in front.
     if first.place is not None or draft.is_negated:
         return None
     rest = replace(draft, words=tuple(others))
@@ -302,6 +306,7 @@ def _listed(draft: DraftStep) -> str | None:
 
 def _step(draft: DraftStep, unit: NarrationUnit) -> Step:
     """Return the step with the sentences that it rests on, and when they are said."""
+    # What was left out between the first and the last word counts too.
     all_places = list(unit.places())
     first_word = draft.places[0]
     last_word = draft.places[-1]
@@ -321,6 +326,7 @@ def _said(sentence: Sentence, places: Sequence[int]) -> Span:
 
     It is the whole sentence when words carry no times.
     """
+    # Places count the words of the text, so there must be one time per word.
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
     words = sentence.words[min(places) : max(places) + 1]

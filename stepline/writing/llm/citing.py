@@ -80,6 +80,7 @@ def cite_sources(
     """
     if not texts:
         return [], []
+    # One sentence per step, in the order of the speech.
     sentences = [sentence.text for sentence in chunk.sentences]
     support = measure_support(texts, sentences, embed)
     path = choose_in_order(support.score)
@@ -89,6 +90,7 @@ def cite_sources(
         pictures: Sequence[float] = ()
         if seconds:
             pictures = seconds[k]
+        # A picture that the model names is evidence too, so half the floor is enough.
         step_floor = floor
         if pictures:
             step_floor = floor * WORD_FLOOR
@@ -97,6 +99,7 @@ def cite_sources(
             rejected = Rejected(what="step", text=text, reason="no sentence supports it")
             dropped.append(rejected)
             continue
+        # Without a sentence, the first picture says when.
         at = None
         remark = PICTURE_REMARK
         if not rows:
@@ -129,9 +132,11 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
         nothing = np.zeros((0, len(sentences)), np.float32)
         return Support(nothing, nothing)
     count = len(texts)
+    # How near they are in meaning.
     all_texts = [*texts, *sentences]
     rows = embed(all_texts)  # (K + S, D)
     cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
+    # Which share of a step's words is said.
     words = content_words(all_texts)
     step_words = words[:count]
     sentence_words = words[count:]
@@ -148,13 +153,16 @@ def choose_in_order(score: Matrix) -> list[int]:
 
     score: (K, S). Ties keep the earlier sentence.
     """
+    # Viterbi: the best sum of a path that ends in each sentence.
     best = score[0].astype(np.float64)  # (S,)
     previous = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
     for k in range(1, len(score)):
         is_backward = np.tri(len(best), k=-1)  # (S, S): from row to column
         moves = best[:, None] - BACKWARD_COST * is_backward
+        # argmax keeps the earlier of two equal sentences.
         previous[k] = moves.argmax(axis=0)
         best = moves.max(axis=0) + score[k]
+    # The best path, read from its end.
     sentence = int(best.argmax())
     path = [sentence]
     for k in range(len(score) - 1, 0, -1):
@@ -211,6 +219,7 @@ def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
     supporting: list[int] = np.flatnonzero(is_supporting).tolist()
     if not supporting:
         return []
+    # The path may lead through a sentence that does not support its step.
     if best not in supporting:
         best = max(supporting, key=lambda row: score[row])
     least = MIN_NEIGHBOUR_SCORE * score[best]

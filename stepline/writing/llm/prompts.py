@@ -100,6 +100,7 @@ def split_by_words(
         if chunk_words:
             number = int((earlier + length / 2) / chunk_words)
             number = min(chunk_count - 1, number)
+        # A long sentence may skip a group. Empty groups give no chunk.
         while len(groups) <= number:
             groups.append([])
         groups[number].append(index)
@@ -159,6 +160,7 @@ def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     part_length = 0
     for index in group:
+        # Its line break counts too.
         length = len(sentences[index].text) + 1
         if parts[-1] and part_length + length > MAX_CHUNK_CHARS:
             parts.append([])
@@ -223,6 +225,7 @@ def picture_prompt() -> Prompt:
 PICTURE_REMINDER = """
 With this come pictures of the video, each with a letter. End every line that rests on one with its letter in square
 brackets, such as [B]."""
+# Letters of pictures in brackets, at the end of a line.
 _CITED_PICTURES = re.compile(
     r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$"
 )
@@ -254,12 +257,14 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     the speech.
     """
     path = settings.prompt_file
+    # One of ours.
     if path is None:
         if pictures:
             return picture_prompt()
         if settings.prompt == "nasva":
             return nasva_prompt()
         return main_prompt()
+    # The user's own: a text file with a place for the speech.
     setting = f"writing.llm.prompt_file {path}"
     try:
         text = path.expanduser().read_text(encoding="utf-8")
@@ -276,6 +281,7 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
         cure = f"write {SPEECH_FIELD} where the sentences are to stand"
         other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
         raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
+    # From here on `times_in` says which of the two fields it was.
     text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
     if pictures:
         text += PICTURE_REMINDER
@@ -304,6 +310,7 @@ def build_prompt(
 
     again: adds a reminder after a reply that was refused.
     """
+    # What is said, quoted so that it cannot end its own quotation.
     lines = []
     for sentence in chunk.sentences:
         line = quoted(sentence.text)
@@ -316,6 +323,7 @@ def build_prompt(
         text = prompt.text.replace(SPEECH_FIELD, speech)
         reminder = LIST_REMINDER
     else:
+        # Each part is filled by itself, so a field that the speaker names stays text.
         before, _, after = prompt.text.partition(SPEECH_FIELD)
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after

@@ -26,6 +26,7 @@ MAX_REPEATS = 3  # the same line more often than this is a model that loops
 MAX_PROSE_FRACTION = 0.5
 CUT_OFF = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
+# Forms of a reply: a numbered list, "none", or JSON, perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
 _NO_STEPS = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
 _MODEL_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
@@ -87,6 +88,7 @@ _CLOCK_TIME = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
 _SECOND_COUNT = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
 _TIME_POINT = rf"(?:{_CLOCK_TIME}|{_SECOND_COUNT}|\d+\.\d+)"
 _TIME_RANGE = rf"{_TIME_POINT}(?:\s*(?:-|–|—|to|until)\s*{_TIME_POINT})?"
+# Forms of a position in the video: in brackets, in front, after "at" or "from", alone.
 _TIME_PATTERNS = (
     re.compile(
         r"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*"
@@ -146,12 +148,14 @@ def read_reply(
     complete: False when the model was cut off. Then its last line is dropped.
     """
     text = _readable(reply)
+    # Nothing to read, or the word "none".
     if not text:
         return ParsedReply(refusal="the reply is empty")
     if len(text) > LONGEST_REPLY:
         return ParsedReply(refusal=f"the reply is longer than {LONGEST_REPLY} characters")
     if _NO_STEPS.match(text):
         return ParsedReply()
+    # JSON where the reply has it, else a numbered list.
     items = _json_items(text)
     if items is not None and not items.lines and items.cut is None:
         return ParsedReply()
@@ -160,6 +164,7 @@ def read_reply(
         refusal = _mostly_prose(text, items)
         if refusal is not None:
             return ParsedReply(refusal=refusal)
+    # A model that loops lists more than the speech can hold.
     spoken_sentences = max(sentences, len(spoken.split()) // WORDS_A_SENTENCE)
     refusal = _looping(items.lines, spoken_sentences)
     if refusal is not None:
@@ -170,11 +175,13 @@ def read_reply(
 def _readable(reply: str) -> str:
     """Return the reply without a model's thoughts and without characters that cannot be seen or
     stored."""
+    # Twice the limit is enough to see that it is too long.
     return _visible(_MODEL_THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])).strip()
 
 
 def _visible(text: str) -> str:
     """Return the text with blanks for characters that cannot be seen or stored."""
+    # Category C: control characters, surrogates, and codes without a character.
     return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text)
 
 
@@ -215,6 +222,7 @@ def _broken_json_items(text: str) -> _Items:
         except (ValueError, RecursionError):
             break
         end = match.end()
+    # What is left is the text in which the reply breaks off.
     rest = text[end:].strip(' ,\n\t"{}]`')
     if rest and not text[end:].lstrip().startswith("]"):
         items.cut = rest
@@ -288,6 +296,7 @@ def _plain(item: str) -> str:
 
     "Step 3:", "The third step is to" or "You need to" before it is left out, too.
     """
+    # Codes of characters first, because they may hide the marks and tags.
     text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _visible(html.unescape(item)))
     return _STEP_LABELS.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
 
@@ -332,6 +341,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
 
     for pattern in _TIME_PATTERNS:
         text = pattern.sub(cut, text)
+    # Brackets that held nothing but a time.
     text = re.sub(r"[\[(]\s*[\])]", " ", text)
     return " ".join(text.split()).strip(" ,;:|–—-.").strip(), times
 

@@ -46,6 +46,7 @@ class RequestRunner(CheckedRequests):
 
         Raises WriterError when the server cannot be used at all.
         """
+        # What the reply depends on: its key in the cache.
         pictures = list(self.pictures.get(chunk.number, {}).values())
         key_parts: KeyParts = {
             "prompt": self.prompt.name,
@@ -56,6 +57,7 @@ class RequestRunner(CheckedRequests):
             digest = pictures_digest(pictures)
             key_parts = {**key_parts, "pictures": digest, "together": together}
 
+        # How the question is put, and how an answer is read.
         def content(reminded: bool) -> Content:
             text = build_prompt(self.prompt, chunk, context, again=reminded)
             if not pictures:
@@ -70,6 +72,7 @@ class RequestRunner(CheckedRequests):
                 complete=answer.complete,
             )
 
+        # Only the main prompt asks for JSON.
         schema = None
         if self.prompt.in_context:
             schema = STEPS_SCHEMA
@@ -77,6 +80,7 @@ class RequestRunner(CheckedRequests):
             key_parts, content, read, lambda reading: reading.refusal, schema
         )
         reply = self.ask(question)
+        # Lines of refused replies are reported, also where a later reply is taken.
         dropped: list[Rejected] = []
         for reading in reply.readings:
             if reading.refusal:
@@ -88,6 +92,7 @@ class RequestRunner(CheckedRequests):
         *refused, reading = reply.readings
         if reading.refusal is not None:
             return ChunkReply(reason=reading.refusal, dropped=lines)
+        # What the user should know of the way to it.
         notes = [f"a reply was refused ({one.refusal}) and asked for again" for one in refused]
         if reading.times:
             notes.append(f"times that the model wrote were cut out: {', '.join(reading.times)}")

@@ -76,10 +76,12 @@ def choose_and_order(
 
     embed: texts to unit rows. Raises WriterError when the server cannot be used at all.
     """
+    # Nothing to choose or order.
     if len(steps) < 2:
         return SecondPass(tuple(steps))
     question = build_question(steps, transcript, title)
 
+    # The question, again with a reminder after an answer that does not fit.
     def content(reminded: bool) -> str:
         if reminded:
             return question + NUMBERS_REMINDER
@@ -97,6 +99,7 @@ def choose_and_order(
             NUMBERS_SCHEMA,
         )
     )
+    # Without an answer that fits, the steps stay as they were.
     if reply.fault is not None:
         refusal: str | None = reply.fault.reason
     else:
@@ -104,6 +107,7 @@ def choose_and_order(
     if refusal is not None:
         note = f"the second pass was not used, because {refusal}; the steps are those of the first"
         return SecondPass(tuple(steps), notes=(note,))
+    # What the answer leaves out, and what it joins.
     groups = reply.readings[-1].groups
     chosen_indices = set(chain(*groups))
     dropped: list[Rejected] = []
@@ -150,6 +154,7 @@ def read_order(text: str, steps: Sequence[Step]) -> StepOrder:
         numbers = item
         if not isinstance(numbers, list):
             numbers = [item]
+        # `isinstance` would take True for a number.
         if not numbers or not all(type(number) is int for number in numbers):
             return StepOrder(refusal="the reply holds something else than numbers of steps")
         groups.append(tuple(number - 1 for number in numbers))
@@ -177,6 +182,7 @@ def _listed_items(text: str) -> list[Any] | None:
 def _misfit(groups: Groups, steps: Sequence[Step]) -> str | None:
     """Return in which way an answer does not fit the steps of the first pass, None where it
     does."""
+    # Numbers that exist, each once, and enough of them.
     indices = list(chain(*groups))
     for index in indices:
         if not 0 <= index < len(steps):
@@ -185,6 +191,7 @@ def _misfit(groups: Groups, steps: Sequence[Step]) -> str | None:
         return "the reply names a step twice"
     if len(indices) < MIN_STEP_FRACTION * len(steps):
         return f"the reply leaves out {len(steps) - len(indices)} of {len(steps)} steps"
+    # Groups that can be one step.
     for group in groups:
         reason = _apart([steps[index] for index in group])
         if reason is not None:
@@ -221,6 +228,7 @@ def join_steps(steps: Sequence[Step], embed: Embed) -> Step:
         if number == len(parts):
             link = " and "
         text += link + part.text[:1].lower() + part.text[1:]
+    # It rests on the sentences and pictures of all.
     sources = set(chain(*(step.sources for step in steps)))
     remarks = dict.fromkeys(chain(*(step.seen for step in steps)))
     changes = {

@@ -97,12 +97,12 @@ def write_llm(
     sees = pictures is not None
     prompt = prompt or chosen_prompt(settings, pictures=sees)
     fallback = fallback or _extractive
+    # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
         note = dry_run_note(chunks, prompt, settings, pictures=sees, second_pass=second_pass)
         whole = fallback(transcript)
         dropped = (*hidden, *whole.dropped)
         return WrittenSteps(whole.steps, dropped, (note, *whole.notes))
-
     # what the model is asked, and what it answers
     jpegs: Pictures = {}
     start = 0.0
@@ -159,6 +159,7 @@ def _write_by_model(
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
+        # The time limit counts the second pass as one more request.
         request_count = len(request.chunks) + second_pass
         until = time.monotonic() + settings.seconds_for(request_count)
         runner = RequestRunner(
@@ -168,6 +169,7 @@ def _write_by_model(
         filled = _fill_gaps(transcript, parts, fallback)
         filled = _without_repeats(filled, withheld, embed)
         last = SecondPass(filled.steps)
+        # Where the model served no chunk, all steps are the fallback's, and stay as they are.
         if second_pass and not all(part.reason for part in parts):
             last = choose_and_order(
                 runner, filled.steps, transcript, title=request.title, embed=embed
@@ -256,6 +258,7 @@ def _read_pictures(
     They are spread evenly from where it begins to be said, or the video, to where the next one
     does, or the video ends.
     """
+    # A chunk reaches to where the next one begins.
     edges = [0.0]
     edges += [chunk.sentences[0].span.start for chunk in chunks[1:]]
     edges.append(pictures.duration)
@@ -263,11 +266,13 @@ def _read_pictures(
     for chunk, (start, end) in zip(chunks, pairwise(edges), strict=True):
         if end <= start:
             continue
+        # The middles of `count` equal parts.
         own = []
         for number in range(count):
             middle = start + (end - start) * (number + 0.5) / count
             own.append(round(middle, 1))
         seconds[chunk.number] = own
+    # All pictures in one reading of the video. Some may be unreadable.
     jpegs = pictures.reader(list(chain(*seconds.values())))
     pictures_of: dict[int, dict[float, bytes]] = {}
     for number, own in seconds.items():
@@ -378,6 +383,7 @@ def _fill_gaps(
     What the fallback leaves out is reported only where it served everything: it does not say from
     which chunk that was.
     """
+    # The fallback reads the whole transcript, however few chunks are missing.
     whole = WrittenSteps()
     if any(part.reason for part in parts):
         whole = fallback(transcript)
@@ -388,6 +394,7 @@ def _fill_gaps(
         dropped += whole.dropped
     for part in parts:
         if part.reason:
+            # Its steps that rest on a sentence of this chunk.
             indices = set(part.chunk.indices)
             steps += [step for step in whole.steps if not indices.isdisjoint(step.sources)]
         else:

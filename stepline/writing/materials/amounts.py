@@ -64,6 +64,7 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
     Times, degrees, per cent, and sizes ("a two-inch strip") do not count: they are not amounts of a
     thing.
     """
+    # A number, or an article in its place.
     number = _number(words, place)
     if number is None:
         return None
@@ -72,19 +73,23 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
         return None
     is_written = words[place][:1].isdigit()
     is_article = words[place] in ARTICLE_WORDS and after == place + 1
+    # A unit behind it, past words of size: "two heaped tablespoons".
     unit_place = _past(words, after, SIZE_WORDS | ARTICLE_WORDS | {"of", "the", "-"})
     unit = _unit(words, unit_place, is_written=is_written)
     if unit is None:
+        # A bare count, unless it counts hours, degrees or parts.
         unit_word = _word_at(words, unit_place)
         is_other = unit_word in UNIT_KINDS and (is_written or unit_word not in VAGUE_UNITS)
         if is_other or _word_at(words, after) in NOT_AFTER_COUNT:
             return None
         return StatedAmount(low, high, "", place, after, is_article)
     name, kind, after = unit
+    # "a cup and a half of"
     if list(words[after : after + 3]) == ["and", "a", "half"]:
         low += 0.5
         high += 0.5
         after += 3
+    # A length is an amount only of something: "a metre of rope".
     if kind == "length":
         if _word_at(words, after) in LENGTH_PIECES:
             after += 1
@@ -141,6 +146,7 @@ def _unit(words: Sequence[str], place: int, *, is_written: bool) -> tuple[str, s
         kind, factor = UNIT_KINDS[word]
         if kind in MEASURED_KINDS:
             after = place + 1
+            # the full stop of "oz."
             if _word_at(words, after) == ".":
                 after += 1
             return _first_name(kind, factor), kind, after

@@ -17,10 +17,12 @@ from stepline.writing.materials.mentions import ThingMention, find_mentions
 from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
 from stepline.writing.quantities import UNIT_KINDS
 
+# Chances of a sentence, by the tagger.
 MIN_WORK: Final = 0.5  # P(it describes a step or lists what is needed) from which it is read
 MIN_MEASURED: Final = 0.3  # the same of what is measured, in grams or cups
 MIN_OPTION: Final = 0.5  # P(it is left to the viewer), from which what it measures is not needed
 MIN_LIST: Final = 0.5  # P(it lists what is needed) from which all that it names counts
+# Chances of a thing, by its name.
 MAX_OTHER: Final = 0.9  # P(neither material nor tool) of what is measured in grams or cups
 MIN_LISTED: Final = 0.5  # P(either) of what is listed as needed
 MIN_COUNTED: Final = 0.5  # P(material) of what is counted
@@ -153,6 +155,7 @@ def _thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
     """Return a mention with its sentence, and the second at which that names it."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
+    # Words of a doc are parted by one space, so the spaces before a token count them.
     word = sum(bool(token.whitespace_) for token in doc[: row.mention.at])
     places = list(unit.places())
     number, place = places[min(word, len(places) - 1)]

@@ -98,10 +98,12 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
     is_list: it says what is needed, so that all it names counts.
     """
     words = [spelt_word(token) for token in doc]
+    # A quantity makes any name a mention.
     mentions = list(_with_amounts(doc, words))
     mentioned_places: set[int] = set()
     for mention in mentions:
         mentioned_places |= _places(mention)
+    # Other nouns count by their part in the sentence.
     for token in doc:
         if token.pos_ not in NOUN_TAGS or token.i in mentioned_places:
             continue
@@ -248,8 +250,10 @@ def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
 
     is_measured: a unit is before it, so that a word after "of" is a name whatever it looks like.
     """
+    # Words that do not name it are passed over.
     while place < len(doc) and doc[place].lower_ in NOT_IN_NAME:
         place += 1
+    # All that can be part of its name, to the last noun.
     end = place
     while end < len(doc) and _is_part(doc[end], is_first=end == place):
         end += 1
@@ -318,8 +322,10 @@ def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role 
 
     mentioned_places: tokens of things that are mentioned already. What is joined to them is too.
     """
+    # The last noun of a compound is looked at, not this one.
     if token.dep_ == "compound" and token.head.i > token.i:
         return None
+    # Joined things have the part of the first: "salt, pepper and oil".
     head = _first_of_list(token)
     verb = head.head
     if _is_compared(token):
@@ -332,6 +338,7 @@ def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role 
         return _role_behind(verb)
     if is_list:
         return "listed"
+    # A noun without a verb: "A can of beans."
     if head.dep_ == "ROOT":
         return "added"
     if head.dep_ == "nsubj" and verb.lemma_ in COMING_VERBS:

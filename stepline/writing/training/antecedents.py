@@ -48,6 +48,7 @@ class Case:
 def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     """Return the pronouns of a narration that its editor replaced by what they stand for."""
     labels = edit_labels(narration.sentences)
+    # The sentences as the writer reads them, with the words that are part of a step.
     texts = []
     for row in narration.sentences:
         words = spoken_words(row.text)
@@ -57,6 +58,7 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     for doc, label in zip(docs, labels, strict=True):
         keeps.append(_kept_tokens(doc, label))
     finder = AntecedentFinder(docs, keeps)
+    # Each pronoun that the editor replaced, and which candidates the step names.
     name = WORD_EDITS.index("name")
     cases = []
     for number, row in enumerate(narration.sentences):
@@ -139,6 +141,7 @@ def fit_weights(cases: Sequence[Case]) -> Array:
         right.append(np.array(case.is_right))
 
     def loss(weights: Array) -> tuple[float, Array]:
+        # Minus the log probability that any right candidate is chosen, and its gradient.
         total = WEIGHT_PENALTY * float(weights @ weights)
         gradient = 2 * WEIGHT_PENALTY * weights
         for rows, is_right in zip(features, right, strict=True):
@@ -180,6 +183,7 @@ def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
     clauses = []
     for narration in narrations:
         for row in narration.sentences:
+            # The parser reads an order rightly with "you" before it.
             clauses += [f"you {step[:1].lower()}{step[1:]}" for step in row.steps]
 
     # of each verb, whether its uses have no object
@@ -189,6 +193,7 @@ def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
         if not roots:
             continue
         verb = roots[0]
+        # It comes right behind that "you", and something follows.
         is_order = verb.i == 1 and len(doc) > 2
         if not is_order:
             continue

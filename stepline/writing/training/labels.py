@@ -43,8 +43,10 @@ def word_stem(word: str) -> str:
         if stem != word and len(stem) >= MIN_STEM_CHARS:
             word = stem
             break
+    # "Stirring" leaves "stirr", which loses a letter.
     if len(word) > MIN_STEM_CHARS and word[-1] == word[-2]:
         word = word[:-1]
+    # "Slicing" leaves "slic", so "slice" loses its "e".
     if len(word) > MIN_STEM_CHARS:
         word = word.rstrip("e")
     return word
@@ -118,12 +120,14 @@ def _action_words(doc: "object") -> list[tuple[str, bool]]:
     """Return the words of a parsed step, each with whether it is the verb of an action."""
     words: list[tuple[str, bool]] = []
     for token in doc:  # type: ignore[attr-defined]
+        # Joined verbs are actions where the first of them is the root.
         head = token
         while head.dep_ == "conj" and head.head is not head:
             head = head.head
         is_action = token.pos_ == "VERB" and head.dep_ == "ROOT"
         if re.search(r"\w", token.text):
             words.append((token.text, is_action))
+    # without the "you" in front
     return words[1:]
 
 
@@ -145,9 +149,11 @@ def _sentence_labels(sentence: MarkedSentence, actions: "object") -> EditLabels:
             elif tagged_words[n][1]:
                 edit = "next"
             edits[place] = WORD_EDITS.index(edit)
+        # The verb of the first step, where no one said it.
         if number == 0 and words and places[first] is None:
             front_verb = words[first].lower()
         _mark_names(edits, spoken, places)
+        # The step begins with "Do not".
         if first:
             _keep_negation(edits, spoken)
     return EditLabels(tuple(edits), front_verb)

@@ -95,6 +95,7 @@ def train_marks(
         samples: list[_MarkSample] = []
         for part in parts:
             for window in stretch_windows(part.words, tokenizer):
+                # A window of running speech has one span.
                 (span,) = window.spans
                 begin = span.number
                 end = begin + len(span.starts) - 1
@@ -127,6 +128,7 @@ def _speech(narration: MarkedNarration) -> _Speech:
             if mark and not narration.is_punctuated:
                 mark = IGNORED_LABEL
             row_marks.append(mark)
+        # A sentence ends with a full stop, also where the writer left it out.
         if row_marks and row_marks[-1] != WORD_MARKS.index("question"):
             row_marks[-1] = WORD_MARKS.index("stop")
         words += row_words
@@ -141,6 +143,7 @@ def _mark_loss(network: AdaptedNetwork, batch: Sequence[_MarkSample]) -> Tensor:
     for number, sample in enumerate(batch):
         (span,) = sample.window.spans
         words = word_vectors(hidden[number], span)  # (W, D)
+        # A mark is read from the word before it and the one behind, zeros after the last.
         following = F.pad(words[1:], (0, 0, 0, 1))
         rows.append(torch.cat([words, following], 1))
     marks = torch.tensor([mark for sample in batch for mark in sample.marks])

@@ -102,6 +102,7 @@ def _from_record(record: Record) -> MarkedNarration:
     """Return the sentences of a record, those marked on which a step rests."""
     steps: dict[int, list[str]] = {}
     for step in record.steps:
+        # The first sentence of a step holds its text. The others are only marked.
         if step.sources:
             steps.setdefault(step.sources[0], []).append(step.text)
         for number in step.sources[1:]:

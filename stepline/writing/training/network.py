@@ -61,6 +61,7 @@ class LowRankLinear(nn.Module):  # type: ignore[misc]
         self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)
         outputs, inputs = weight.shape
+        # A is random and B is zero, so training begins at MiniLM itself.
         down = torch.randn(rank, inputs, generator=rng)
         down = down / math.sqrt(inputs)
         self.down = nn.Parameter(down)  # A (R, D in)
@@ -162,8 +163,10 @@ def word_vectors(hidden: Tensor, span: WordSpan) -> Tensor:
     edges = torch.tensor(span.starts)
     first = edges[:-1]
     last = edges[1:]
+    # Sums are differences of running totals, without a loop over words.
     totals = F.pad(hidden.cumsum(0), (0, 0, 1, 0))  # (L + 1, D)
     sums = totals[last] - totals[first]  # (W, D)
+    # A word that was cut off has no token, and a mean of 0.
     counts = (last - first).clamp(min=1)
     means: Tensor = sums / counts[:, None]
     return means
@@ -224,6 +227,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy of what is labelled, zero where nothing is."""
     is_labelled = labels != IGNORED_LABEL
     if not is_labelled.any():
+        # Zero, but with a gradient, so that it can be added to other losses.
         return logits.sum() * 0
     return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
 

@@ -161,11 +161,13 @@ def _sentence_loss(network: AdaptedNetwork, batch: Sequence[_WindowSample]) -> T
     kinds: list[int] = []
     verbs: list[int] = []
     edits: list[int] = []
+    # A row per sentence, and per word a row with its sentence's next to it.
     for row, sample in enumerate(batch):
         kinds += sample.kinds
         verbs += sample.verbs
         for span, labels in zip(sample.window.spans, sample.edits, strict=True):
             words = word_vectors(hidden[row], span)  # (W, D)
+            # Without words, the window's first token is the sentence.
             sentence = hidden[row, 0]  # (D,)
             if len(words):
                 sentence = words.mean(0)
@@ -187,6 +189,7 @@ def _sentence_loss(network: AdaptedNetwork, batch: Sequence[_WindowSample]) -> T
 def _kind_loss(logits: Tensor, kinds: Tensor) -> Tensor:
     """Return the cross-entropy of the kinds. Of an unknown one, it is that of having no step."""
     log_probabilities = F.log_softmax(logits, 1)  # (S, 8)
+    # P(no step) is the sum over all other kinds.
     others = log_probabilities.clone()
     others[:, STEP_COLUMN] = float("-inf")
     no_step = others.logsumexp(1)
