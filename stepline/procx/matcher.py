@@ -208,6 +208,7 @@ def hungarian_match(
     rows: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
         for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
+            # With more steps than queries, the steps that are dearest to match are left out.
             queries, columns = linear_sum_assignment(cost[:, numbers])
             for query, column in zip(queries.tolist(), columns, strict=True):
                 rows.append((layer, video, query, numbers[column]))
