@@ -255,8 +255,8 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
         return None
     if inputs.transcript is not None:
         sentences = inputs.transcript.sentences
-    # Without a transcript the steps that are said serve as its sentences.
     else:
+        # Without a transcript the steps that are said serve as its sentences.
         steps_as_sentences = []
         for step in inputs.steps:
             if step.said is not None:

@@ -276,6 +276,7 @@ def write_answers(
             }
         else:
             tree[question.id] = seconds
+    # Each benchmark has its own form of file.
     if name != "ht-step":
         write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
     elif out.suffix == ".csv":

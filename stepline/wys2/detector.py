@@ -57,11 +57,13 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         else:
             text_width = settings.text_width
             self.text = _head(text_width, settings, width)
+        # What sees the clip: frames, or ready features.
         self.video: nn.Module
         if settings.video == "s3d":
             self.video = S3DTower(width)
         else:
             self.video = FeatureTower(settings, width)
+        # How the two are compared: by a dot product, or by a joint head.
         self.joint: JointScore | None = None
         if settings.score == "joint":
             self.joint = JointScore(width, settings.hidden)
@@ -231,6 +233,7 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     if negatives is not None and settings.rivals == "both":
         videos = negatives // 2
         texts = negatives - videos
+    # The own text comes first.
     candidates = [own[:, None]]
     if settings.rivals != "videos" and texts != 0:
         candidates.append(_sample_negatives(scores, texts))
@@ -256,6 +259,7 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     own = scores[row, row]  # (B, P)
     by_text = scores.transpose(0, 1)  # (B, B, P)
     if not released:
+        # The clip's own candidates count once, among its texts.
         diagonal = torch.eye(b, dtype=torch.bool, device=device)
         own_cells = diagonal[:, :, None]
         by_text = by_text.masked_fill(own_cells, -torch.inf)

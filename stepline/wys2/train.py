@@ -340,6 +340,7 @@ def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> Detecto
         cure = "give --features" if of_frames else "give --videos"
         fault = f"detector.video={detector.video} is not trained on what is given"
         raise SettingsError(f"{fault}; {cure}, or leave it out")
+    # What the pair itself says, where no setting does.
     fitting = {"text_width": pair.text.shape[1], "video": tower}
     if not isinstance(pair.video, FrameClip):
         fitting["video_width"] = pair.video.shape[-1]

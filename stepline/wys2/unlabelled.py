@@ -80,6 +80,7 @@ class ClipStream:
         self._videos: list[str] = []
         self._count = 0
         self._vectors: FeatureStore | None = None
+        # One pass over all videos stores the vectors of what is said.
         narrations = self._narrations()
         first = next(narrations, None)
         if first is not None:
@@ -138,6 +139,7 @@ class ClipStream:
         if not is_known or self._videos[number] != video:
             fault = "the unlabelled videos have changed meanwhile"
             raise DatasetError(f"{record.id}: {fault}; start the command again")
+        # The stored vectors are of these very sentences.
         stored_texts = None
         if self._vectors is not None:
             lines = self._vectors.texts(video)
@@ -231,6 +233,7 @@ class Reservoir:
         if not self._columns:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
         # the place of each row in the sample. From `most` on it has none
+        # Row n draws a place below n, so that it stays with probability most / n.
         row_count = len(columns[0])
         new_count = self._count + row_count
         places = np.arange(self._count, new_count)
