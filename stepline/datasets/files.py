@@ -133,6 +133,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
                 f"{path}: line 1 lacks the column {missing[0]!r}; it needs {', '.join(columns)}"
             )
         for row in rows:
+            # The reader fills cells that a row lacks with None.
             if any(row[column] is None for column in columns):
                 raise DatasetError(
                     f"{path}: line {rows.line_num} has too few cells; it needs {', '.join(columns)}"

@@ -236,6 +236,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
         from safetensors.numpy import load
 
         arrays: dict[str, Any] = load(source)
+        # Loading bytes leaves out the metadata, which are in the header.
         length = int.from_bytes(source[:8], "little")
         header = parse_json(source[8 : 8 + length])
         metadata = header.get("__metadata__", {})

@@ -102,6 +102,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     # numpy's own names are as arr_0.
     is_unnamed = len(names) == 1 and not names[0].strip("0123456789arx_")
     if named:
+        # A file of one item, under one of the usual names.
         own_id = content.get("vid")
         if own_id is not None:
             own_id = str(own_id)
@@ -110,6 +111,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
         (values,) = content.values()
         yield FeatureItem(file.id, values, metadata)
     else:
+        # Any other dict is one of items.
         for id, values in content.items():
             yield FeatureItem(str(id), values, metadata)
 

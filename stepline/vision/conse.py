@@ -99,6 +99,7 @@ def read_class_vectors() -> Matrix:
         raise ModelError(
             f"{VECTORS_FILE}: cannot be read ({error}); install stepline again"
         ) from error
+    # The vectors must be of the names as they are now.
     if made_from != sha256(NAMES_FILE):
         cure = "run `python -m stepline.vision.conse`"
         raise ModelError(f"{VECTORS_FILE}: not made from {NAMES_FILE.name}; {cure}")

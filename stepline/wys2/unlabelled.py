@@ -233,11 +233,11 @@ class Reservoir:
         if not self._columns:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
         # the place of each row in the sample. From `most` on it has none
-        # Row n draws a place below n, so that it stays with probability most / n.
         row_count = len(columns[0])
         new_count = self._count + row_count
         places = np.arange(self._count, new_count)
         is_late = places >= self._most
+        # Row n draws a place below n, so that it stays with probability most / n.
         late_counts = places[is_late] + 1
         places[is_late] = self._rng.integers(0, late_counts)
         in_sample = places < self._most

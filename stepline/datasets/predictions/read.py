@@ -95,6 +95,7 @@ def _file(collector: PredictionCollector, path: Path) -> None:
             raise DatasetError(str(error)) from error
         return
     text, video = read_text(path), _video(path)
+    # What the file adds is known by what there was before.
     before = (len(collector.segments), len(collector.rejected))
     if name.endswith((".csv", ".tsv")):
         _table(collector, text, str(path), video)
@@ -103,6 +104,7 @@ def _file(collector: PredictionCollector, path: Path) -> None:
     else:
         _text(collector, text, path, video)
     _replies(collector)
+    # A file that adds nothing is reported, unless it is an empty result.
     if (len(collector.segments), len(collector.rejected)) == before and re.sub(
         r"\s", "", text
     ) not in EMPTY_FILES:
@@ -154,6 +156,7 @@ def _table(collector: PredictionCollector, text: str, name: str, video: str) -> 
     videos."""
     rows = csv_rows(text)
     try:
+        # Columns by their role, whatever their capitals.
         header = {(column or "").strip().lower(): column for column in rows.fieldnames or ()}
         columns = {
             role: next((header[name.lower()] for name in names if name.lower() in header), None)

@@ -109,6 +109,7 @@ class PredictionCollector:
     def add_chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
         """Add chapters (start, title, location): each ends where the next starts, the last with the
         video if known."""
+        # Each ends at the start of the next, and the last with the video.
         chapters = sorted(starts, key=itemgetter(0))
         ends: list[float | None] = [start for start, _, _ in chapters[1:]]
         ends.append(self.durations.get(video))
