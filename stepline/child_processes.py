@@ -73,7 +73,9 @@ def start_module(
     pass_fds: the only descriptors that it has, except its streams. Raises OSError where the system
     has no room for a process.
     """
+    # -P keeps the current folder out of the child's path.
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
+    # From the one thread that ends with the process, not with a caller's thread.
     return _starter.submit(
         subprocess.Popen,
         [*launcher, module, *arguments],

@@ -85,6 +85,7 @@ class OnnxGraph:
         """Return the name of an operator's only output. inputs: "" where an optional one is left
         out."""
         output = self._name()
+        # The numbers of the fields are those of NodeProto.
         node = _fields(1, inputs)
         node += _field(2, output)
         node += _field(4, operator)
@@ -104,6 +105,7 @@ class OnnxGraph:
 
     def serialize(self) -> bytes:
         """Return the model as the bytes of an ONNX file."""
+        # The fields of GraphProto, in the order of their numbers.
         graph = [
             *self._nodes,
             *_field(2, "stepline"),
@@ -111,6 +113,7 @@ class OnnxGraph:
             *self._inputs,
             *self._outputs,
         ]
+        # Those of ModelProto around it.
         model = _field(1, IR_VERSION)
         for name, number in OPERATOR_SETS:
             operator_set = _field(1, name)
@@ -202,6 +205,7 @@ def _fields(number: int, values: Iterable[int | str]) -> Message:
 
 
 def _attribute(name: str, value: int | float | str | list[int]) -> Message:
+    # The fields of AttributeProto: the value by its type, and the type itself.
     attribute = _field(1, name)
     if isinstance(value, float):
         attribute.append(_key(2, FOUR_BYTES_FORM))

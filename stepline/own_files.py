@@ -18,6 +18,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
     append: each write goes to its end. Raises StoreError as `check_own_file` does, OSError where it
     cannot be opened.
     """
+    # A link is refused, and a pipe keeps no one waiting.
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     if append:
         flags |= os.O_APPEND

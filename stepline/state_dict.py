@@ -104,6 +104,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
     read.
     """
     with path.open("rb") as file:
+        # The two forms that torch.save has had.
         zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
         file.seek(0)
         open_content = _open_pickles
@@ -115,6 +116,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
                 views = views[TRAINER_KEY]
             if not isinstance(views, dict) or not _are_tensors(views.values()):
                 raise ValueError(f"holds a {type(views).__name__}, no tensors by name")
+            # Tensors may share a storage, which is read once.
             storages = {view.storage: read_storage(view.storage) for view in views.values()}
             tensors = {}
             for name, view in views.items():

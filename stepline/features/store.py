@@ -139,6 +139,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 store = str(folder)
             cure = f"`stepline features import SOURCE --out {store}` makes one"
             raise StoreError(f"{self.display_url}: no feature store; {cure}")
+        # The indexes alone are read.
         self._locations: dict[str, FeatureLocation] = {}
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if location.id in self._locations:
@@ -330,6 +331,7 @@ class FeatureWriter:
             self._shard = shards[-1] + 1
         self._ids: set[str] = set()
         self.width = width
+        # What the store holds fixes its width.
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if self.width not in (None, location.width):
                 reason = f"its features are {location.width} wide, not {self.width}"

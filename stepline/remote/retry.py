@@ -97,6 +97,7 @@ def retry_reason(error: BaseException) -> str | None:
     status = _status(error)
     if status in TRANSIENT_STATUSES:
         return f"the server answered {status}"
+    # Any other status is an answer, which the next try would get too.
     if status is not None:
         return None
     for cause in causes(error):

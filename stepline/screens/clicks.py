@@ -109,9 +109,11 @@ def _fitted_scores(
     click nothing."""
     scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
     for _ in range(LAG_ROUNDS):
+        # The lag of the pairs that words alone make sure.
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
+        # The odds that a step of this video names what it clicks.
         unsure_count = len(lags) - len(sure)
         odds = (len(sure) + 1) / (unsure_count + 1)
         scores += math.log(odds)
@@ -172,6 +174,7 @@ def _screen_evidence(
             label, named, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_share(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT * max(results, default=0.0)
+            # A small change without any text is hardly a click.
             has_text = event.appeared or event.vanished
             if not has_text and event.area < SMALL_AREA:
                 evidence[k, e] -= BARE_CHANGE
@@ -225,6 +228,7 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
         return 0.0
     cursor_x, cursor_y = event.cursor
     x, y, end_x, end_y = line.box
+    # Half a line's height around a label still counts as inside.
     margin = (end_y - y) / 2
     across = max(x - margin - cursor_x, cursor_x - end_x - margin, 0.0)
     down = max(y - margin - cursor_y, cursor_y - end_y - margin, 0.0)
@@ -289,6 +293,7 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
 def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """Return the seconds of a change, with what is free before and after it."""
     event = events[number]
+    # What the changes before and after it leave free.
     before = 0.0
     if number:
         before = events[number - 1].end
