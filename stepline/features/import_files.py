@@ -121,6 +121,7 @@ def item_id(name: str, ending: str | None = None) -> str | None:
     endings: Iterable[str] = FEATURE_SUFFIXES
     if ending:
         endings = (ending,)
+    # The longest ending counts: .mp4.npy is more than .npy.
     lengths = [len(suffix) for suffix in endings if name.lower().endswith(suffix.lower())]
     longest = max(lengths, default=len(name))
     if len(name) <= longest:
@@ -129,6 +130,7 @@ def item_id(name: str, ending: str | None = None) -> str | None:
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
+    # A .pth.tar is what torch wrote, not an archive.
     if path.name.endswith(ARCHIVE_SUFFIXES) and not path.name.endswith(".pth.tar"):
         yield from _in_tar(path, ending)
         return

@@ -81,6 +81,7 @@ class ShardMatrix:
         """Return rows of it (count, width). Raises StoreError where the file has become shorter, or
         cannot be read."""
         size = count * self.width
+        # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
         try:
             values = np.fromfile(self.path, np.float16, size, offset=offset)
@@ -179,6 +180,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         """The name of what made the features, "" where they do not say. Raises StoreError where
         several did."""
         backbones = {location.backbone for location in self._locations.values()}
+        # Features that do not say it are of no other backbone.
         backbones.discard(UNKNOWN_BACKBONE)
         names = sorted(backbones)
         if len(names) > 1:

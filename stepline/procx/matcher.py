@@ -109,6 +109,7 @@ def build_targets(
     boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
     videos = zip(spans, durations, strict=True)
+    # Seconds become fractions of the video, cut off at its ends.
     for video, (steps, duration) in enumerate(videos):
         if not duration > 0:
             raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")

@@ -231,6 +231,7 @@ class CursorTrack:
             return
         middle_x, middle_y = _middle(box)
         last_x, last_y = last
+        # Mirrored at the middle of the patch.
         self.position = (2 * middle_x - last_x, 2 * middle_y - last_y)
 
     def _take_hop(self, boxes: Sequence[Box]) -> None:

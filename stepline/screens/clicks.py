@@ -213,6 +213,7 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
         total += TITLE_OF_RESULT
+    # A line that is replaced in its place is a field that was filled.
     if line in event.vanished and len(event.appeared) == 1:
         (typed,) = event.appeared
         if box_iou(line.box, typed.box) > 0:
@@ -245,6 +246,7 @@ def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
     deviations = (lags - middle) / spread
     whole = spread * math.sqrt(2 * math.pi)
     density = np.exp(-(deviations**2) / 2) / whole
+    # The least keeps a far pair possible.
     odds: Floats = np.log(density * USUAL_GAP + 1e-2)
     odds[np.abs(lags) > MAX_LAG] = -np.inf
     return odds
@@ -254,9 +256,11 @@ def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
     """Return by how many seconds this speaker's changes follow the words, and the spread."""
     if not lags:
         return FIRST_LAG, FIRST_SPREAD
+    # Few lags weigh little against what is usual.
     weight = len(lags) / (len(lags) + PRIOR_STEPS)
     median = float(np.median(lags))
     deviations = np.abs(np.array(lags) - median)
+    # 1.48 times the median deviation is the standard deviation of a normal.
     spread = 1.48 * float(np.median(deviations))
     middle = weight * median + (1 - weight) * FIRST_LAG
     spread = weight * spread + (1 - weight) * FIRST_SPREAD

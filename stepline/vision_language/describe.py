@@ -144,6 +144,7 @@ def _in_words_of_model(
     dropped: list[Rejected] = []
     for row, step in enumerate(steps):
         reply = reply_of.get(row)
+        # Without an answer the step keeps its own words.
         if reply is None or reply.refusal:
             described.append(step)
             continue

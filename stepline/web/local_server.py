@@ -102,10 +102,12 @@ class Guards:
         return response
 
     def _refusal(self, request: Request) -> Response | None:
+        # A page that binds its own name to this address asks by that name.
         if not self.answers_to(request.headers.get("Host", "")):
             return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
         if _is_of_another_site(request):
             return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
+        # What only reads needs no token.
         if request.method in ("GET", "HEAD"):
             if request.headers.get("Content-Length", "0") != "0":
                 return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")

@@ -104,6 +104,7 @@ def gather_clips(
         vectors = encode(sentences)
         texts = []
         for clip in clips:
+            # The clip's own sentence, then those next to it.
             candidates = vectors[list(clip.candidates)]
             texts.append((clip.span, candidates))
         dataset.clips += clips

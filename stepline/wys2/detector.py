@@ -71,6 +71,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return scores (B, B, P): of clip i with candidate p of clip j, and -inf for candidates
         that are padding."""
+        # Each clip with each text of the batch, so that the others are its negatives.
         b, p, _ = batch.text.shape
         candidates = batch.text.flatten(0, 1)  # (B P, E)
         texts = self.encode_texts(candidates)  # (B P, D)
@@ -85,6 +86,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         clips = self.encode_clips(batch)  # (B, D)
         own_texts = batch.text[:, 0]  # (B, E)
         texts = self.encode_texts(own_texts)  # (B, D)
+        # A joint head takes both vectors as they are.
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
             return cast(Tensor, scores[:, 0, 0])
@@ -125,6 +127,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         """Return vectors whose dot product is the score."""
         if self.settings.score == "dot":
             return clips, texts
+        # A cosine over the temperature.
         unit_clips = F.normalize(clips, dim=-1)
         unit_texts = F.normalize(texts, dim=-1)
         return unit_clips / self.settings.temperature, unit_texts
@@ -144,6 +147,7 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
         width = video.shape[2]
         if width != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {width} wide, the detector takes {self.width}")
+        # The mean over the real rows.
         is_real = ~batch.video_pad  # (B, R)
         is_real = is_real.to(video.dtype)
         sums = torch.einsum("brc,br->bc", video, is_real)  # (B, C)

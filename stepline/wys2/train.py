@@ -201,6 +201,7 @@ class DetectorSources:
         """Return what the narrations say of the videos of other sources that lack a transcript."""
         if not self.narrations:
             return {}
+        # Only videos without a transcript of their own.
         silent = {record.video.id for record in _records(sources) if record.transcript is None}
         transcripts = {}
         for record in _records(self.narrations):

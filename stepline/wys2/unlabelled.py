@@ -152,6 +152,7 @@ class ClipStream:
     def _window_blocks(self, window: Sequence[References]) -> Iterator[Block]:
         references: list[References] = []
         pairs: list[ClipTextPair] = []
+        # In the store's order, so that a shard is not read twice.
         ordered = sorted(window, key=self._place)
         for clips in ordered:
             references.append(clips)

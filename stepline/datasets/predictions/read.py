@@ -61,6 +61,7 @@ def read_predictions(
         _folder(collector, path)
     else:
         _file(collector, path)
+    # Where nothing could be read, the first reasons say why.
     if collector.rejected and not collector.segments:
         listed = "; ".join(
             f"{row.location}: {quoted(row.text)} {row.reason}"
