@@ -107,6 +107,7 @@ def child_environment() -> dict[str, str]:
         if not name.startswith("PYTHON") or name in INTERPRETER_VARIABLES:
             environment[name] = value
     environment["PYTHONPATH"] = os.pathsep.join(module_folders())
+    # What the child itself starts leaves the current folder out too.
     environment["PYTHONSAFEPATH"] = "1"
     # A relative folder of PATH is one of wherever the user is.
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]

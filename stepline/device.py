@@ -198,7 +198,7 @@ def cuda_gpus() -> int:
     """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them. 0 is known without loading
     torch."""
     try:
-        # Without a driver, or a torch for ROCm, there is none.
+        # No driver, and no torch for ROCm: there is no GPU.
         ctypes.CDLL(CUDA_DRIVER)
     except OSError:
         try:
@@ -239,6 +239,7 @@ def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
     """
     global _requested, _current
     device = None
+    # "auto" waits for the first network, because it may have to load torch.
     if name != "auto":
         device = choose_device(name, compute)
     _current = device

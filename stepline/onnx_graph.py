@@ -68,6 +68,7 @@ class OnnxGraph:
         name = self._name()
         flat = np.ascontiguousarray(values).reshape(-1)
         content = flat.view(np.uint8).data
+        # The fields of TensorProto, the numbers as they are in memory.
         tensor = _fields(1, values.shape)
         tensor += _field(2, TENSOR_TYPES[values.dtype.name])
         tensor += _field(8, name)
@@ -97,6 +98,7 @@ class OnnxGraph:
 
     def output(self, name: str, value: str) -> None:
         """Make a value, float32, an output of the graph by a name."""
+        # Identity gives the value its name.
         node = _field(1, value)
         node += _field(2, name)
         node += _field(4, "Identity")

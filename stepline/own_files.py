@@ -61,6 +61,7 @@ def _check_state(path: Path, state: os.stat_result) -> None:
     elif not stat.S_ISREG(state.st_mode):
         reason = "is no plain file"
     elif state.st_nlink > 1:
+        # Writing here would change the file of the other name.
         reason = "has another name too"
         cure = "put a copy in its place"
     if reason is not None:

@@ -175,6 +175,7 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
         storage = view.storage
         sizes[storage.key] = np.dtype(STORAGE_DTYPES[storage.kind]).itemsize
     locations: dict[str, tuple[int, int]] = {}  # first byte and count of numbers
+    # The numbers follow the keys, each behind its count.
     for key in interpret(file):
         count = int.from_bytes(file.read(8), "little")
         locations[key] = file.tell(), count

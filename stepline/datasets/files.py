@@ -274,6 +274,7 @@ class Node:
     @property
     def location(self) -> str:
         """Say where the value is: the file, then keys and indices."""
+        # A key may hold line ends, and an error is one line.
         if self.parent is None:
             return self.key
         key = self.key

@@ -230,7 +230,7 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
     """Return (T, P): the mean of the known rows (N, P) of each second, NaN without a known row."""
     means = np.full((seconds, rows.shape[1]), np.nan)
     for t in range(seconds):
-        # At rates below 1 a second still has the row that it begins in.
+        # Below one row per second, a second still has the row nearest to its start.
         first = round(t * rate)
         end = max(first + 1, round((t + 1) * rate))
         part = rows[first:end].astype(np.float64)

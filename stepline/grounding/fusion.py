@@ -84,6 +84,7 @@ class ShownPosterior:
             return self
         rows = self.occupancy * possible
         mass = self.occupancy.sum(axis=1)
+        # P(shown) falls by the share that the row loses.
         fraction = rows.sum(axis=1) / np.maximum(mass, MIN_MASS)
         return ShownPosterior(rows, self.score * fraction, self.weight)
 
@@ -201,7 +202,7 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
         kernel = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
         for row, out in zip(centers[:, shot], shown_at[:, shot], strict=True):
             convolved = np.convolve(row, kernel, mode="full")
-            # The part of the full convolution that lies in the shot.
+            # The part of the full convolution that is in the shot.
             out[:] = convolved[length - 1 : 2 * length - 1]
     return np.asarray(np.minimum(1.0, shown_at))
 

@@ -132,7 +132,7 @@ class GroundingInputs:
         spans = [sentence.span for sentence in self.transcript.sentences]
         items = []
         for row in self.tellings:
-            # Sentences that may tell the step, as far as they are in the video.
+            # Sentences that may say the step, as far as they are in the video.
             is_likely = row >= MIN_TELLING
             likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
             inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]

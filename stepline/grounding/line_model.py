@@ -224,7 +224,7 @@ def match_features(
 
     parts: (S,) of `sentence_parts`. None: each sentence says one line at most.
     """
-    # A long sentence may tell several lines, so it is several places of the chain.
+    # A long sentence may say several lines, so it is several places of the chain.
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
@@ -234,7 +234,7 @@ def match_features(
     # Back to sentences: each has the best of its parts.
     firsts = np.cumsum(parts) - parts
     posterior = np.maximum.reduceat(posterior, firsts, axis=1)
-    # Whether each line is told at all.
+    # Whether each line is said at all.
     never = chain.log_never(total)
     rows = said_features(features, never)
     probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said_log_odds)
@@ -346,7 +346,7 @@ class LineChain:
         pause = np.zeros((len(is_allowed), self._lines + 1))
         pause[:, 0] = 1.0
         for evidence in self._evidence:
-            # A sentence tells a line, or is a pause after the last one.
+            # A sentence says a line, or is a pause after the last one.
             arriving = line @ self._from_line + pause @ self._from_pause
             arriving *= evidence
             arriving *= is_allowed
@@ -368,6 +368,7 @@ def jump_prices(lines: int, weights: LineWeights) -> Array:
     """Return the logarithm of F of going from position 0 to K to each line, (K + 1, K)."""
     positions = np.arange(lines + 1)
     distance = positions[1:] - positions[:, None]
+    # From distance 2 on lines are skipped, the first at one price, the others at another.
     skip = weights.skip + weights.skip_more * (distance - 2)
     back = weights.back + weights.back_more * (-distance - 1)
     rules = [distance >= 2, distance == 1, distance == 0]

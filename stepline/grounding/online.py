@@ -305,6 +305,7 @@ def _now_done_to_come(row: Array, p_shown: float, column: int) -> tuple[float, f
     now = 0.0
     if 0 <= column < len(row):
         now = min(float(row[column]), p_shown)
+    # What is not now is shared by how much lies before and after.
     before = float(row[: max(0, column)].sum())
     after = float(row[max(0, column + 1) :].sum())
     p_done = 0.0

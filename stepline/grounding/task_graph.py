@@ -119,6 +119,7 @@ class GraphPrior:
         by_list = settings.order * sign
         probabilities = np.array(self.graph.before, dtype=np.float64)
         by_videos = logit(probabilities)
+        # Weight 1 takes the videos' order alone, less keeps some of the list's.
         log_odds = by_list + weight * (by_videos - by_list)
         return np.asarray(sigmoid(log_odds))
 

@@ -148,6 +148,7 @@ class AlignerSamples(LazySamples[Sample]):
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():
             positive[text, start:stop] = True
+        # Steps are in no order where a benchmark asks for them so.
         ordered = part.kind == "narration" or not self._as_asked
         return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 

@@ -124,6 +124,7 @@ class PackedRows:
     def unpack(self, rows: Tensor) -> Tensor:
         """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
         if self.index is not None:
+            # Real rows go back to their places, padding stays 0.
             *outer, _, width = rows.shape
             padded = rows.new_zeros(*outer, self.batch * self.longest, width)
             rows = padded.index_copy(-2, self.index, rows)

@@ -194,7 +194,7 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
             end = max(step.said.end, step.said.start + 1e-3)
             spans = [Span(start, min(end, float(seconds)))]
         distribution = load_prior().distribution(spans, seconds)
-        # From seconds to rows, of which a second may have several.
+        # From seconds to rows, since a second may have several.
         curve = distribution[second]
         curves.append(curve / curve.sum())
     return np.array(curves)

@@ -129,6 +129,7 @@ def aligner_scorer(
         if score == "recall":
             hits, labelled = recall_counts(alignment, batch)
             return float(hits), float(labelled)
+        # Negative, since more is better.
         term = grounding_loss(alignment, batch, loss)
         return float(-term.total), float(term.count)
 

@@ -234,6 +234,7 @@ def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     totals = total.tolist()
     endings = ended.tolist()
     for row, log_p, has_end in zip(tokens.tolist(), totals, endings, strict=True):
+        # What follows an end is padding, and so a mark.
         words = tuple(token for token in row if token not in marks)
         caption = Caption(words, log_p, has_end)
         captions.append(caption)

@@ -294,6 +294,7 @@ def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     number = torch.tensor(list(counts), dtype=torch.int64)
     if not len(number):
         raise ShapeError("no video to count the steps of; give at least one")
+    # The last class holds all greater counts.
     classed = number.clamp(max=classes - 1)
     return classed.bincount(minlength=classes) / len(number)
 

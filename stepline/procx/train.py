@@ -380,6 +380,7 @@ def procx_task(
 ) -> TrainingTask[StepSample]:
     """Return what training learns. Every video counts as equally long: all are resized to one
     length."""
+    # A dataset knows its counts without reading a sample.
     counts = getattr(samples, "counts", None)
     if counts is None:
         counts = [len(sample.spans) for sample in samples]

@@ -252,7 +252,7 @@ class RemotePath(FileAddress):
                 if self.local is None and time.monotonic() - began > longest:
                     what = f"{self.display_url}: takes longer than places.longest={longest:g} s"
                     raise StoreError(f"{what}; raise that, or leave it out")
-        # What changed meanwhile is half of one state and half of another.
+        # A file that changed is half of one state and half of another.
         if self.fingerprint() != fingerprint:
             remove_file(path)
             raise StoreError(

@@ -163,6 +163,7 @@ def peak_memory() -> int:
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
     usage = resource.getrusage(resource.RUSAGE_SELF)
+    # macOS counts bytes, other systems KiB.
     if sys.platform == "darwin":
         return usage.ru_maxrss
     return usage.ru_maxrss * 1024

@@ -141,7 +141,7 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
     limit = round((1 - rate) * 65536) - 32768
     for start in range(0, count, ELEMENTS_PER_CHUNK):
         size = min(ELEMENTS_PER_CHUNK, count - start)
-        # Whole 64-bit numbers, of which the last may have lanes to spare.
+        # Whole 64-bit numbers. The last may have lanes to spare.
         numbers = generator.random_raw(-(-size // LANES_PER_NUMBER))
         lanes = numbers.view(np.int16)[:size]  # each even over [-32768, 32768)
         yield torch.from_numpy(lanes < limit)
@@ -262,7 +262,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         for inner, block, above, target in zip(hidden, blocks, gradients, targets, strict=True):
             to_narrow += linear_no_grad(above.t(), inner.t(), None)
             below = linear_no_grad(above, narrow.t(), None)  # (BLOCK, F)
-            # ReLU and dropout at once: what either made 0 passes no gradient.
+            # ReLU and dropout together: what either made 0 passes no gradient.
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
             # (D, F): faster than its transpose
             to_wide += linear_no_grad(block.t(), below.t(), None)

@@ -165,7 +165,7 @@ def save_checkpoint(
     samples: int,
 ) -> None:
     """Write the checkpoint: the weights, AdamW's moments and how far the run is."""
-    # Weights and moments share one file, told apart by a prefix.
+    # Weights and moments share one file, each with a prefix of its own.
     tensors = {}
     for key, value in model.state_dict().items():
         tensors[f"model.{key}"] = value.detach().cpu().contiguous()

@@ -166,6 +166,7 @@ class FaceDetector:
         """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1. Only the
         two largest faces are looked at."""
         detections = self._detect(picture)
+        # The widest first.
         largest = sorted(detections, key=lambda face: face.box[0] - face.box[2])
         chances = []
         for face in largest[:MAX_FACES]:

@@ -187,6 +187,7 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
 
     def _with_places(self, x: Tensor, convolution: nn.Module) -> Tensor:
         """Return x with a convolution over time and place added to its patches."""
+        # The class token has no place in the picture.
         classes = x[:, :, :1]
         patches = x[:, :, 1:]  # (B, T, G G, D)
         channels_first = patches.permute(0, 3, 1, 2)  # (B, D, T, G G)
@@ -232,6 +233,7 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return (K, N, D) for x (K, N, D)."""
         length = x.shape[1]
+        # A token sees itself and those before it.
         everything = torch.full((length, length), float("-inf"), device=x.device)
         mask = everything.triu(1)
         for block in self.resblocks:

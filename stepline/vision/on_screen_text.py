@@ -81,6 +81,7 @@ class TextDetector:
         """Return the map of a picture (H, W, 3): its shorter side about `side` px."""
         sides = np.array(picture.shape[:2])
         scale = side / sides.min()
+        # Sides that the network takes, about in the picture's proportions.
         multiples = np.round(sides * scale / SIDE_MULTIPLE).astype(int)
         map_sides = np.maximum(multiples, 1) * SIDE_MULTIPLE
         height, width = map_sides.tolist()

@@ -393,6 +393,7 @@ def _convolve_stem(parts: Tensor, stem: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames
     are one picture."""
     frames = parts.permute(0, 2, 3, 4, 1)  # (B, T, H, W, 24)
+    # `S3D` pads both sides and cuts off the first row. So less is padded before.
     padding = (0, 0, 1, 2, 1, 2, 0, 1)
     frames = F.pad(frames, padding)  # (B, T + 1, H + 3, W + 3, 24)
     earlier = frames[:, :-1]

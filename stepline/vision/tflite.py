@@ -77,6 +77,7 @@ class Table:
         end = start + 4 * count
         tables = []
         for at in range(start, end, 4):
+            # Each offset counts from where it is written.
             offset = self._read("I", at)
             tables.append(Table(self._data, at + offset))
         return tables
@@ -153,6 +154,7 @@ class _Conversion:
             sides = self.shapes[source][1:3]
             rows = map(same_padding, sides, kernel, strides)
             pads = np.array(list(rows))
+        # ONNX has what is before on all sides first.
         all_before_first = pads.T.ravel()
         return {"strides": strides, "pads": all_before_first.tolist()}
 

@@ -209,7 +209,7 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
         start = max(0.0, middle - half)
         span = Span(start, middle + half)
         pairs.append(clip_or_frames(network, "", features, span, any_vector))
-    # Texts are encoded once, and clips a batch at a time.
+    # Texts are encoded once, and clips batch by batch.
     batch = clips_at_once(network)
     device = device_of(network)
     network.eval()

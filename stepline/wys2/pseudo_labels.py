@@ -173,7 +173,7 @@ def choose_clips(
     # The best F1 needs validation clips alone.
     if not by_share:
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
-    # One pass over the unlabelled clips, of which a sample is kept.
+    # One pass over the unlabelled clips. A sample of them stays.
     sample = Reservoir(settings.most, rng)
     for block, pairs in clips.blocks():
         block_scores = score_pairs(network, pairs)

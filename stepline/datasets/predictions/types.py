@@ -180,6 +180,7 @@ def _clock(text: str) -> float | None:
     hour_text, minute_text, second_text = match.groups()
     hours = int(hour_text or 0)
     minutes = int(minute_text)
+    # A clock has no 60th second.
     seconds = float(second_text.replace(",", "."))
     if seconds >= MINUTE_SECONDS:
         return None
