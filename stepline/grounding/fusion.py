@@ -312,7 +312,7 @@ def _part(step: Step, seconds: Sequence[float]) -> Step:
 
 def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
     """Return the steps with spans around `first` that end before those around `second` begin."""
-    # How far the spans around the one second reach past the beginning of the others.
+    # Where spans around the first second end, and those around the second one begin.
     end = first
     start = second
     for step in steps:

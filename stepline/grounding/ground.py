@@ -281,7 +281,7 @@ def shown_before_evidence(
     if visible is not None:
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
-    # Not said: another rate, moved by how many videos of the task show it.
+    # Not said: another rate, moved by how many videos of the task do the step.
     unsaid: float | Array = settings.unsaid_rate
     if unsaid_log_odds is not None:
         unsaid_rate = np.asarray(settings.unsaid_rate)

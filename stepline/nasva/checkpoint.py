@@ -141,7 +141,7 @@ def load_aligner(path: Path) -> LoadedAligner:
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     aligner: Aligner | OnnxAligner
-    # The authors' file is a pickle, which torch alone reads.
+    # The authors' file is read by torch alone.
     if importlib.util.find_spec("torch") is not None or is_official(file):
         space, aligner = _read(file)
     else:

@@ -131,10 +131,10 @@ def beam_search(
         scores = scores.view(captions, beam, -1)
         scores = scores + total[:, :beam, None]  # (M, beam, V)
 
-        # At most k of them are ends, one per hypothesis, so that k can always go on.
         # the 2 k most likely next tokens, k of them go on: (M, 2 k)
         vocabulary = scores.shape[2]
         count = min(2 * k, beam * vocabulary)
+        # At most k of them are ends, one per hypothesis, so that k can always go on.
         top, index = scores.flatten(1).topk(count, dim=1)
         # Only an end that is among the k most likely counts.
         parent = index // vocabulary

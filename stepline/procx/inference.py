@@ -138,9 +138,9 @@ def select_non_overlapping(
     lengths = ends - starts
 
     # which interval may come right before which: (N, N), row = the earlier one
-    # The tolerance lets intervals touch whatever rounding made of them.
     overlaps = ends[:, None] - starts
     shorter = np.minimum(lengths[:, None], lengths)
+    # The tolerance lets intervals touch whatever rounding made of them.
     is_apart = overlaps <= overlap * shorter + 1e-9
     before = np.triu(is_apart, 1)
     before &= starts[:, None] <= starts  # an interval inside another does not come before it

@@ -186,7 +186,7 @@ def _token_characters(words: Counter[str], settings: VocabularySettings) -> list
     for character, times in counts.items():
         if times >= settings.rare:
             characters.add(character)
-    # Half bytes and # have a meaning of their own, so they cannot be their own tokens.
+    # Half bytes and # have another meaning, so as characters they are spelt in bytes.
     characters -= {*HALF_BYTES, *INSIDE_PREFIX}
 
     alphabet = []

@@ -71,7 +71,7 @@ def list_shots(source: ShotSource, video_shots: VideoShots) -> ShotList:
             steps = shown_steps(record, span)
         shot = Shot(number=number, start=span.start, end=span.end, thumbnail=thumbnail, steps=steps)
         shots.append(shot)
-    # The title of the record, else one made from the file.
+    # The title of the record, else what the file itself gives.
     if record is None:
         name, _ = choose_title(Request(source.path, source.id), video_shots.info, None)
     else:

@@ -122,7 +122,7 @@ def joined_samples(
     """
     first_lengths, first_shards = lengths_and_shards(first, length)
     second_lengths, second_shards = lengths_and_shards(second, length)
-    # Samples of no store borrow shards in their true proportion, so that they spread evenly.
+    # Samples of no store borrow the shards of the others, one after the other.
     known_shards = [*first_shards, *second_shards]
     if known_shards:
         first_shards = first_shards or np.resize(known_shards, len(first)).tolist()

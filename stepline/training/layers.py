@@ -289,7 +289,7 @@ def log_sum_exp_of_products(
     """
     if use_cpu_kernels(rows):
         return _BlockwiseLogSumExp.apply(rows, columns, offset, floor)
-    # In float32: an exponential of half precision overflows.
+    # In float32, whatever autocast says.
     with torch.autocast(rows.device.type, enabled=False):
         return torch.addmm(offset, rows, columns.T).logsumexp(dim=1)
 
@@ -316,8 +316,7 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
         to_columns = torch.zeros_like(columns)
         parts = (whole.split(LOG_SUM_EXP_ROWS) for whole in (rows, sums, gradient, to_rows))
         for block, total, above, target in zip(*parts, strict=True):
-            # Products are made again, which is cheaper than to keep them: the softmax is their
-            # gradient.
+            # Products are made again, so that they are never whole. Their softmax is the gradient.
             shares = torch.addmm(offset, block, columns.T)  # (N, F)
             shares.sub_(total[:, None]).exp_()
             shares.mul_(above[:, None])

@@ -348,7 +348,7 @@ def _optimizer(
 
     rates: as in `TrainingTask`. A group's factor is kept in it as "rate".
     """
-    # Two groups always exist, so that the optimizer's state has the same form in each run.
+    # These two groups come first, whichever weight is met first.
     parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for name, weight in model.named_parameters():
         factors = [rates[layer] for layer in name.split(".") if layer in rates]

@@ -87,7 +87,7 @@ class NetworkFile:
         for name in self.names:
             if (path / name).is_file():
                 return path / name
-        # No network, but why: a run under way, or one network per seed.
+        # No network, and why: a run under way, or one network per seed.
         if (path / CHECKPOINT_FILE).is_file():
             raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))

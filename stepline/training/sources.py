@@ -61,7 +61,7 @@ def read_labelled_texts(
 
 def _stored_texts(source: str, kind: TextKind) -> Iterator[LabelledTexts]:
     """Yield the texts of a feature store that keeps their times."""
-    # A video that is stored without times has no label at all.
+    # A store of texts without times can label nothing.
     store = open_store(source)
     for id in store:
         lines = store.texts(id)

@@ -148,8 +148,8 @@ def resize(pictures: Pictures) -> Pictures:
             continue
         taps, weights, bits = _resampling(size)
         shape = [*pictures.shape]
-        # Half a unit more, so that the shift below rounds.
         shape[axis] = INPUT_SIDE
+        # Half a unit more, so that the shift below rounds.
         half = 1 << bits - 1
         total = np.full(shape, half, np.int32)
         inner_axes = [1] * (3 - axis)

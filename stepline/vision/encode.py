@@ -181,7 +181,7 @@ class VideoEncoder:
         """Keep the best frame as its part's picture. One of another size than its row's starts the
         row again."""
         row, part = divmod(best.part, self._parts)
-        # The row is noted with its first picture, so it may be open for long.
+        # A row is noted with its first picture, while it is still open.
         if not self._rows or self._rows[-1] != row:
             self._rows.append(row)
         for picture in self._row.values():

@@ -216,7 +216,7 @@ class StepInquiry:
         """
         least = self.settings.least_gain
         beliefs = self.beliefs
-        # Steps that may be asked about again.
+        # Steps whose replies were refused are not asked about again.
         refused = set()
         for answered in self.answered:
             refused |= {k for k, reply in answered.by_step() if reply.refusal}

@@ -75,7 +75,7 @@ class QuestionRunner(CheckedRequests):
             describe_group, groups, workers=self.server.workers, until=self.until
         )
         replies: list[Reply] = []
-        # A group that had no answer in time has none of each picture.
+        # A group without an answer in time has none for any of its pictures.
         for n, group in enumerate(groups):
             replies += answers.get(n, (NO_ANSWER,) * len(group))
         return replies
