@@ -315,6 +315,7 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
         names = ", ".join(sorted(filter(None, subsets)))
         cure = f"it has {names}" if names else "it states no subsets"
         raise DatasetError(f"{path}: {name} holds no subset {subset!r}; {cure}")
+    # What could not be kept as a record is among the rejected.
     readable = [(entry, entry.record) for entry in entries if entry.record is not None]
     return DatasetRecords(
         name,

@@ -30,6 +30,7 @@ class _TimedLine:
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
     """Return what captions on the screen say, each line or pair of lines as a sentence with its
     seconds. Return none where fewer than MIN_CAPTIONS share a place."""
+    # Lines that begin together are one caption, read from top to bottom.
     lines = _caption_lines(reading, duration)
     by_start: dict[float, list[_TimedLine]] = {}
     for row in lines:

@@ -380,6 +380,7 @@ def train_detector(
     A run in `folder` that was killed goes on. Raises DatasetError for fewer than two pairs,
     which cannot be contrasted.
     """
+    # One pair has no other that it could be contrasted with.
     if len(pairs) < 2:
         rule = "contrast needs two or more: loosen the labels, add videos"
         raise DatasetError(f"{len(pairs)} positive clips; {rule}")

@@ -116,6 +116,7 @@ def _text(collector: PredictionCollector, text: str, path: Path, video: str) -> 
     """Add a file that is JSON as a whole, or else holds JSON or lines with times among other
     text."""
     try:
+        # JSON as a whole, in any shape that is known.
         tree = parse_json(str(path), text)
     except DatasetError as error:
         if not isinstance(error.__cause__, json.JSONDecodeError):
