@@ -115,6 +115,7 @@ class AppendLog(Generic[Entry]):
         with self._path.open("rb") as file:
             file.seek(self._size)
             for line in file:
+                # A line without an end is still being written, or was cut short.
                 if not line.endswith(b"\n"):
                     return
                 try:

@@ -80,6 +80,7 @@ class FileSet:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) == OWNER_ALONE:
                     partial.chmod(_new_file_mode())
                 os.fsync(file.fileno())
+        # What is stale goes once all that is new is on disk.
         for path in self._stale:
             if path not in self._partials:
                 remove_file(path)
@@ -175,6 +176,7 @@ def remove_partial_files(folder: Path, of: Path | None = None) -> None:
     import psutil
 
     for partial in folder.glob(f".*{PARTIAL_SUFFIX}*") if of is None else partial_files(of):
+        # The name ends with its writer's process and machine.
         owner, _, rest = (
             partial.name.rpartition(PARTIAL_SUFFIX)[0].rpartition(".")[2].partition("-")
         )

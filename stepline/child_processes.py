@@ -73,7 +73,9 @@ def start_module(
     pass_fds: the only descriptors that it has, except its streams. Raises OSError where the system
     has no room for a process.
     """
+    # -P keeps the current folder out of the child's path.
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
+    # From the one thread that ends with the process, not with a caller's thread.
     return _starter.submit(
         subprocess.Popen,
         [*launcher, module, *arguments],
@@ -105,6 +107,7 @@ def child_environment() -> dict[str, str]:
         if not name.startswith("PYTHON") or name in INTERPRETER_VARIABLES:
             environment[name] = value
     environment["PYTHONPATH"] = os.pathsep.join(module_folders())
+    # What the child itself starts leaves the current folder out too.
     environment["PYTHONSAFEPATH"] = "1"
     # A relative folder of PATH is one of wherever the user is.
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]

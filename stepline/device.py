@@ -181,6 +181,7 @@ def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
         if not torch.backends.mps.is_available():
             raise ModelError("device mps: torch sees no GPU of Apple's here; use --device cpu")
         return Device("mps", compute)
+    # A GPU of CUDA, by its number.
     count = cuda_gpus()
     index = _gpu_index(name)
     if not count:
@@ -197,6 +198,7 @@ def cuda_gpus() -> int:
     """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them. 0 is known without loading
     torch."""
     try:
+        # No driver, and no torch for ROCm: there is no GPU.
         ctypes.CDLL(CUDA_DRIVER)
     except OSError:
         try:
@@ -237,6 +239,7 @@ def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
     """
     global _requested, _current
     device = None
+    # "auto" waits for the first network, because it may have to load torch.
     if name != "auto":
         device = choose_device(name, compute)
     _current = device

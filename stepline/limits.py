@@ -152,6 +152,7 @@ def parse_json(
         text = text.decode(json.detect_encoding(text))
     with _parser_limits():
         tree = json.loads(text, object_pairs_hook=pairs)
+    # With few brackets nothing nests deeply, so most trees need no walk.
     nested_count = text.count("[") + text.count("{")
     if nested_count <= MAX_DEPTH:
         return tree
@@ -184,6 +185,7 @@ def _parser_limits() -> Iterator[None]:
 def _not_too_deep(tree: Tree) -> Tree:
     """Return the tree. Raises LimitError where it nests deeper than MAX_DEPTH."""
     level = [tree]
+    # A level at a time, so that depth costs no recursion.
     for _ in range(MAX_DEPTH):
         next_level: list[Tree] = []
         for node in level:

@@ -89,6 +89,7 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         except OSError as error:
             reason = f"cannot be written ({error.strerror})"
             raise StoreError(f"{lock}: {reason}; give another --out") from error
+        # Locked, but the last owner removed the file: the next look makes another.
         if locked:
             continue
         if looks > 1 and not wait:

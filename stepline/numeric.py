@@ -141,6 +141,7 @@ def fit_logistic_weights(
     """
     weights = prior_mean
     for _ in range(MAX_NEWTON_STEPS):
+        # Slope and curvature of the log posterior.
         p = sigmoid(rows @ weights)  # (N,)
         pull = prior_precision @ (weights - prior_mean)  # (F,)
         slope = rows.T @ (labels - p) - pull  # (F,)
@@ -152,6 +153,7 @@ def fit_logistic_weights(
         change = np.linalg.solve(curvature, slope)
         limited = np.clip(change, -max_change, max_change)
         weights = weights + limited
+        # By the change before its bound, so that a limited step does not end the fit.
         largest = np.abs(change).max()
         if largest < tolerance:
             break

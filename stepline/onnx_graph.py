@@ -68,6 +68,7 @@ class OnnxGraph:
         name = self._name()
         flat = np.ascontiguousarray(values).reshape(-1)
         content = flat.view(np.uint8).data
+        # The fields of TensorProto, the numbers as they are in memory.
         tensor = _fields(1, values.shape)
         tensor += _field(2, TENSOR_TYPES[values.dtype.name])
         tensor += _field(8, name)
@@ -85,6 +86,7 @@ class OnnxGraph:
         """Return the name of an operator's only output. inputs: "" where an optional one is left
         out."""
         output = self._name()
+        # The numbers of the fields are those of NodeProto.
         node = _fields(1, inputs)
         node += _field(2, output)
         node += _field(4, operator)
@@ -96,6 +98,7 @@ class OnnxGraph:
 
     def output(self, name: str, value: str) -> None:
         """Make a value, float32, an output of the graph by a name."""
+        # Identity gives the value its name.
         node = _field(1, value)
         node += _field(2, name)
         node += _field(4, "Identity")
@@ -104,6 +107,7 @@ class OnnxGraph:
 
     def serialize(self) -> bytes:
         """Return the model as the bytes of an ONNX file."""
+        # The fields of GraphProto, in the order of their numbers.
         graph = [
             *self._nodes,
             *_field(2, "stepline"),
@@ -111,6 +115,7 @@ class OnnxGraph:
             *self._inputs,
             *self._outputs,
         ]
+        # Those of ModelProto around it.
         model = _field(1, IR_VERSION)
         for name, number in OPERATOR_SETS:
             operator_set = _field(1, name)
@@ -202,6 +207,7 @@ def _fields(number: int, values: Iterable[int | str]) -> Message:
 
 
 def _attribute(name: str, value: int | float | str | list[int]) -> Message:
+    # The fields of AttributeProto: the value by its type, and the type itself.
     attribute = _field(1, name)
     if isinstance(value, float):
         attribute.append(_key(2, FOUR_BYTES_FORM))

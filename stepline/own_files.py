@@ -18,6 +18,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
     append: each write goes to its end. Raises StoreError as `check_own_file` does, OSError where it
     cannot be opened.
     """
+    # A link is refused, and a pipe keeps no one waiting.
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     if append:
         flags |= os.O_APPEND
@@ -60,6 +61,7 @@ def _check_state(path: Path, state: os.stat_result) -> None:
     elif not stat.S_ISREG(state.st_mode):
         reason = "is no plain file"
     elif state.st_nlink > 1:
+        # Writing here would change the file of the other name.
         reason = "has another name too"
         cure = "put a copy in its place"
     if reason is not None:

@@ -92,6 +92,7 @@ def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, An
         return
     except PARQUET_DAMAGE:
         names = batch.schema.names
+    # Cell by cell, to name the one that is damaged.
     for row, cells in enumerate(zip(*batch.columns, strict=True), start=begin):
         values = {}
         for name, cell in zip(names, cells, strict=True):

@@ -134,6 +134,7 @@ def _axis(bins: range, bin_width: float, unit: str, bar: float, last: int | None
     floor = PLOT_HEIGHT - BOTTOM_MARGIN
     end = PLOT_WIDTH - RIGHT_MARGIN
     shapes = [f'<line x1="{LEFT_MARGIN}" x2="{end}" y1="{floor}" y2="{floor}"/>']
+    # No more labels than there is room for.
     every = max(1, -(-len(bins) // MAX_AXIS_LABELS))
     for index in range(0, len(bins), every):
         text = f"{bins[index] * bar:g}"
@@ -185,6 +186,7 @@ def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str
         for form, value in zip(forms, values, strict=True):
             numbers.append(form.format(value))
         shapes.append(_list_row(index, name, numbers))
+        # The bars of a row share what its words leave.
         height = (ROW_HEIGHT - WORDS_HEIGHT - 3) / len(values)
         for number, value in enumerate(values):
             width = LIST_WIDTH * value / top
@@ -277,6 +279,7 @@ def _free_box(width: float, height: float, full_boxes: list[Box]) -> Box | None:
     for step in range(MAX_TRIES):
         angle = TURN_RADIANS * step
         radius = GROWTH_PIXELS * TURN_RADIANS * step / 2
+        # The spiral is wider than high, as the picture is.
         x = CLOUD_WIDTH / 2 + radius * math.cos(angle) * CLOUD_WIDTH / CLOUD_HEIGHT
         y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
         left_edge = x - width / 2
@@ -323,6 +326,7 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
         text = _list_row(len(rows), level.name, [f"{level.count:,}"])
         bar = _waterfall_bar(len(rows), 0.0, level.count / top, "s1")
         rows.append(text + bar)
+        # Losses begin where the level's own bar ends.
         remaining = level.count
         for reason, count in level.lost:
             remaining -= count

@@ -57,10 +57,12 @@ def load_plugin(kind: Kind, name: str) -> Any:
         raise SettingsError(
             f"{name!r}: no plugin of stepline.{kind} has that name ({names}); install its package"
         )
+    # Entry points of one name that mean the same object are one plugin.
     if len({point.value for point in points}) > 1:
         claims = ", ".join(sorted(point.value for point in points))
         what = f"{name!r}: several packages offer it to stepline.{kind} ({claims})"
         raise SettingsError(f"{what}; uninstall all but one")
+    # What a plugin runs when it is imported may raise anything.
     try:
         return points[0].load()
     except Exception as error:

@@ -277,6 +277,7 @@ def _with_none(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]
 
 def _none_read(annotation: object, value: object) -> object:
     if value == NONE_WORD:
+        # Where the word is one of the setting's choices, it means that choice.
         choices = _alternatives(annotation)
         is_choice = any(NONE_WORD in get_args(choice) for choice in choices)
         if NoneType in choices and not is_choice:
@@ -319,6 +320,7 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
             raise SettingsError(
                 f"{origin}: {part!r} is a value, not a section; write section.key=value"
             )
+    # A string may come without quotes.
     try:
         branch[parts[-1]] = parse_toml(f"v = {value}")["v"]
     except LimitError as error:
@@ -331,6 +333,7 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     """Say in one line what is wrong with the first bad setting, and what was probably meant."""
     first = error.errors(include_url=False)[0]
     path = tuple(str(part) for part in first["loc"])
+    # A setting that is there, with a value that does not fit.
     if first["type"] != "extra_forbidden":
         rule = first["msg"]
         if first["type"].startswith(("greater_than", "less_than")):
@@ -339,6 +342,7 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
                 rule = f"it must be {number_range}"
         if _may_be_none(kind, path):
             rule += f", or {NONE_WORD}"
+        # What may be a secret is not repeated.
         may_be_secret = any("key" in part or "url" in part for part in path)
         if not may_be_secret:
             text = repr(first.get("input"))
@@ -346,6 +350,7 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
                 text = f"{text[:MAX_VALUE_CHARS]}..."
             rule += f" (given: {text})"
         return f"setting {'.'.join(path)}: {rule}"
+    # A setting that is not there.
     above = path[:-1]
     cure = _nearest(path[-1], _keys(kind, above), above)
     return f"unknown setting {'.'.join(path)!r}; {cure}"

@@ -104,6 +104,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
     read.
     """
     with path.open("rb") as file:
+        # The two forms that torch.save has had.
         zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
         file.seek(0)
         open_content = _open_pickles
@@ -115,6 +116,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
                 views = views[TRAINER_KEY]
             if not isinstance(views, dict) or not _are_tensors(views.values()):
                 raise ValueError(f"holds a {type(views).__name__}, no tensors by name")
+            # Tensors may share a storage, which is read once.
             storages = {view.storage: read_storage(view.storage) for view in views.values()}
             tensors = {}
             for name, view in views.items():
@@ -173,6 +175,7 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
         storage = view.storage
         sizes[storage.key] = np.dtype(STORAGE_DTYPES[storage.kind]).itemsize
     locations: dict[str, tuple[int, int]] = {}  # first byte and count of numbers
+    # The numbers follow the keys, each behind its count.
     for key in interpret(file):
         count = int.from_bytes(file.read(8), "little")
         locations[key] = file.tell(), count

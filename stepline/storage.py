@@ -200,6 +200,7 @@ def write_parquet(records: Iterable[Record], path: Path | str) -> int:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    # Columns that can be looked at without reading whole records.
     text = arrow.string()
     columns = [
         ("id", text),
@@ -210,6 +211,7 @@ def write_parquet(records: Iterable[Record], path: Path | str) -> int:
     ]
     metadata = {"stepline_version": str(RECORD_VERSION)}
     schema = arrow.schema(columns, metadata=metadata)
+    # A batch at a time, so that any number of records fits into memory.
     count = 0
     stream = iter(records)
     with atomic_path(Path(path)) as partial, parquet.ParquetWriter(partial, schema) as writer:

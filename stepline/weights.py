@@ -154,6 +154,7 @@ def file_digest(path: Path | None) -> str | None:
         return sha256(path)
     if not path.is_dir():
         raise SettingsError(f"{path}: a setting names it, and it is not there; correct the path")
+    # Names count too, so that a renamed file makes another digest.
     files = sorted(file for file in path.rglob("*") if file.is_file())
     lines = "".join(f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()

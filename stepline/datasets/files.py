@@ -108,6 +108,7 @@ def parse_json(name: str, text: str) -> Tree:
 
 def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     entries = dict(pairs)
+    # Python itself would keep the last one and say nothing.
     if len(entries) != len(pairs):
         counts = Counter(key for key, _ in pairs)
         most_repeated = max(counts, key=counts.__getitem__)
@@ -133,6 +134,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
                 f"{path}: line 1 lacks the column {missing[0]!r}; it needs {', '.join(columns)}"
             )
         for row in rows:
+            # The reader fills cells that a row lacks with None.
             if any(row[column] is None for column in columns):
                 raise DatasetError(
                     f"{path}: line {rows.line_num} has too few cells; it needs {', '.join(columns)}"
@@ -148,6 +150,7 @@ def read_headless_csv(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]
     """Yield (line, cells) of a CSV file without a header. Every line must hold that many cells."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
+            # The last cell may hold commas.
             row = [cell.strip() for cell in line.split(",", cells - 1)]
             if len(row) != cells:
                 raise DatasetError(
@@ -187,6 +190,7 @@ def _is_tar(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             start = file.read(length)
+        # A gzip may hold a tar.
         if start.startswith(GZIP_MAGIC):
             with gzip.open(path) as file:
                 start = file.read(length)
@@ -270,6 +274,7 @@ class Node:
     @property
     def location(self) -> str:
         """Say where the value is: the file, then keys and indices."""
+        # A key may hold line ends, and an error is one line.
         if self.parent is None:
             return self.key
         key = self.key

@@ -52,6 +52,7 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
 def _videos(path: Path) -> Iterator[tuple[str, Node]]:
     for location, name, tree in read_json_files(path):
         root = Node(tree, location)
+        # A file of one video names it, a file of many has their ids as keys.
         is_video = root.get(*VIDEO_KEYS) is not None
         if not is_video:
             yield from root.entries()

@@ -52,6 +52,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     taxonomy.csv."""
     file = file_in(path, ANNOTATIONS_FILE)
     taxonomy = read_taxonomy(find_taxonomy(file.parent))
+    # The steps by article and variation.
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
@@ -188,6 +189,7 @@ def _video(
         steps = articles[first.activity][first.variation]
     elif len(articles.get(activity, ())) == 1:
         (steps,) = articles[activity].values()
+    # All steps of the variation are in the reference, shown or not.
     builder = RecordBuilder(id)
     for step in steps.values():
         builder.add_step(step.id, step.text)

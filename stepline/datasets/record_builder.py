@@ -151,6 +151,7 @@ class RecordBuilder:
         keep: the step stays, without this span, where the span does not fit (it was looked for).
         """
         text = text.strip()
+        # Where the step stays, a bad span is all that is rejected.
         kind: RejectedKind = "step"
         if keep or id in self.steps:
             kind = "span"
@@ -175,6 +176,7 @@ class RecordBuilder:
         sources: tuple[int, ...] = (),
         alternatives: tuple[str, ...] = (),
     ) -> None:
+        # The first span brings the step, and each later one joins it.
         step = self.steps.get(id)
         if step is None:
             flaw = text_flaw(text, id, *alternatives)
@@ -225,6 +227,7 @@ class RecordBuilder:
     ) -> DatasetEntry:
         """Return the finished entry. machine: the steps were written by a model, so they are not a
         human reference."""
+        # Without an id that can be stored there is no record.
         flaw = text_flaw(self.id, self.video)
         if flaw is not None:
             if flaw == NO_TEXT:

@@ -64,6 +64,7 @@ BAD_SPANS = (
 DATASETS = {
     row.name: row
     for row in (
+        # Texts and steps aligned with videos.
         Dataset(
             "htm-align",
             "narrations of 80 HowTo100M videos: alignable with the picture or not, and where",
@@ -118,6 +119,7 @@ DATASETS = {
             "reference",
             coin.read,
         ),
+        # Segments with sentences.
         Dataset(
             "youcook2",
             "recipe steps with sentences in 2,000 cooking videos",
@@ -153,6 +155,7 @@ DATASETS = {
             "steps",
             youcook2.read_swapped,
         ),
+        # What is said in HowTo100M, and steps written from it.
         Dataset(
             "howtostep",
             "4 million steps that a language model wrote from the narration of HowTo100M videos",
@@ -180,6 +183,7 @@ DATASETS = {
             "transcript",
             howto100m.read_narrations,
         ),
+        # Actions that are named, and parts with headings.
         Dataset(
             "whenact",
             "actions named in vlogs: when they are spoken of, whether and when they are shown",
@@ -215,6 +219,7 @@ DATASETS = {
             "reference",
             tutorialvqa.read,
         ),
+        # Egocentric videos.
         Dataset(
             "captaincook4d",
             "24 recipes cooked with and without mistakes, egocentric",
@@ -263,6 +268,7 @@ DATASETS = {
             "reference",
             egocentric.read_epic,
         ),
+        # The user's own.
         Dataset(
             "label-studio",
             "steps that people corrected or marked in Label Studio",
@@ -309,6 +315,7 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
         names = ", ".join(sorted(filter(None, subsets)))
         cure = f"it has {names}" if names else "it states no subsets"
         raise DatasetError(f"{path}: {name} holds no subset {subset!r}; {cure}")
+    # What could not be kept as a record is among the rejected.
     readable = [(entry, entry.record) for entry in entries if entry.record is not None]
     return DatasetRecords(
         name,

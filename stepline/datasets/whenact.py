@@ -61,6 +61,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 def _read_windows(spoken_file: Path) -> dict[str, Node]:
     """Return miniclip -> its windows, of the file of windows next to the one of passages."""
+    # Only the official file has one of windows next to it.
     if not spoken_file.name.startswith(SPOKEN_FILE):
         return {}
     shown_file = find_file(spoken_file.parent, SHOWN_FILE)
@@ -108,6 +109,7 @@ def _add_action(builder: RecordBuilder, index: int, action: Action, window: Wind
     id = str(index)
     start, end = action.passage
     visibility = float(action.visible)
+    # The passage is a sentence of the transcript, and where the step is said.
     passage = builder.add_sentence(action.text, start, end, visibility=visibility)
     builder.add_step(id, action.text, speech=passage)
     if window is not None:

@@ -119,6 +119,7 @@ def _pick(path: Path, content: Any) -> Any:
     """Return the one array that holds the features."""
     if not isinstance(content, Mapping):
         return content
+    # Under a usual name, or the only one.
     named = [name for name in ARRAY_NAMES if name in content] or list(content)
     if len(named) != 1:
         raise StoreError(
@@ -227,6 +228,7 @@ def _read_numpy(source: Path | bytes) -> Any:
     content = np.load(_source(source), allow_pickle=False)
     if isinstance(content, np.ndarray):
         return content
+    # An .npz is read whole, because it is closed here.
     with content:
         return dict(content)
 
@@ -236,6 +238,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
         from safetensors.numpy import load
 
         arrays: dict[str, Any] = load(source)
+        # Loading bytes leaves out the metadata, which are in the header.
         length = int.from_bytes(source[:8], "little")
         header = parse_json(source[8 : 8 + length])
         metadata = header.get("__metadata__", {})
@@ -275,6 +278,7 @@ def _plain(content: Any) -> Any:
 
     if isinstance(content, torch.Tensor):
         dense = content.detach()
+        # NumPy has no bfloat16.
         if dense.dtype == torch.bfloat16:
             dense = dense.float()
         return dense.numpy()

@@ -102,6 +102,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     # numpy's own names are as arr_0.
     is_unnamed = len(names) == 1 and not names[0].strip("0123456789arx_")
     if named:
+        # A file of one item, under one of the usual names.
         own_id = content.get("vid")
         if own_id is not None:
             own_id = str(own_id)
@@ -110,6 +111,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
         (values,) = content.values()
         yield FeatureItem(file.id, values, metadata)
     else:
+        # Any other dict is one of items.
         for id, values in content.items():
             yield FeatureItem(str(id), values, metadata)
 
@@ -119,6 +121,7 @@ def item_id(name: str, ending: str | None = None) -> str | None:
     endings: Iterable[str] = FEATURE_SUFFIXES
     if ending:
         endings = (ending,)
+    # The longest ending counts: .mp4.npy is more than .npy.
     lengths = [len(suffix) for suffix in endings if name.lower().endswith(suffix.lower())]
     longest = max(lengths, default=len(name))
     if len(name) <= longest:
@@ -127,6 +130,7 @@ def item_id(name: str, ending: str | None = None) -> str | None:
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
+    # A .pth.tar is what torch wrote, not an archive.
     if path.name.endswith(ARCHIVE_SUFFIXES) and not path.name.endswith(".pth.tar"):
         yield from _in_tar(path, ending)
         return

@@ -142,6 +142,7 @@ def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
     rows = _read_columns(folder, shard, ("id", "text"))
     with_texts = [row for row in rows if row["text"] is not None]
     texts = (text for row in with_texts for text in row["text"])
+    # One array of all texts, and each item has a part of it.
     digests = np.fromiter(map(text_digest, texts), dtype=np.uint64)
     digests_by_id = {}
     first = 0

@@ -81,6 +81,7 @@ class ShardMatrix:
         """Return rows of it (count, width). Raises StoreError where the file has become shorter, or
         cannot be read."""
         size = count * self.width
+        # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
         try:
             values = np.fromfile(self.path, np.float16, size, offset=offset)
@@ -139,6 +140,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 store = str(folder)
             cure = f"`stepline features import SOURCE --out {store}` makes one"
             raise StoreError(f"{self.display_url}: no feature store; {cure}")
+        # The indexes alone are read.
         self._locations: dict[str, FeatureLocation] = {}
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if location.id in self._locations:
@@ -178,6 +180,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         """The name of what made the features, "" where they do not say. Raises StoreError where
         several did."""
         backbones = {location.backbone for location in self._locations.values()}
+        # Features that do not say it are of no other backbone.
         backbones.discard(UNKNOWN_BACKBONE)
         names = sorted(backbones)
         if len(names) > 1:
@@ -330,6 +333,7 @@ class FeatureWriter:
             self._shard = shards[-1] + 1
         self._ids: set[str] = set()
         self.width = width
+        # What the store holds fixes its width.
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if self.width not in (None, location.width):
                 reason = f"its features are {location.width} wide, not {self.width}"

@@ -119,12 +119,14 @@ def correspondence(
     cuts: seconds. sentence_vectors: (S, D) in the space of the features. on_screen: what is written
     in the picture.
     """
+    # The topic, where the usual picture of the backbone is known.
     topic = None
     if features is not None and sentence_vectors is not None:
         fitted = weights or load_weights()
         centre = fitted.mean_pictures.get(features.backbone)
         if centre is not None:
             topic = _topic(features.values, sentence_vectors, np.array(centre))
+    # The cuts, against the beginnings of sentences in the video.
     starts = sorted(s.span.start for s in sentences if s.span.start < duration)
     cut_times = np.array(cuts, dtype=np.float64)
     cut_nats = _cuts_at_sentences(cut_times, np.array(starts), duration)
@@ -136,6 +138,7 @@ def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -
     against chance alone."""
     if not chances or not 0 < chance < 1:
         return 0.0
+    # In pictures of your own the odds of a hit are raised.
     raised = chance * gain
     own = raised / (1 - chance + raised)
     misses = chances - hits
@@ -149,6 +152,7 @@ def instruction_log_bayes(with_step: int, sentences: int) -> float:
     """Return the log Bayes factor of instructions against other talk, where `with_step` of the
     sentences describe a step."""
     other = sentences - with_step
+    # A beta-binomial against a binomial, whose common factor cancels out.
     a, b = HOW_TO_BETA
     how_to = _log_beta(with_step + a, other + b) - _log_beta(a, b)
     step_nats = with_step * math.log(TALK_FRACTION)
@@ -164,6 +168,7 @@ def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
     """Return in nats whether sentences begin at cuts more often than at any second."""
     if not len(cuts) or not len(starts):
         return 0.0
+    # Chance is the share of the video that is near the beginning of a sentence.
     anywhere = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
     chance = float(_begins_near(anywhere, starts).mean())
     hits = int(_begins_near(cuts, starts).sum())
@@ -203,6 +208,7 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
     screens: dict[int, bool] = {}
     counted: set[frozenset[str]] = set()
     for line in sorted(lines, key=lambda line: line.span.start):
+        # A line counts once, if it has words enough and is not a watermark.
         words_on_screen = frozenset(_words(line.text))
         long_word = any(len(word) >= LONG_WORD_LETTERS for word in words_on_screen)
         if len(words_on_screen) < MIN_LINE_WORDS and not long_word:
@@ -211,6 +217,7 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
             continue
         counted.add(words_on_screen)
         start = int(line.span.start)
+        # What is said while it can be read.
         near: set[str] = set()
         for t in range(start, math.ceil(line.span.end)):
             near |= spoken[t]

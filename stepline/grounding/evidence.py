@@ -96,8 +96,10 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     if not is_known.any() or not len(scores):
         return np.zeros(scores.shape)
     z = np.where(is_known, scores, 0.0)
+    # Each step less its own average: what it is like everywhere says nothing of when.
     averages = z[:, is_known].mean(axis=1, keepdims=True)
     z = np.where(is_known, z - averages, 0.0)
+    # Each second less its average over steps. Of a single step nothing would be left.
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
     z = smooth_within_shots(z, shots, smooth)
@@ -144,12 +146,15 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
     if is_known.sum() <= 1:
         return False
     changes = np.flatnonzero(is_known & (activity.peaks >= MAX_STILL_CHANGE))  # rows
+    # One picture from the first frame to the last.
     if not len(changes) and not activity.cuts:
         return True
+    # A stretch that keeps changing is a film.
     gaps = np.flatnonzero(np.diff(changes) > 1)
     runs = np.split(changes, gaps + 1)
     if max(map(len, runs)) >= SLIDE_SECONDS * activity.rate:
         return False
+    # Slides keep still and bear text for most of their time.
     with_text: set[int] = set()
     for line in on_screen:
         first = int(line.span.start)
@@ -162,6 +167,7 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
 def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
     """Return the stretches (first second, the one after the last) of MIN_STILL_SECONDS or longer in
     which the picture does not change and no shot begins."""
+    # An unknown change counts as none.
     peaks = np.nan_to_num(activity.peaks)
     rows = np.flatnonzero(peaks >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
@@ -185,10 +191,12 @@ def picture_warning(
     rows = np.flatnonzero(has_look)
     if not len(rows):
         return None
+    # Nothing of it can count as shown.
     if len(rows) == 1 and seconds > MAX_HELD_SECONDS:
         return "the video has one picture for all of its sound, so no step counts as shown"
     if seconds > MAX_HELD_SECONDS and not pictured(activity, seconds, on_screen).any():
         return "the pictures are a still, slides or plain, so no step counts as shown"
+    # Parts of it cannot.
     last_row = int(rows[-1])
     end = math.ceil((last_row + 1) / activity.rate)
     when = "later"
@@ -222,6 +230,7 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
     """Return (T, P): the mean of the known rows (N, P) of each second, NaN without a known row."""
     means = np.full((seconds, rows.shape[1]), np.nan)
     for t in range(seconds):
+        # Below one row per second, a second still has the row nearest to its start.
         first = round(t * rate)
         end = max(first + 1, round((t + 1) * rate))
         part = rows[first:end].astype(np.float64)
@@ -239,6 +248,7 @@ def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> 
     for shot in shots:
         part = rows[:, shot]
         length = part.shape[1]
+        # Each window's sum is a difference of running sums, however far it reaches.
         sums = part.cumsum(axis=1)
         total = np.concatenate([zero, sums], axis=1)
         t = np.arange(length)
@@ -273,6 +283,7 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
     """
     if not evidence.any():
         return 0.0
+    # The half step keeps `limit` itself among the weights.
     weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
     gains = []
     for w in weights:

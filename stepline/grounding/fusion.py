@@ -84,6 +84,7 @@ class ShownPosterior:
             return self
         rows = self.occupancy * possible
         mass = self.occupancy.sum(axis=1)
+        # P(shown) falls by the share that the row loses.
         fraction = rows.sum(axis=1) / np.maximum(mass, MIN_MASS)
         return ShownPosterior(rows, self.score * fraction, self.weight)
 
@@ -139,6 +140,7 @@ def fuse(
     centers = sum_to_one(prior * likelihood)
     shown_at = occupancy(centers, whole, settings.typical)
     for _ in range(FUSION_ROUNDS):
+        # What the other steps leave of each second.
         free = prior * probability_unclaimed(shown_at, score) ** settings.compete
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are
         # not shown.
@@ -146,6 +148,7 @@ def fuse(
         elsewhere = 1.0
         if absent.size:
             elsewhere = float((likelihood * absent).sum() / absent.sum())
+        # P(shown) by Bayes: the prior odds times how much better than chance the looks fit.
         if_shown = (sum_to_one(free) * likelihood).sum(axis=1)
         against_chance = if_shown / elsewhere  # (K,)
         odds = shown_prior * np.where(speech.is_said, against_chance, against_noise)
@@ -168,10 +171,12 @@ def probability_unclaimed(shown_at: Array, score: Array) -> Array:
     absent = np.maximum(1 - claimed, MIN_FREE)
     product = absent.prod(axis=0)
     if product.size and product.min() < MIN_PRODUCT:
+        # In logarithms, each row scaled to its greatest.
         logarithm = np.log(absent)
         others = logarithm.sum(axis=0) - logarithm
         greatest = others.max(axis=1, keepdims=True)
         return np.asarray(np.exp(others - greatest))
+    # The product over all other steps is the whole one without the step's own factor.
     return np.asarray(product / absent)
 
 
@@ -197,6 +202,7 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
         kernel = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
         for row, out in zip(centers[:, shot], shown_at[:, shot], strict=True):
             convolved = np.convolve(row, kernel, mode="full")
+            # The part of the full convolution that is in the shot.
             out[:] = convolved[length - 1 : 2 * length - 1]
     return np.asarray(np.minimum(1.0, shown_at))
 
@@ -230,13 +236,16 @@ def with_verdict(
     not.
     """
     score = step_occupancy.score
+    # Of a step that is said, the pictures may belong to another film.
     likely = score
     if step.said is not None:
         likely = probability * score
+    # Not shown, so without a place.
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
         unplaced = {"spans": (), "at": None, "score": likely, "status": status, "basis": None}
         return step.model_copy(update=unplaced)
+    # Shown, with its best second and the spans around it.
     best = int(step_occupancy.row.argmax())
     spans = shown_spans(step_occupancy.row, shots, duration, settings)
     update = {
@@ -265,6 +274,7 @@ def shown_spans(
         start = first + shot.start
         end = last + shot.start
         spans.append(Span(float(start), min(float(end), duration)))
+        # What adjoins a span goes with it, so that the alternatives are apart.
         remaining[max(0, start - 1) : end + 1] = 0
     return spans
 
@@ -302,6 +312,7 @@ def _part(step: Step, seconds: Sequence[float]) -> Step:
 
 def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
     """Return the steps with spans around `first` that end before those around `second` begin."""
+    # Where spans around the first second end, and those around the second one begin.
     end = first
     start = second
     for step in steps:
@@ -311,6 +322,7 @@ def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[St
             start = min(start, step.spans[0].start)
     if end <= start:
         return list(steps)
+    # They meet halfway, but inside the overlap.
     border = _halfway(first, second)
     border = min(max(border, start), end)
     apart = []

@@ -275,11 +275,13 @@ def shown_before_evidence(
 
     rate: of the steps that are said. unsaid_log_odds: (K,) nats, added for those that are not.
     """
+    # Said: the rate, moved by how visible the step's wording is.
     rate_log_odds = logit(np.asarray(rate, dtype=np.float64))
     log_odds = np.full(len(is_said), rate_log_odds)
     if visible is not None:
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
+    # Not said: another rate, moved by how many videos of the task do the step.
     unsaid: float | Array = settings.unsaid_rate
     if unsaid_log_odds is not None:
         unsaid_rate = np.asarray(settings.unsaid_rate)

@@ -132,6 +132,7 @@ class GroundingInputs:
         spans = [sentence.span for sentence in self.transcript.sentences]
         items = []
         for row in self.tellings:
+            # Sentences that may say the step, as far as they are in the video.
             is_likely = row >= MIN_TELLING
             likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
             inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]
@@ -200,6 +201,7 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
     whole = step.said
     if whole is None:
         return []
+    # By its sentences, each cut to where the step is said.
     passages = []
     if transcript is not None:
         for index in step.sources:
@@ -207,8 +209,10 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
             if span.overlap(whole) > 0:
                 start = max(span.start, whole.start)
                 passages.append(Span(start, min(span.end, whole.end)))
+    # Without one, all of `said`.
     if not passages:
         passages = [whole]
+    # Only what the pictures reach.
     inside = []
     for span in passages:
         if span.start < duration:
@@ -252,6 +256,7 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
     if inputs.transcript is not None:
         sentences = inputs.transcript.sentences
     else:
+        # Without a transcript the steps that are said serve as its sentences.
         steps_as_sentences = []
         for step in inputs.steps:
             if step.said is not None:

@@ -57,11 +57,13 @@ def line_features(
     line_vectors: (K, D), sentence_vectors: (S, D), of one sentence encoder.
     step_probabilities: (S,) P(the sentence describes a step). None: unknown, and the feature is 0.
     """
+    # Cosines with each sentence, and with it among its neighbours.
     line_rows = unit_rows(np.asarray(line_vectors, np.float64))
     sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
     cosine = line_rows @ sentence_rows.T  # (K, S)
     context_rows = unit_rows(sum_with_neighbours(sentence_rows))
     context = line_rows @ context_rows.T
+    # Words that lines and sentences share.
     overlap = word_overlap(lines, sentences)
     shape = cosine.shape
     features = (
@@ -108,6 +110,7 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
         stems = sorted(content_words(line))
         if not stems:
             continue
+        # A word's IDF in this narration. The half keeps that of a word never said finite.
         counts = np.array([frequency[stem] for stem in stems], dtype=np.float64)
         masses = np.log((len(sentences) + 1) / (counts + 0.5))
         shares = masses / max(float(masses.sum()), MIN_MASS)
@@ -115,6 +118,7 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
         for row, stem in zip(holds, stems, strict=True):
             row[:] = [stem in sentence_stems for sentence_stems in spoken]
         words[k] = shares @ holds
+        # A word that neighbours repeat counts once.
         holds_near = sum_with_neighbours(holds.T).T
         near_words[k] = shares @ np.minimum(holds_near, 1.0)
     return WordOverlap(words, near_words)

@@ -148,6 +148,7 @@ class LinePosterior:
         best = int(row.argmax())
         is_near = row >= SAME_TELLING_FRACTION * row[best]
         is_near &= evidence >= evidence[best] - SAME_TELLING_NATS
+        # A run without a gap around the best sentence.
         first = best
         last = best
         while first > 0 and is_near[first - 1]:
@@ -177,11 +178,13 @@ def match_lines(
     """
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
+    # Without lines or sentences there is nothing to match.
     if 0 in shape:
         nothing = np.zeros(shape)
         return LinePosterior(
             posterior=nothing, said_probabilities=np.zeros(len(lines)), evidence=nothing
         )
+    # How well each line fits each sentence, in the wording that fits best.
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
     if prior is not None and prior.wordings:
         best = features
@@ -221,14 +224,17 @@ def match_features(
 
     parts: (S,) of `sentence_parts`. None: each sentence says one line at most.
     """
+    # A long sentence may say several lines, so it is several places of the chain.
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
     prior = prior or LinePrior()
     chain = LineChain(features_of_parts, weights, so_far=so_far, order=prior.order)
     posterior, total = chain.posterior()
+    # Back to sentences: each has the best of its parts.
     firsts = np.cumsum(parts) - parts
     posterior = np.maximum.reduceat(posterior, firsts, axis=1)
+    # Whether each line is said at all.
     never = chain.log_never(total)
     rows = said_features(features, never)
     probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said_log_odds)
@@ -263,10 +269,12 @@ class LineChain:
         so_far: bool = False,
         order: Array | None = None,
     ) -> None:
+        # The evidence of each line in each sentence.
         lines = features.shape[0]
         exponents = features @ np.array(weights.evidence)
         exponents = np.minimum(exponents + weights.bias, MAX_EXPONENT)  # (K, S)
         self._evidence = np.exp(exponents).T  # (S, K)
+        # The prices of jumps, out of a pause and out of a line.
         prices = jump_prices(lines, weights)  # (K + 1, K)
         if order is not None:
             prices = prices + order[:, :lines]
@@ -274,19 +282,23 @@ class LineChain:
         self._from_pause = jumps * np.exp(weights.enter)
         self._from_line = jumps[1:] * np.exp(weights.direct)  # (K, K)
         np.fill_diagonal(self._from_line, np.exp(weights.stay))
+        # The prices of ending, by the lines that are left.
         lines_left = np.arange(lines, -1, -1, dtype=np.float64)  # from pause 0 on
         end_prices = weights.end * lines_left
         if order is not None:
             end_prices = end_prices + order[:, lines]
         self._ending = np.exp(end_prices)
+        # A narration that goes on may be anywhere in the list.
         if so_far:
             self._ending = np.ones(lines + 1)
 
     def posterior(self) -> tuple[Array, float]:
         """Return P(line k at s), (K, S), and the logarithm of the sum over all paths."""
+        # Forward, with all lines allowed.
         everything = np.ones((1, self._lines))
         past = list(self._forward(everything))
         end = self._end_sum(past[-1])[0]
+        # Backward, divided by the same scales, so that the products are probabilities.
         line_future = self._ending[1:] / end
         pause_future = self._ending / end
         rows = np.zeros((len(past), self._lines))
@@ -299,6 +311,7 @@ class LineChain:
             line_future = line_future / scale
             pause_future = self._from_pause @ arriving + pause_future
             pause_future = pause_future / scale
+        # The product of all scales is the sum over all paths.
         logarithms = []
         for state in past:
             scale = state.scale[0]
@@ -309,6 +322,7 @@ class LineChain:
 
     def log_never(self, total: float) -> Array:
         """Return the logarithm of P(line k is said nowhere), (K,). total: of all paths."""
+        # A list without each line, as many lists together as memory should hold.
         part = max(1, MAX_LEFT_OUT // self._lines)
         logarithms = np.zeros(self._lines)
         for first in range(0, self._lines, part):
@@ -332,11 +346,13 @@ class LineChain:
         pause = np.zeros((len(is_allowed), self._lines + 1))
         pause[:, 0] = 1.0
         for evidence in self._evidence:
+            # A sentence says a line, or is a pause after the last one.
             arriving = line @ self._from_line + pause @ self._from_pause
             arriving *= evidence
             arriving *= is_allowed
             resting = pause.copy()
             resting[:, 1:] += line
+            # Scaled to sum 1, since the products of a long narration underflow.
             scale = arriving.sum(axis=1) + resting.sum(axis=1)
             line = arriving / scale[:, None]
             pause = resting / scale[:, None]
@@ -352,6 +368,7 @@ def jump_prices(lines: int, weights: LineWeights) -> Array:
     """Return the logarithm of F of going from position 0 to K to each line, (K + 1, K)."""
     positions = np.arange(lines + 1)
     distance = positions[1:] - positions[:, None]
+    # From distance 2 on lines are skipped, the first at one price, the others at another.
     skip = weights.skip + weights.skip_more * (distance - 2)
     back = weights.back + weights.back_more * (-distance - 1)
     rules = [distance >= 2, distance == 1, distance == 0]
@@ -370,12 +387,14 @@ def said_features(features: Features, log_never: Array) -> Array:
     lines, sentences, _ = features.shape
     never = np.exp(log_never)
     never = np.clip(never, MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
+    # Of the line itself.
     best = features.max(axis=1)  # (K, F)
     best_cosine = best[:, FEATURE_NAMES.index("cosine")]
     best_words = best[:, FEATURE_NAMES.index("words")]
     near_words = best[:, FEATURE_NAMES.index("near_words")]
     cosine = features[..., FEATURE_NAMES.index("cosine")]
     columns = [-logit(never), best_cosine, best_words]
+    # Of the whole list, the same for every line.
     of_list = [
         best_cosine.mean(),
         best_words.mean(),

@@ -164,6 +164,7 @@ class OnlineGrounder:
             second = self._until
         last = math.ceil(self._until) - 1
         states = np.zeros((len(self._inputs.steps), 3))
+        # Each step by the row that was last known of it.
         for state, step in zip(states, self._inputs.steps, strict=True):
             row = self._rows[step.id]
             column = min(int(second), last) - row.start
@@ -185,6 +186,7 @@ class OnlineGrounder:
         """
         steps = self._inputs.steps
         settings = self._settings
+        # The filter is made at the first call, when the lines are known.
         if self._recipe is None:
             self._recipe = RecipeFilter(
                 len(steps), settings, before=self._before, lag=MAX_LAG_SECONDS
@@ -250,17 +252,20 @@ class OnlineGrounder:
         if not steps or self._until <= 0:
             self._rows = {step.id: _Row(step, 0, np.zeros(1)) for step in steps}
             return
+        # The last minutes, grounded as a video of their own.
         window = self._window()
         start = int(window.context.start)
         inputs = self._past(self._until)
         video = weigh_video(inputs).cut(window)
         grounding = ground_window(inputs.cut(window), video, self._settings)
+        # Back in the video's time.
         rows = {step.id: _Row(step, start, np.zeros(1)) for step in steps}
         for k, step, scores in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):
             in_video = to_video_time(step, steps[k], window)
             rows[steps[k].id] = _Row(in_video, start, scores.astype(np.float64))
+        # Steps that the window does not decide keep what was known of them.
         decided = {step.id for k, step in enumerate(steps) if k not in window.decides}
         for id, row in self._rows.items():
             if id in decided:
@@ -270,16 +275,19 @@ class OnlineGrounder:
     def _window(self) -> GroundingWindow:
         """Return the last minutes, the steps in them, and those of them that may still move."""
         settings = self._settings
+        # How far back the window reaches.
         reach = 1.5 * settings.window
         if self._inputs.said.all():
             reach = 2 * settings.context
         start = max(0.0, math.floor(self._until - reach))
+        # From when on a step may still move.
         late = 0.0
         if start:
             late = start + settings.context
         near = []
         decides = set()
         for k, step in enumerate(self._inputs.steps):
+            # A line that no one says may be shown at any time.
             center = math.inf
             if step.said is not None:
                 center = step.said.center
@@ -297,6 +305,7 @@ def _now_done_to_come(row: Array, p_shown: float, column: int) -> tuple[float, f
     now = 0.0
     if 0 <= column < len(row):
         now = min(float(row[column]), p_shown)
+    # What is not now is shared by how much lies before and after.
     before = float(row[: max(0, column)].sum())
     after = float(row[max(0, column + 1) :].sum())
     p_done = 0.0

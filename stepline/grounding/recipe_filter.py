@@ -117,12 +117,14 @@ class RecipeFilter:
             raise ShapeError(
                 f"{lines} lines: a recipe is followed by at most {MAX_LINES}; give it in parts"
             )
+        # What an order costs, and which lines belong after which.
         log_odds = logit(before, ORDER_MARGIN)
         self._cost = np.clip(log_odds, 0.0, MAX_ORDER_NATS)  # (K, K) of j before i
         self._later = before > 0.5  # (K, K) j belongs after i
         self._bits = 1 << numbers.astype(np.int64)
         self._count = lines
         self._lag = lag
+        # At first nothing is done and nothing is shown.
         start = _Second(
             done_bits=np.zeros(1, np.int64),
             line=np.full(1, lines),
@@ -145,6 +147,7 @@ class RecipeFilter:
         words say.
         Raises ShapeError where `start` is before what is kept.
         """
+        # Seconds that are taken again are forgotten first.
         back = 0
         if start is not None:
             back = self.seconds - start
@@ -156,6 +159,7 @@ class RecipeFilter:
         self.seconds -= back
         if begins is None:
             begins = np.zeros(evidence.shape)
+        # Forward second by second. A lag needs that many seconds and the last one.
         for column, begin in zip(evidence.T, begins.T, strict=True):
             second = self._forward(column, begin, rate)
             history = [*self._history, second]
@@ -172,6 +176,7 @@ class RecipeFilter:
         if back:
             likelihood = np.ones(len(self._history[-1].weight))
             for following in reversed(self._history[-back:]):
+                # A state that was dropped explains nothing of what came since.
                 reached = np.where(following.follow >= 0, likelihood[following.follow], 0.0)
                 likelihood = (following.chance * reached).sum(axis=1)
                 likelihood = likelihood / max(likelihood.max(), MIN_WEIGHT)
@@ -218,6 +223,7 @@ class RecipeFilter:
         chance[:, count] = pause
         chance[np.flatnonzero(shows), last.line[shows]] += 1 - leave
         chance = sum_to_one(chance)
+        # Relative to the greatest ratio, so that no exponential overflows.
         greatest = max(0.0, float(evidence.max(initial=0.0)))
         log_ratios = np.append(evidence, 0.0) - greatest
         chance *= np.exp(log_ratios)
@@ -226,8 +232,10 @@ class RecipeFilter:
         ended = np.append(self._bits, 0)[last.line]
         lines = np.broadcast_to(np.arange(count + 1), chance.shape)
         goes_on = lines == last.line[:, None]
+        # A line that gives way is done. A pause has no bit to set.
         bits_after = last.done_bits | ended
         bits = np.where(goes_on, last.done_bits[:, None], bits_after[:, None])
+        # A state as one number: its done lines and the line that is shown.
         keys = bits * (count + 1) + lines
         states, index = np.unique(keys.ravel(), return_inverse=True)
         joint = last.weight[:, None] * chance
@@ -301,6 +309,7 @@ def line_evidence(
         is_seen = np.isfinite(similarity).all(axis=0)
         seconds = float(is_seen.sum())
         weight *= seconds / (seconds + LEARNING_SECONDS)
+    # exp(w z - w^2 / 2) is 1 on average over noise of unit variance, so noise says nothing.
     has_evidence = z.any(axis=0)
     noise = np.where(has_evidence, weight**2 / 2, 0.0)
     return np.asarray(weight * z - noise)
@@ -314,6 +323,7 @@ def begin_evidence(prior: Array, is_said: Flags) -> Array:
     """
     usual = np.maximum(prior.mean(axis=1, keepdims=True), MIN_PRIOR)
     middle = np.log(np.maximum(prior, MIN_PRIOR) / usual)
+    # Moved earlier. The last value fills the end.
     back = min(BEGIN_SECONDS, prior.shape[1] - 1)
     last = np.repeat(middle[:, -1:], back, axis=1)
     begin = np.concatenate([middle[:, back:], last], axis=1)
@@ -338,6 +348,7 @@ def standardised(similarity: Array, usual: tuple[float, float] | None = None) ->
     else:
         mean, spread = usual
         extra = USUAL_SECONDS
+    # Other videos count as if they were more seconds of this one.
     seconds = past.shape[1] + extra
     centre = (past.sum(axis=1, keepdims=True) + extra * mean) / seconds  # (K, 1)
     squares = (past - centre) ** 2

@@ -66,6 +66,7 @@ def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
         note=f"{len(reports)} windows; in the first: {reports[0].note}",
         correspondence=float(np.mean(log_odds)) if log_odds else None,
         earned=any(report.earned for report in reports),
+        # The speech is weighed for the whole video, so all windows have the same.
         instruction=reports[0].instruction,
         instructs=reports[0].instructs,
     )

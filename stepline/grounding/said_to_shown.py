@@ -69,6 +69,7 @@ class ShownPrior:
         curves = [self._curves(span, seconds, lag).mean(axis=0) for span in passages]
         if weights is None:
             return np.asarray(np.mean(curves, axis=0))
+        # What the weights leave open may be shown at any second.
         unsaid = max(0.0, 1 - float(weights.sum()))
         by_passage = weights @ np.array(curves)
         return np.asarray(by_passage + unsaid / seconds)
@@ -78,6 +79,7 @@ class ShownPrior:
         hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
+        # In a long passage the words may be anywhere, so their places are spread evenly.
         numbers = np.arange(count)[:, None]
         fraction = (numbers + 0.5) / count  # (P, 1)
         starts = span.start + lag + fraction * (span.duration - length)

@@ -56,10 +56,12 @@ def place_steps(
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
+    # The paper's softmax, also where there is nothing to match.
     if settings.matching == "softmax" or not steps or not sentences:
         similarity = step_vectors @ sentence_vectors.T
         return coarse_spans(steps, sentences, similarity, duration=duration, settings=settings)
     _check_vectors(step_vectors, sentence_vectors, (len(steps), len(sentences)))
+    # T_SN is the posterior of the line model.
     match = match_lines(
         [step.text for step in steps],
         [sentence.text for sentence in sentences],
@@ -140,6 +142,7 @@ def _spans_by_weights(
     placed: list[Step] = []
     dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores, weights, strict=True):
+        # A step under the floor is dropped, with its score as the reason.
         best = float(row.max(initial=0.0))
         if not row.size or row.max() < settings.floor:
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
@@ -147,6 +150,7 @@ def _spans_by_weights(
             continue
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
+        # Its sources: sentences in the window that weigh more than if all weighed alike.
         sources = []
         for n, sentence in enumerate(sentences):
             overlaps = sentence.span.overlap(said_span) > 0
@@ -279,6 +283,7 @@ def place_texts(
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= settings.likeness)
+    # For the first sentences likeness alone may decide.
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         best_sentences = cosines.argmax(axis=1)
         rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence

@@ -119,6 +119,7 @@ class GraphPrior:
         by_list = settings.order * sign
         probabilities = np.array(self.graph.before, dtype=np.float64)
         by_videos = logit(probabilities)
+        # Weight 1 takes the videos' order alone, less keeps some of the list's.
         log_odds = by_list + weight * (by_videos - by_list)
         return np.asarray(sigmoid(log_odds))
 
@@ -131,6 +132,7 @@ def graph_prior(graph: TaskGraph, settings: CoarseSettings, embedder: Embedder) 
     graph.check()
     wordings = []
     if settings.graph_wordings > 0:
+        # The first wording of each line, then the second, as far as a line has one.
         most = max(map(len, graph.wordings), default=0)
         for number in range(most):
             lines = []
@@ -167,11 +169,13 @@ def order_log_ratios(graph: TaskGraph) -> Array:
     in_videos[:, :count] = graph.transitions
     rest = 1.0 - in_videos.sum(axis=1)
     in_videos[:, count] = np.maximum(0.0, rest)
+    # Moves weigh by how often the videos were at their line.
     departures = np.array(graph.departures, dtype=np.float64)
     moves = in_videos * is_other * departures[:, None]
     total = moves.sum(axis=1, keepdims=True) + LIST_VIDEOS
     of_task = (moves + LIST_VIDEOS * in_lists) / total
 
+    # A line that follows itself stays at 0.
     ratios = np.zeros(shape)
     others = is_other > 0
     ratio = of_task[others] / in_lists[others]

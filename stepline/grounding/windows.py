@@ -41,6 +41,7 @@ def cut_into_windows(
     not spoken of."""
     centers = [step.said.center for step in steps if step.said is not None]
     last = float(math.ceil(duration))
+    # A line that no one says may be anywhere, so that the video stays whole.
     if duration <= 1.5 * settings.window or len(centers) < len(steps):
         everything = range(len(steps))
         whole = Span(0.0, last)
@@ -56,9 +57,11 @@ def cut_into_windows(
         decides = frozenset(np.flatnonzero(core_of == number).tolist())
         if not decides:
             continue
+        # Context on both sides, as far as the video goes.
         first_second = math.floor(start - settings.context)
         last_second = math.ceil(end + settings.context)
         context = Span(max(0.0, first_second), min(last, last_second))
+        # All steps said in the context compete, decided here or not.
         near = {k for k, second in enumerate(centers) if second in context}
         context_steps = sorted(near | decides)
         window = GroundingWindow(context, tuple(context_steps), decides)

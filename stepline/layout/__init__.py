@@ -50,6 +50,7 @@ def page_html(
     """
     from markupsafe import Markup
 
+    # A page in a file carries its style and its policy. A server sends both.
     own_policy = None
     if style is not None:
         style = base_style() + style
@@ -79,6 +80,7 @@ def policy(
     answers: the script may send to the server that gave the page, and to no one else.
     linked_pictures: pictures may be files next to the page.
     """
+    # Nothing is allowed but what follows.
     directives = ["default-src 'none'"]
     if script is not None:
         directives.append(f"script-src '{_hash(script)}'")

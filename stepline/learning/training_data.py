@@ -106,6 +106,7 @@ def export_corrected(
     backbones: dict[str, Backbone] = {}
     tested: list[tuple[Record, dict[str, Record]]] = []
     trained = 0
+    # Features of all. What one person corrected is for training, what several did for the test.
     with FeatureWriter(out / "features") as features:
         for id, machine in videos.items():
             try:
@@ -128,6 +129,7 @@ def export_corrected(
                 steps = record.steps
             name = f"{safe_stem(machine.id)}.json"
             write_record(_with_reference(record, steps), folder / name)
+    # How well people agree, and what annotators answered.
     summary = ExportSummary(trained, len(tested), agreement(tested), tuple(left_out))
     agreement_tree = json.dumps(asdict(summary.agreement), indent=2)
     write_atomic(out / "agreement.json", agreement_tree + "\n")
@@ -194,6 +196,7 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
     overlaps = []
     pairs = 0
     for machine, by_person in videos:
+        # Each two people, on each step of the machine.
         for first, second in combinations(by_person.values(), 2):
             pairs += 1
             for step in machine.steps:
@@ -203,6 +206,7 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
                 categories.append(both)
                 if a and b and both == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
                     overlaps.append(a.spans[0].iou(b.spans[0]))
+    # Two columns, also where there is no row.
     first_categories, second_categories = np.array(categories, dtype=np.int_).reshape(-1, 2).T
     same = None
     if categories:

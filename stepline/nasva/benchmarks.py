@@ -140,6 +140,7 @@ def benchmark_questions(
 ) -> Questions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
     cannot be read."""
+    # Splits whose truth is hidden are asked by a file of the server.
     queries = None
     if name == "ht-step":
         queries = find_queries(reference, subset)
@@ -147,6 +148,7 @@ def benchmark_questions(
         questions, unasked = _server_questions(queries, subset)
     else:
         questions, unasked = _annotated_questions(name, reference, subset)
+    # A video without a text asks nothing.
     with_texts = []
     for question in questions:
         if question.steps:
@@ -276,6 +278,7 @@ def write_answers(
             }
         else:
             tree[question.id] = seconds
+    # Each benchmark has its own form of file.
     if name != "ht-step":
         write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
     elif out.suffix == ".csv":

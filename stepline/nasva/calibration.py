@@ -47,6 +47,7 @@ def calibration_features(fit: TextScores) -> Array:
     uncontested: of the best over other texts' scores in the same row.
     alignable: the head's logit, 0 without one.
     """
+    # How high the best row is, and how far above the median.
     scores = fit.scores.astype(np.float64)
     texts, rows = scores.shape
     at = scores.argmax(axis=1)
@@ -54,18 +55,22 @@ def calibration_features(fit: TextScores) -> Array:
     best = scores[text, at]
     rise = best - np.median(scores, axis=1)
 
+    # How spread out the row is. The maximum of the entropy is log T.
     p = softmax(scores / SCORE_TEMPERATURE)
     entropy = -(p * np.log(p + 1e-12)).sum(axis=1)
     spread = entropy / max(1e-9, np.log(rows))
 
+    # How far ahead of rows elsewhere. -1 is the least cosine.
     distance = np.abs(np.arange(rows) - at[:, None])
     far_scores = np.where(distance > NEAR_ROWS, scores, -1.0)
     lead = best - far_scores.max(axis=1)
 
+    # How far ahead of the other texts in its best row.
     others = scores[:, at].copy()  # (K, K) others[j, k]: text j in the best row of text k
     others[text, text] = -1.0
     uncontested = best - others.max(axis=0, initial=-1.0)
 
+    # What the network's own head says.
     alignable = np.zeros(texts)
     if fit.alignable is not None:
         alignable = fit.alignable.astype(np.float64)

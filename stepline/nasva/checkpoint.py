@@ -141,6 +141,7 @@ def load_aligner(path: Path) -> LoadedAligner:
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     aligner: Aligner | OnnxAligner
+    # The authors' file is read by torch alone.
     if importlib.util.find_spec("torch") is not None or is_official(file):
         space, aligner = _read(file)
     else:
@@ -316,6 +317,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     ):
         cure = "give the .pth that NaSVA's authors released"
         raise ModelError(f"{path}: holds no `model_state_dict` of tensors; {cure}")
+    # Under our names, without the heads that nothing uses.
     weights = {}
     unused = []
     for key, value in stored.items():
@@ -332,6 +334,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
         )
     settings = _official_settings(weights, path)
     check_weights(lambda: Aligner(settings), weights, path)
+    # Positions are not stored by us, so theirs must be those that we make.
     if POSITIONS_KEY in stored:
         theirs = stored[POSITIONS_KEY].float()
         count = 1

@@ -76,6 +76,7 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
         last = math.floor(span.end * features.rate)
         return slice(first, last + 1)
     rows = features.rows(span)
+    # At least one row, however short the span.
     stop = max(rows.stop, rows.start + 1)
     return slice(rows.start, stop)
 
@@ -147,6 +148,7 @@ class AlignerSamples(LazySamples[Sample]):
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():
             positive[text, start:stop] = True
+        # Steps are in no order where a benchmark asks for them so.
         ordered = part.kind == "narration" or not self._as_asked
         return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 
@@ -226,6 +228,7 @@ def gather_samples(
                 continue
             flaw = part
         join.omit(labelled.kind, video, flaw)
+    # The stores' texts were for matching alone.
     for store in vectors.values():
         store.forget_texts()
     return AlignerSamples(parts, features, vectors, settings, join.omitted)
@@ -244,6 +247,7 @@ def _labelled_part(
 ) -> _PendingSample | Flaw:
     """Return the texts of a video with the rows that label them, or why they cannot be trained
     on."""
+    # Which vectors are those of the texts.
     rows = matching_rows(labelled, vectors)
     if rows is None:
         return other_texts(labelled, vectors)
@@ -257,11 +261,13 @@ def _labelled_part(
             part = labelled_rows(span, visible, settings.label_rule)
             if part.start < min(part.stop, length):
                 inside.append((text, part.start, part.stop))
+    # No row would learn anything.
     if not inside:
         if any(labelled.spans):
             return LABELS_OUTSIDE, f"{length / stored.rate:g} s"
         return NO_LABEL, ""
     labels = np.array(inside, dtype=np.int32)  # (N, 3)
+    # Texts without a label go, and the others are numbered again.
     if settings.unlabelled == "drop":
         with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
         rows = rows[with_label]
@@ -289,6 +295,7 @@ def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices 
     same order.
     """
     digests = vectors.text_digests(labelled.video)
+    # Without stored texts their number is all that can be compared.
     if digests is None:
         count = len(labelled.texts)
         if vectors[labelled.video].rows != count:

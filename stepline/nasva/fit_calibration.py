@@ -82,6 +82,7 @@ def calibrate(
         raise DatasetError(
             f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
         )
+    # How the texts of each video score, with the truth.
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     answers = score_questions(questions, loaded, inputs, settings)
     looks = []
@@ -111,6 +112,7 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     """
     first_half = looks[::2]
     second_half = looks[1::2]
+    # Each half has texts of both kinds.
     for half in (first_half, second_half):
         _, flags = _evidence(half)
         count = int(flags.sum())
@@ -131,6 +133,7 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
     truth = np.concatenate([flags for _, flags in looks])
     p = np.concatenate(after)
+    # Both in the order of the halves, unlike `before` and `truth`.
     truth_after = np.concatenate(judged_truth)
     return CalibrationQuality(
         videos=len(looks),
@@ -172,6 +175,7 @@ def calibrate_by_foreign_texts(
     own = []
     foreign = []
     for fit, fit_of_both in fits:
+        # Foreign texts come after the video's own.
         rows = calibration_features(fit_of_both)
         count = len(fit.scores)
         alone.append(calibration_features(fit))
@@ -195,6 +199,7 @@ def fit_by_foreign_evidence(
     is_own = np.arange(len(both)) < len(own)
     own_or_foreign = fit_logistic(both, is_own)
     p_own = own_or_foreign(own)
+    # The share of shown texts: as given, else by Storey's estimate.
     share = rate
     if share is None:
         share = shown_fraction(p_own, own_or_foreign(foreign))

@@ -72,6 +72,7 @@ def grounding_loss(
     losses = denominators - numerators
     by_text = torch.where(labelled, losses, 0.0).mean(dim=0)
     total = by_text.sum()
+    # The released code divides by all rows, with or without a label.
     if release:
         return Loss(total, torch.tensor(labelled.numel(), device=total.device))
     return Loss(total, labelled.sum())
@@ -101,6 +102,7 @@ def alignability_loss(
     logits = aligned.alignable
     if logits is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
+    # Targets from the labels, or from what the network's own layers agree on.
     if targets == "kept":
         alignable, has_target = labelled_texts(batch)  # (B, K) each
     else:
@@ -131,6 +133,7 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
     with torch.no_grad():
         first_and_last = aligned.text[[0, -1]]
         scores = dot_products(first_and_last, aligned.video)  # (2, B, K, T)
+        # -1 is the least cosine.
         real_scores = scores.masked_fill(batch.video_pad[:, None], -1.0)
         best = real_scores.amax(dim=3)  # (2, B, K)
         upper = best >= _median_score(best, real)

@@ -94,6 +94,7 @@ class PackedRows:
         if pad.device.type != "cpu":
             # To ask a GPU how much is padding would wait for all that it still has to do.
             return cls(batch, longest, full, None, visible_keys(pad))
+        # On a CPU padding costs as much as real rows.
         keep = ~pad  # (B, N)
         if never_none:
             keep = visible_keys(pad)[:, 0, 0]
@@ -102,6 +103,7 @@ class PackedRows:
             return cls(batch, longest, full, None, None)
         if padding < PACKING_PAYS * pad.numel():
             return cls(batch, longest, full, None, visible_keys(pad))
+        # Only the real rows, in the order of the videos.
         rows = keep.flatten().nonzero()
         index = rows.squeeze(1)  # (R,)
         lengths = keep.sum(dim=1).tolist()
@@ -122,6 +124,7 @@ class PackedRows:
     def unpack(self, rows: Tensor) -> Tensor:
         """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
         if self.index is not None:
+            # Real rows go back to their places, padding stays 0.
             *outer, _, width = rows.shape
             padded = rows.new_zeros(*outer, self.batch * self.longest, width)
             rows = padded.index_copy(-2, self.index, rows)
@@ -181,6 +184,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
     def cross_attend(self, rows: RowsWithPositions, memory: RowsWithPositions) -> Tensor:
         """Return rows (R, D), each attending to the memory of its video."""
         (query,) = self._project(rows.with_positions, 0, 1)  # (R, D)
+        # Without positions one product makes keys and values together.
         if memory.positions is None:
             key, value = self._project(memory.values, 1, 3)
         else:
@@ -201,6 +205,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, memory: PackedRows
     ) -> Tensor:
+        # As many rows of each video: one attention of all.
         if layout.even and memory.even:
             shape = (memory.batch, -1)
             query = query.unflatten(0, shape)  # (B, N, D)
@@ -218,6 +223,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         values = value.split(memory.lengths)
         by_video = []
         for rows, own_keys, own_values, keep in zip(queries, keys, values, keeps, strict=True):
+            # A video without texts has nothing to mix.
             if len(rows):
                 mixed = self._attention(rows[None], own_keys[None], own_values[None], keep)
                 rows = mixed[0]
@@ -356,6 +362,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         with torch.autocast(text.device.type, enabled=False):
             text = text.float()  # (L, R, D)
             alignable = None
+            # The head reads the last layer alone.
             if self.alignable is not None:
                 logits = self.alignable(text[-1])
                 alignable = layout.unpack(logits).squeeze(-1)  # (B, K)
@@ -457,6 +464,7 @@ def _unit_vectors(rows: Tensor) -> Tensor:
     squares = rows.square()
     square = squares.sum(dim=-1, keepdim=True)
     has_direction = square > MIN_LENGTH**2
+    # Clamped first: `where` also passes on the NaN of the side that it does not take.
     factor = square.clamp(min=MIN_LENGTH**2).rsqrt()
     scaled = rows * factor
     return torch.where(has_direction, scaled, torch.zeros_like(rows))

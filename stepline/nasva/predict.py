@@ -122,6 +122,7 @@ def place_steps(
     for step, span, second, p in zip(steps, spans, seconds, chances.p_shown.tolist(), strict=True):
         placed_steps.append(_placed(step, span, second, p, floor))
 
+    # A step is shown at a second only if it is shown at all.
     at = np.minimum(chances.at * chances.p_shown[:, None], 1.0)
     texts = tuple(step.text for step in steps)
     alignment = Alignment(texts, at.astype(np.float32), fit.rate, "probability")
@@ -150,6 +151,7 @@ def ground_by_aligner(
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
+    # What is said counts if it is known of every step.
     known_spans = [step.said for step in steps if step.said is not None]
     said_spans = None
     if len(known_spans) == len(steps):
@@ -192,6 +194,7 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
             end = max(step.said.end, step.said.start + 1e-3)
             spans = [Span(start, min(end, float(seconds)))]
         distribution = load_prior().distribution(spans, seconds)
+        # From seconds to rows, since a second may have several.
         curve = distribution[second]
         curves.append(curve / curve.sum())
     return np.array(curves)

@@ -86,7 +86,9 @@ def label_candidates(
     matrices: cosines (K, T), one per teacher. They are averaged.
     places: each K long, that the best second must be near to.
     """
+    # The teachers' mean says where.
     mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
+    # Whether the teachers agree, and the record with them.
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
@@ -94,6 +96,7 @@ def label_candidates(
         best_seconds = (best_rows + 0.5) / rate
         for spans_of_record in places:
             agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
+    # A label for every text, since which are kept depends on all videos.
     pairs = []
     for row in mean:
         span = label_span(row, rate, settings)
@@ -110,6 +113,7 @@ def choose_labels(
 
     Raises ShapeError when fewer than `least_kept` of the texts keep a label.
     """
+    # Labels that are good enough, and agreed on.
     floor = score_threshold([video.best for video in candidates], settings)
     labels: list[StepSpans] = []
     for video in candidates:
@@ -142,12 +146,14 @@ def choose_labels(
 def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     """Return the label of a text with these scores (T,), in seconds. It is never past the video."""
     best = int(row.argmax())
+    # As far as the score stays near its peak. Where nothing fits, the best row alone.
     if settings.seconds is None:
         start = best
         end = best + 1
         if row[best] > 0:
             start, end = grow_window(row, best, settings.grow)
         return Span(start / rate, end / rate)
+    # A fixed length, from the best row on or around its middle.
     first = best / rate
     if settings.position == "center":
         first = (best + 0.5) / rate - settings.seconds / 2
@@ -161,6 +167,7 @@ def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
     best (K,)."""
     if settings.threshold_kind == "cosine":
         return settings.threshold
+    # The empty array is for no video at all.
     scores = np.concatenate([np.zeros(0), *best])
     if not settings.threshold or not scores.size:
         return -math.inf
@@ -242,6 +249,7 @@ def step_samples(
                 texts.append(text)
                 places.append([span])
             elif keep_all:
+                # A text without a label is still one of the video's, shown nowhere.
                 texts.append(text)
                 places.append([])
         features, vectors = video.read_inputs()
@@ -351,6 +359,7 @@ def aligned_batches(
         network.eval()
     lengths, shards = lengths_and_shards(samples, lambda sample: len(sample.video))
     longest = max([MAX_ROWS, *lengths])
+    # Batches of like length, the same for any number of processes.
     batches = length_buckets(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
     for indices in islice(batches, rank, None, of):
         videos = [samples[index] for index in indices]
@@ -460,6 +469,7 @@ def fraction_inside(
             if span is None:
                 continue
             shown_flags.append(bool(row.any()))
+            # A label shorter than a row still covers one.
             start = int(span.start * rate)
             end = max(start + 1, math.ceil(span.end * rate))
             part = row[start:end]

@@ -112,6 +112,7 @@ def refine_dataset(
     excluded = read_excluded(sources.excluded)
     vectors = first_then_all(partial(_step_vectors, sources, folder))
     reader = _VideoReader(features, vectors, settings, excluded)
+    # The videos whose steps can be placed.
     videos = []
     for record in read_records(sources.dataset):
         video = reader.take(record)
@@ -244,6 +245,7 @@ class _VideoReader:
             stored_vectors = self._vectors.matrix(id)
             return video, stored_vectors[rows]
 
+        # Rows that training does not see do not count here either.
         stored = self._features[id]
         length = min(stored.rows, max_rows)
         said_spans = self._said(record, length / stored.rate)
@@ -267,14 +269,17 @@ class _VideoReader:
         A record that gives no step's `said` but spans (HowToStep's own) has its first labels in
         their best spans.
         """
+        # As the record has it.
         spans = [step.said for step in record.steps]
         unknown = all(span is None for span in spans)
         if unknown and (self._settings.said == "given" or not record.sentences):
             spans = [next(iter(step.spans), None) for step in record.steps]
             unknown = all(span is None for span in spans)
+        # By likeness to the narration.
         if record.sentences and (unknown or self._settings.said == "likeness"):
             by_step = self._said_by_likeness(record)
             spans = [by_step.get(step.id) for step in record.steps]
+        # What is past the last row is nowhere.
         inside: list[Span | None] = []
         for span in spans:
             if span is not None and span.start >= seconds:
@@ -293,6 +298,7 @@ class _VideoReader:
 
             step_probabilities = transcript_step_probabilities(record.transcript)
         sentences = record.sentences
+        # A record that states no duration lasts until its last sentence ends.
         last_end = max(sentence.span.end for sentence in sentences)
         steps, _ = place_steps(
             record.steps,

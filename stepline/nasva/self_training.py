@@ -158,6 +158,7 @@ class SelfTraining:
         labels = self._labels(number)
         texts = sum(len(spans) for spans in labels)
         report = RoundReport(number, texts, labelled_fraction(labels))
+        # Against the round before.
         if number:
             moved, iou = label_shift(self._labels(number - 1), labels)
             report = replace(report, moved=moved, iou=iou)
@@ -176,10 +177,12 @@ class SelfTraining:
         videos = [self.videos[index] for index in self._held_out()]
         teachers = self._teachers(number)
         own, rows = self._best(teachers, videos)
+        # Texts of other videos say what chance gives.
         foreign, _ = self._best(teachers, with_foreign_texts(videos))
         report = replace(report, alignable=alignable_fraction(own, foreign))
         if not number:
             return report
+        # The teachers of both rounds on the same texts.
         _, rows_before = self._best(self._teachers(number - 1), videos)
         max_rows = [self.settings.same * video.rate for video in videos]
         return replace(report, agreement=teacher_agreement(rows_before, rows, max_rows))
@@ -208,11 +211,13 @@ class SelfTraining:
             video = self.videos[index]
             places = video.places(refine.agree_with)
             candidates[index] = label_candidates(matrices, video.rate, refine, places)
+        # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
 
     def _first(self) -> tuple[StepSpans, ...]:
+        # Where the steps are said, and, if asked, shown there too.
         if self.settings.first == "asr":
             return tuple(video.said_spans for video in self.videos)
         if self.settings.first == "agreed":
@@ -249,6 +254,7 @@ class SelfTraining:
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk
         where they are."""
+        # All videos but those that judge the teachers.
         held_out = set(self._held_out())
         videos = []
         labels = []
@@ -257,6 +263,7 @@ class SelfTraining:
                 videos.append(video)
                 labels.append(spans)
         samples = step_samples(videos, labels)
+        # The same samples for all, with other seeds.
         teachers = []
         for which in range(self.settings.teachers):
             seed = self.training.seed + SEED_STEP * which
@@ -304,6 +311,7 @@ class SelfTraining:
 
     def _identity(self) -> dict[str, Any]:
         """Return what distinguishes this run from another, plain."""
+        # Video by video, since the dataset may be large.
         digest = hashlib.sha256(b"[")
         separator = ""  # as in the repr of the whole list
         for video in self.videos:
@@ -347,6 +355,7 @@ class SelfTraining:
         if not self.settings.rounds:
             return []
         count = len(self.videos)
+        # Drawn by the seed, so that a run that goes on holds out the same.
         rng = np.random.default_rng([self.training.seed, count])
         order = rng.permutation(count)
         held_out_count = round(self.settings.held_out * count)

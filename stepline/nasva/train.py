@@ -129,6 +129,7 @@ def aligner_scorer(
         if score == "recall":
             hits, labelled = recall_counts(alignment, batch)
             return float(hits), float(labelled)
+        # Negative, since more is better.
         term = grounding_loss(alignment, batch, loss)
         return float(-term.total), float(term.count)
 
@@ -248,6 +249,7 @@ def train_run(
             lambda: prepared.network, task, settings.train, folder, report, scorer=scorer
         )
 
+    # By these the folder refuses another run.
     whole = settings.model_copy(update={"model": prepared.network.settings})
     identity = {
         "settings": settings_that_matter(whole),
@@ -280,10 +282,12 @@ def prepare(
     def vectors_of(kind: TextKind) -> FeatureStore:
         return text_vectors(sources.vectors(kind), read(kind), folder / "vectors" / kind)
 
+    # One process makes the vectors, the others find them on disk.
     vectors = {kind: first_then_all(partial(vectors_of, kind)) for kind in kinds}
     texts = chain.from_iterable(map(read, kinds))
     excluded = read_excluded(sources.excluded)
     samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)
+    # Each source that is named must teach something.
     for kind in kinds:
         if len(samples) and kind not in samples.kinds:
             omitted = [row for row in samples.omitted if row.what == kind]
@@ -299,6 +303,7 @@ def starting_network(
     """Return a fresh network for features of these widths, or the one in a file. Raises where they
     do not fit."""
     if start is None:
+        # Fresh, and as wide as the features.
         sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
         for name in sizes.keys() & settings.model.model_fields_set:
             option = getattr(settings.model, name)
@@ -308,6 +313,7 @@ def starting_network(
                 )
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
+    # From a file, with its own settings but the dropout.
     network = read_aligner(start)
     own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
     if (own.video_width, own.text_width) != widths:
@@ -319,6 +325,7 @@ def starting_network(
         )
     if own == network.settings:
         return network
+    # Another dropout is another network with the same weights.
     changed = Aligner(own)
     changed.load_state_dict(network.state_dict())
     return changed

@@ -53,6 +53,7 @@ def other_videos(
     count = len(tasks)
     if kind == "other task":
         return [_half_way_round(index, tasks) for index in range(count)]
+    # The videos of each task.
     videos_of: dict[str, list[int]] = {}
     for index, task in enumerate(tasks):
         if task is not None:

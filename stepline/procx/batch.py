@@ -47,6 +47,7 @@ def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
     positions = np.arange(size, dtype=np.int64)
     # 2 (place - 1/2), times `gaps`
     doubled = 2 * positions * (length - 1) - gaps
+    # The ceiling, so that a half rounds down.
     rows = -(-doubled // (2 * gaps))
     return np.maximum(0, rows)
 
@@ -157,6 +158,7 @@ def stack_videos(
         raise ShapeError(
             f"features of one batch must have one width, not {sorted(widths)}; use one backbone"
         )
+    # An empty video keeps its place in the batch, as rows of zeros.
     blank = np.zeros((rows, widths.pop()), dtype=np.float32)
     resized = []
     for matrix in values:
@@ -198,6 +200,7 @@ def collate(
     captions = tokenize(sentences, vocabulary, longest)
     speech = None
     speech_pad = None
+    # As soon as one video has speech, every step gets a row, which may be all padding.
     if any(sample.speech is not None for sample in samples if sample.spans):
         max_tokens = settings.captioner.longest_transcript
         transcripts = []

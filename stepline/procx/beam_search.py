@@ -90,6 +90,7 @@ def greedy_search(
         logits = decoder.step(last, state)
         scores = _log_probability(logits, length, settings)  # (M, V)
         best, last = scores.max(dim=1)  # (M,) each
+        # A caption that has ended gains neither words nor log P.
         total = torch.where(ended, total, total + best)
         last = torch.where(ended, PAD_TOKEN, last)
         tokens.append(last)
@@ -114,6 +115,7 @@ def beam_search(
     captions = len(context.queries)
     device = context.queries.device
     most_divisor = longest**settings.length_penalty
+    # The beam: log P and tokens of each hypothesis so far.
     state = decoder.begin(context)
     total = torch.full((captions, k), IMPOSSIBLE_LOG_P, device=device)
     total[:, 0] = 0.0  # all k begin alike: one of them counts
@@ -132,19 +134,23 @@ def beam_search(
         # the 2 k most likely next tokens, k of them go on: (M, 2 k)
         vocabulary = scores.shape[2]
         count = min(2 * k, beam * vocabulary)
+        # At most k of them are ends, one per hypothesis, so that k can always go on.
         top, index = scores.flatten(1).topk(count, dim=1)
+        # Only an end that is among the k most likely counts.
         parent = index // vocabulary
         token = index % vocabulary
         ends = token == END_TOKEN
         ending = top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE_LOG_P)
         best.offer(ending, tokens, parent[:, :k], length, settings.length_penalty)
 
+        # What goes on takes over the tokens and the state of its parent.
         total, parent, last = _continuing(top, parent, token, k)
         tokens = tokens[first, parent]
         tokens[:, :, length] = last
         rows = first * beam + parent
         state.take(rows.flatten())
         beam = k
+        # An upper bound: log P only falls, and the greatest length divides it by most.
         highest_ranks = total[:, 0] / most_divisor
         if bool((highest_ranks <= best.rank).all()):
             break
@@ -228,6 +234,7 @@ def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     totals = total.tolist()
     endings = ended.tolist()
     for row, log_p, has_end in zip(tokens.tolist(), totals, endings, strict=True):
+        # What follows an end is padding, and so a mark.
         words = tuple(token for token in row if token not in marks)
         caption = Caption(words, log_p, has_end)
         captions.append(caption)

@@ -54,6 +54,7 @@ def write_predictions(
     """
     if settings.speech:
         loaded.check_speech()
+    # A video without a transcript is described in silence.
     transcripts = speech or {}
 
     def read_video(id: str) -> VideoToDescribe:
@@ -72,6 +73,7 @@ def write_predictions(
     for first in range(0, len(ids), settings.batch):
         batch = ids[first : first + settings.batch]
         videos = answer_each({id: id for id in batch}, read_video)
+        # What cannot be answered is reported, and the other videos go on.
         answers.missing.update(videos.missing)
         descriptions = describer.describe(list(videos.by_id.values()))
         for id, description in zip(videos.by_id, descriptions, strict=True):

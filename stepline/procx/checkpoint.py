@@ -106,6 +106,7 @@ def load_model(path: Path) -> LoadedProcx:
 
 
 def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]:
+    # A setting that the file has not is filled in as it was then, not as today's default.
     tree = SETTINGS_OF_OLDER_FILES | header["settings"]
     settings = ModelSettings.model_validate_json(json.dumps(tree))
     tokens = tuple(header["vocabulary"]["tokens"])

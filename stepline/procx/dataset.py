@@ -156,6 +156,7 @@ class StepDataset(LazySamples[StepSample]):
     def _read(self, index: int) -> StepSample:
         part = self._parts[index]
         events, speech = part.unpack()
+        # A video's features are read only here, when its sample is asked for.
         features = read_features(self._features, part.video)
         spans = tuple((event.start, event.end) for event in events)
         windows: tuple[str, ...] | None = None
@@ -228,10 +229,12 @@ def gather_samples(
     parts = []
     for record in records:
         video = record.video.id
+        # Whether its features can be used.
         flaw = join.flaw(video, record.video.duration, key=video)
         events = []
         if flaw is None:
             spec, rows = feature_spec(features, video)
+            # Its steps, as far as the features reach: a step after them cannot be seen.
             seconds = rows / spec.rate
             for event in record_events(record, settings):
                 text = event.texts[0]
@@ -246,6 +249,7 @@ def gather_samples(
         if not events:
             join.omit("video", video, flaw or (NO_STEP, ""))
             continue
+        # What is said, for networks that read it.
         speech = []
         if settings.speech:
             speech = timed_texts(record.sentences)

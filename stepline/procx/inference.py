@@ -101,11 +101,13 @@ def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[
 
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
     """Return the numbers of the proposals that are steps, in the order of time."""
+    # How many: as asked, else as many as the network counts.
     limit = settings.count
     if limit is None:
         limit = max(proposals.count, settings.least)
     usable = proposals.usable(settings.floor)
     scores = proposals.scores[usable]
+    # Which: the most confident, or the best set without overlap.
     if settings.choose == "surest":
         order = np.argsort(-scores, kind="stable")
         rows = order[:limit].tolist()
@@ -138,6 +140,7 @@ def select_non_overlapping(
     # which interval may come right before which: (N, N), row = the earlier one
     overlaps = ends[:, None] - starts
     shorter = np.minimum(lengths[:, None], lengths)
+    # The tolerance lets intervals touch whatever rounding made of them.
     is_apart = overlaps <= overlap * shorter + 1e-9
     before = np.triu(is_apart, 1)
     before &= starts[:, None] <= starts  # an interval inside another does not come before it
@@ -265,6 +268,7 @@ def with_likelihood(
     if not settings.caption_weight:
         return proposals
     queries = _all_queries(proposals)
+    # Every query gets its greedy caption, whatever search writes the final ones.
     greedy = settings.search.model_copy(update={"beam": 1})
     rows = generate_captions(
         model, proposals, queries, greedy, speech=speech, vocabulary=vocabulary
@@ -331,6 +335,7 @@ def describe(
     """
     if not len(features.values):
         return Description()
+    # The network saw the features' seconds, and no step goes past the video's own.
     seconds = features.duration
     end = seconds
     if duration is not None:
@@ -461,6 +466,7 @@ def _description(
     rows = zip(spans.tolist(), confidence.tolist(), captions, strict=True)
     for (start, end), score, caption in rows:
         text = vocabulary.decode(caption.tokens)
+        # Rounded first, so that the lengths below are those that are written.
         start = round(start, ROUND_DECIMALS)
         end = round(min(end, video.end), ROUND_DECIMALS)
         if not text:
@@ -475,6 +481,7 @@ def _description(
         step = Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score)
         steps.append(step)
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
+    # Numbered last, so that dropped proposals leave no gap.
     numbered = []
     for number, step in enumerate(steps, start=1):
         numbered.append(step.model_copy(update={"id": str(number)}))

@@ -92,6 +92,7 @@ def batch_losses(
     all alike.
     """
     settings = settings or LossSettings()
+    # Places first: their matching decides which queries are captioned.
     output = model(batch.videos)
     losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
     if settings.overlap_weight:
@@ -106,6 +107,7 @@ def _text_losses(
     model: ProcX, output: ModelOutput, batch: StepBatch, matches: Matches, settings: LossSettings
 ) -> dict[str, Loss]:
     """Return the losses "caption" and "contrast" of the matches' sentences."""
+    # The sentence of each matched step, and what is said around it.
     rows = batch.rows(matches.video, matches.step)  # (M,)
     captions = batch.captions.take(rows)
     speech = None
@@ -113,6 +115,7 @@ def _text_losses(
     if batch.speech is not None and batch.speech_pad is not None:
         speech = batch.speech[rows]
         speech_pad = batch.speech_pad[rows]
+    # Teacher forcing: each token is predicted from the true ones before it.
     context = model.context(output, matches, speech, speech_pad)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
     layers = 1
@@ -135,6 +138,7 @@ def _text_losses(
         return losses
     queries = captioner.query_vectors(context.queries)  # (M, d)
     alternatives = batch.alternatives
+    # Further wordings are right only in MIL-InfoNCE, which allows many positives.
     further = None
     if alternatives is not None and settings.contrast == "multiple":
         sentences = alternatives.sentences
@@ -157,12 +161,14 @@ def localization_losses(
     ShapeError for shapes that do not fit, or NaN.
     """
     settings = settings or LossSettings()
+    # Boxes: of matched queries alone.
     matches = hungarian_match(predictions.logits, predictions.boxes, targets, settings.match)
     boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
     truth = matches.of_steps(targets.boxes)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
     disagreement = (1 - agreement).sum()
     distance = (boxes - truth).abs().sum()
+    # Confidence and counts: of all queries, each at every layer.
     confidence = _confidence_loss(predictions.logits, matches, agreement, settings)
     count = count_loss(
         predictions.counts,
@@ -177,6 +183,7 @@ def localization_losses(
     losses = {
         "giou": Loss(disagreement, steps),
         "l1": Loss(distance, steps),
+        # Without any step the queries still learn to be unsure, so nothing is divided by 0.
         "confidence": Loss(confidence.sum(), steps.clamp(min=1)),
         "count": Loss(count.sum(), videos),
     }
@@ -189,10 +196,12 @@ def _confidence_loss(
     """Return the loss of each query's confidence, (L, B, N). agreement: gIoU of each match,
     (M,)."""
     index = (matches.layer, matches.video, matches.query)
+    # PDVC's: a matched query is simply right, however well its box fits.
     if settings.confidence == "focal":
         matched = torch.zeros_like(logits, dtype=torch.bool)
         matched[index] = True
         return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
+    # ProcX's: a matched query is as right as its box fits, from 0 to 1.
     quality = torch.zeros_like(logits, dtype=torch.float32)
     quality[index] = 0.5 * (1 + agreement.detach())
     alpha = settings.varifocal_alpha
@@ -225,6 +234,7 @@ def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: floa
     quality = quality.detach().float()
     cross_entropy = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
     modulation = (gamma * F.logsigmoid(logits)).exp()  # p^gamma
+    # Only queries without a step are modulated, as in VarifocalNet.
     without = alpha * modulation
     weight = torch.where(quality > 0, quality, without)
     return weight * cross_entropy
@@ -255,6 +265,7 @@ def count_loss(
         )
     logits = logits.float()
     true = counts.clamp(max=classes - 1)
+    # The paper's form: one class per count.
     if form == "cross_entropy":
         index = true.expand(logits.shape[:-1])[..., None]  # (..., B, 1)
         log_p = logits.log_softmax(dim=-1).gather(-1, index)
@@ -283,6 +294,7 @@ def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     number = torch.tensor(list(counts), dtype=torch.int64)
     if not len(number):
         raise ShapeError("no video to count the steps of; give at least one")
+    # The last class holds all greater counts.
     classed = number.clamp(max=classes - 1)
     return classed.bincount(minlength=classes) / len(number)
 
@@ -326,6 +338,7 @@ def caption_loss(
     )
     by_token = flat.view(tokens.shape)  # (M, W)
     real = (~token_pad).sum(dim=1)  # (M,)
+    # Each layer captions the video's steps, so the mean of all times the layers is their sum.
     if average == "tokens":
         return Loss(by_token.sum() * layers, real.sum())
     by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
@@ -361,12 +374,14 @@ def role_loss(output: ModelOutput, matches: Matches, temperature: float) -> Loss
     places = F.normalize(place_queries.float(), dim=-1)  # (M, D)
     words = F.normalize(word_queries.float(), dim=-1)  # (M, D)
     layers = matches.layer.unique().tolist()
+    # 0 with a graph: a batch without matches has gradients too.
     total = words.sum() * 0
     for layer in layers:
         rows = matches.layer == layer
         count = int(rows.sum())
         own = torch.eye(count, dtype=torch.bool, device=rows.device)
         scale = torch.tensor(temperature, device=rows.device)
+        # Below it is divided by the matches of all layers, so here it is times the layers.
         layer_loss = info_nce(words[rows], places[rows], own, scale)
         total = total + layer_loss * len(layers)
     return Loss(total, torch.tensor(len(matches), device=words.device))
@@ -407,12 +422,14 @@ def contrastive_loss(
     if is_multiple:
         reach = settings.neighbours
     layers = matches.layer.unique().tolist()
+    # 0 with a graph: a batch without matches has gradients too.
     total = queries.sum() * 0
     for layer in layers:
         rows = matches.layer == layer
         own = matches.of_layer(layer)
         sentences = texts[rows]
         positive = positive_mask(own, reach)
+        # Further wordings are only right texts: no query is theirs alone.
         if further is not None and is_multiple:
             sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
             others = further.positives(own, reach)
@@ -440,6 +457,7 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
         raise ShapeError(f"positives must be {expected}, not {tuple(positive.shape)}")
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
+    # In float32: cosines over a small temperature have large logits.
     with torch.autocast(queries.device.type, enabled=False):
         cosines = queries.float() @ texts.float().T
         logits = cosines / temperature  # (M, P)

@@ -82,11 +82,13 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
                 "this captioner looks at the video; "
                 "give the levels, and each caption's video and box"
             )
+        # Padded rows count as zeros.
         values = self.value(levels)  # (B, P, D)
         if context.feature_pad is not None:
             values = values.masked_fill(context.feature_pad[..., None], 0.0)
         values = values.flatten(0, 1)  # (B P, D)
         hints = self.hint(values)
+        # Levels are flat over videos, so that a lookup needs one index alone.
         first = video * levels.shape[1]
         return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
@@ -96,6 +98,7 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         state_and_query = torch.cat((hidden, attended.queries), dim=-1)
         offsets = self.offsets(state_and_query).float()  # (R, L K)
         center, length = attended.boxes.float().unbind(-1)  # (R,) each
+        # An offset as great as the number of points reaches the end of the box, as in PDVC.
         unit = length[:, None] * (0.5 / self.settings.points)
         locations = center[:, None] + offsets * unit  # (R, L K)
         by_level = locations.unflatten(1, (self.settings.levels, -1))
@@ -183,6 +186,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
             )
         queries = context.queries[:, None]
         queries = queries.expand(-1, tokens.shape[1], -1)  # (M, W, D)
+        # No token to read: the shapes stay, and no step is taken.
         if not tokens.numel():
             return CaptionerOutput(self.out(queries), None)
         state = self.begin(context)
@@ -215,6 +219,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
             video_rows = self.looking(state.hidden, state.attended)  # (R, D)
             recurrent = torch.cat((video_rows, state.hidden), dim=-1)  # (R, 2 D)
         gates = inputs + self.kept(recurrent)
+        # The order of the gates is that of the weights on disk.
         enter, forget, new, show = gates.chunk(4, dim=-1)  # (R, D) each
         past = forget.sigmoid() * state.cell
         state.cell = past + enter.sigmoid() * new.tanh()

@@ -109,6 +109,7 @@ def build_targets(
     boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
     videos = zip(spans, durations, strict=True)
+    # Seconds become fractions of the video, cut off at its ends.
     for video, (steps, duration) in enumerate(videos):
         if not duration > 0:
             raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
@@ -208,6 +209,7 @@ def hungarian_match(
     rows: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
         for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
+            # With more steps than queries, the steps that are dearest to match are left out.
             queries, columns = linear_sum_assignment(cost[:, numbers])
             for query, column in zip(queries.tolist(), columns, strict=True):
                 rows.append((layer, video, query, numbers[column]))

@@ -27,6 +27,7 @@ def seed_result(seed: int, folder: Path) -> SeedResult:
     """Return what the log of a finished run says."""
     text = (folder / LOG_FILE).read_text(encoding="utf-8")
     lines = [parse_json(line) for line in text.splitlines()]
+    # Lines without a score are steps between two scorings.
     scores = [line["score"] for line in lines if "score" in line]
     last_loss = lines[-1]["loss"]
     return SeedResult(seed, folder, max(scores, default=None), last_loss)

@@ -109,6 +109,7 @@ class PreparedRun:
             around = data.around
         elif self.start:
             around = self.start.trained.around
+        # The first video says whether rows have length 1. Rows of zeros say nothing of it.
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
         lengths = lengths[lengths > 0]
         unit = bool(np.allclose(lengths, 1.0, atol=UNIT_TOLERANCE))
@@ -153,10 +154,12 @@ def train_procx_run(
     on, and what the sources raise.
     """
     device = start_processes(settings.train.device)
+    # What all seeds share.
     prepared = prepare_run(sources, settings, start)
     if on_prepared is not None:
         on_prepared(prepared)
     results = []
+    # A run per seed, each reproducible on its own.
     for seed in range(settings.train.seed, settings.train.seed + seeds):
         training = settings.train.model_copy(update={"seed": seed})
         seed_folder = folder
@@ -164,6 +167,7 @@ def train_procx_run(
             seed_folder = folder / f"seed-{seed}"
         result = _train_seed(prepared, sources, seed_folder, training, start, report, device)
         results.append(result)
+    # Of several processes one writes the summary.
     if seeds > 1 and is_first():
         summary = json.dumps(seed_summary(results), indent=2)
         write_atomic(folder / SEEDS_FILE, summary + "\n")
@@ -196,6 +200,7 @@ def prepare_run(
         raise SettingsError(
             f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out"
         )
+    # The words: a network that is trained on keeps the vocabulary that its weights are of.
     vocabulary = loaded.vocabulary if loaded else _train_vocabulary(training, sources, settings)
     crowded = sum(count > model.queries for count in samples.counts)
     whole = settings.model_copy(update={"data": data, "model": model})
@@ -240,6 +245,7 @@ def _settings_of_start(
     """Return the settings of a network to train on, with the dropout of `settings`. Raises where
     anything else differs."""
     own = settings_to_train_on(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
+    # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
     other_backbone = spec.backbone != before and not is_unknown
@@ -346,10 +352,12 @@ def train_procx(
     on.
     """
     settings = settings or PROCX_TRAINING
+    # A network that is trained on keeps its own sizes.
     sizes = model or ModelSettings()
     if start:
         sizes = start.settings
     task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
+    # The layers that place sampling points may learn at a rate of their own.
     if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
         task = replace(task, rates={OFFSET_LAYERS: settings.offset_rate})
     return train_network(
@@ -372,6 +380,7 @@ def procx_task(
 ) -> TrainingTask[StepSample]:
     """Return what training learns. Every video counts as equally long: all are resized to one
     length."""
+    # A dataset knows its counts without reading a sample.
     counts = getattr(samples, "counts", None)
     if counts is None:
         counts = [len(sample.spans) for sample in samples]
@@ -398,11 +407,13 @@ def procx_task(
 def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:
     """Return the sample as one step sees it: with what is said or without, and one wording of each
     step, at random."""
+    # With speech or in silence, so that the network can do both.
     speech = None
     if rng.random() < data.speech:
         speech = sample.speech
     if data.wording != "any" or not sample.alternatives:
         return replace(sample, speech=speech)
+    # One wording is to be said, and the others stay right for the contrast.
     sentences = []
     alternatives = []
     for sentence, further in zip(sample.sentences, sample.alternatives, strict=True):
@@ -436,6 +447,7 @@ def soda_scorer(
             places = soda(truth, events, kind="d").f1
             words = soda(truth, events, kind="c").f1
             score = (places + words) / 2
+        # A sum, since the loop divides by all videos at the end.
         return score * len(batch), float(len(batch))
 
     return HeldOutScorer(samples, SCORING_BATCH, measure, keep)

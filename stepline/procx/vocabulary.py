@@ -67,6 +67,7 @@ class Vocabulary:
     def encode(self, sentence: str) -> list[int]:
         """Return the numbers of a sentence's tokens, without marks, [] for blanks."""
         normalised = normalise(sentence, self.lower)
+        # A longer word is split, because WordPiece makes it unknown as a whole.
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
         spelling = spell_in_bytes(words, self._alphabet)
         encoding = self._tokenizer.encode(spelling, add_special_tokens=False)
@@ -90,6 +91,7 @@ class Vocabulary:
             if number not in (PAD_TOKEN, BEGIN_TOKEN):
                 pieces.append(self.tokens[number])
         sentence = ""
+        # A piece with a prefix joins the word before it. Any other begins a new word.
         for piece in pieces:
             inside = piece.removeprefix(INSIDE_PREFIX)
             if inside and inside != piece:
@@ -110,6 +112,7 @@ class Vocabulary:
 
         numbers = {token: number for number, token in enumerate(self.tokens)}
         unknown = MARK_TOKENS[PAD_TOKEN]
+        # A character outside the alphabet is up to 4 bytes of UTF-8, so 8 half bytes.
         max_chars = 8 * LONGEST_WORD
         model = WordPiece(numbers, unk_token=unknown, max_input_chars_per_word=max_chars)
         tokenizer = Tokenizer(model)
@@ -155,6 +158,7 @@ def train_vocabulary(
     trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
     letters = frozenset(alphabet)
 
+    # The trainer counts words in texts, so each word is given as often as it came.
     def repeated() -> Iterator[str]:
         for word, times in words.items():
             text = f"{spell_in_bytes(word, letters)} "
@@ -175,12 +179,14 @@ def _token_characters(words: Counter[str], settings: VocabularySettings) -> list
     for word, times in words.items():
         for character in word:
             counts[character] += times
+    # Printable ASCII has tokens even if no sentence has it.
     characters = set(string.digits + string.ascii_lowercase + string.punctuation)
     if not settings.lower:
         characters |= set(string.ascii_uppercase)
     for character, times in counts.items():
         if times >= settings.rare:
             characters.add(character)
+    # Half bytes and # have another meaning, so as characters they are spelt in bytes.
     characters -= {*HALF_BYTES, *INSIDE_PREFIX}
 
     alphabet = []
@@ -210,6 +216,7 @@ def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
         if character in plain:
             spelling.append(character)
         else:
+            # A half of a surrogate pair has no UTF-8, and becomes a question mark.
             digits = character.encode("utf-8", "replace").hex()
             spelling += [HALF_BYTES[int(digit, 16)] for digit in digits]
     return "".join(spelling)
@@ -220,6 +227,7 @@ def _join_half_bytes(text: str) -> str:
 
     def character(run: re.Match[str]) -> str:
         digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
+        # An odd half byte at the end is cut off.
         whole_bytes = len(digits) // 2
         encoded = bytes.fromhex(digits[: whole_bytes * 2])
         return encoded.decode("utf-8", "replace")
@@ -262,8 +270,10 @@ def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> 
 def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
     """Return rows of tokens without marks as `tokenize` does sentences."""
     targets = [[*row, END_TOKEN] for row in rows]
+    # A caption that is cut has no end mark, so that nothing learns to stop there.
     truncated = sum(len(row) > longest for row in targets)
     targets = [row[:longest] for row in targets]
+    # The input is the target moved by one: the begin mark, then the words.
     tokens = [[BEGIN_TOKEN, *row[:-1]] for row in targets]
     padded_targets, token_pad = pad_tokens(targets)
     padded_tokens, _ = pad_tokens(tokens)
@@ -278,6 +288,7 @@ def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         padding = [PAD_TOKEN] * (width - len(row))
         filled.append([*row, *padding])
     padded = torch.tensor(filled, dtype=torch.int64)
+    # Without any row the view still has two dimensions.
     padded = padded.view(len(rows), width)  # (M, W)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     pad = torch.arange(width) >= lengths[:, None]

@@ -52,6 +52,7 @@ class CachedFolder:
         for entry in sorted(self._remote.list(), key=lambda entry: entry.name):
             self._entries[entry.name] = entry
             state.append(f"{entry.name} {entry.fingerprint}")
+        # Another state of the remote folder has a folder of its own.
         self.folder = _folder_of(url, state)
         self.names = tuple(self._entries)
         self._noted_at: dict[str, float] = {}  # by name: when the use of a file was noted
@@ -67,6 +68,7 @@ class CachedFolder:
         path = self.folder / name
         now = time.monotonic()
         noted_at = self._noted_at.get(name, -NOTE_SECONDS)
+        # A file that was in use a moment ago has not been removed.
         if now - noted_at < NOTE_SECONDS:
             return path
         entry = self._entries[name]

@@ -92,6 +92,7 @@ def _google_storage(**options: Any) -> Any:
         """gcsfs's files. Small ones go up as they are, for its own upload ends at a line `--==0==`
         within a file."""
 
+        # Without the decorator that tries again.
         _request = GCSFileSystem._request.__wrapped__
 
         async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
@@ -183,6 +184,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
         def _limit(self) -> int:
             """Return the bytes that may come."""
             header = self.request_info.headers.get("Range", "")
+            # A range is as long as was asked for.
             byte_range = RANGE_PATTERN.fullmatch(header)
             if byte_range:
                 return int(byte_range[2]) - int(byte_range[1]) + 1

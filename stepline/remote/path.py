@@ -152,6 +152,7 @@ class RemotePath(FileAddress):
         return size
 
     def _size_and_fingerprint(self) -> tuple[int, str]:
+        # A part changes with the whole file.
         if self.byte_range is not None:
             whole, start, end = self.byte_range
             return end - start, f"{whole.fingerprint()}+{start}-{end}"
@@ -251,6 +252,7 @@ class RemotePath(FileAddress):
                 if self.local is None and time.monotonic() - began > longest:
                     what = f"{self.display_url}: takes longer than places.longest={longest:g} s"
                     raise StoreError(f"{what}; raise that, or leave it out")
+        # A file that changed is half of one state and half of another.
         if self.fingerprint() != fingerprint:
             remove_file(path)
             raise StoreError(
@@ -398,6 +400,7 @@ def create_local(path: Path, data: bytes) -> bool:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
+        # Without links: made in one step, and filled after it.
         try:
             with path.open("xb") as file:
                 file.write(data)

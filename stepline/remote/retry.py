@@ -68,6 +68,7 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     """
 
     def pause_after(error: Exception, tries: int) -> float:
+        # What is ours, or a lack of memory, does not pass.
         if isinstance(error, (StoreError, MemoryError)):
             raise error
         for cause in causes(error):
@@ -79,6 +80,7 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
         if tries == settings.attempts:
             cure = "see whether its server is up, then run again: what is done stays done"
             raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
+        # At random, so that many clients do not come back together.
         pause = doubled_pause(settings.pause, tries) * random.uniform(0.5, 1.0)
         log.info(
             "%s: %s; try %d of %d in %.1f s", name, reason, tries + 1, settings.attempts, pause
@@ -97,6 +99,7 @@ def retry_reason(error: BaseException) -> str | None:
     status = _status(error)
     if status in TRANSIENT_STATUSES:
         return f"the server answered {status}"
+    # Any other status is an answer, which the next try would get too.
     if status is not None:
         return None
     for cause in causes(error):
@@ -152,6 +155,7 @@ def failure_reason(error: BaseException) -> str:
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what caused it."""
     earlier_ids: set[int] = set()
+    # A chain of causes may be a circle.
     cause: BaseException | None = error
     while cause is not None and id(cause) not in earlier_ids:
         earlier_ids.add(id(cause))

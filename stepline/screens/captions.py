@@ -30,6 +30,7 @@ class _TimedLine:
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
     """Return what captions on the screen say, each line or pair of lines as a sentence with its
     seconds. Return none where fewer than MIN_CAPTIONS share a place."""
+    # Lines that begin together are one caption, read from top to bottom.
     lines = _caption_lines(reading, duration)
     by_start: dict[float, list[_TimedLine]] = {}
     for row in lines:
@@ -48,11 +49,13 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
     captions = {row.line for row in _caption_lines(reading, duration)}
     if not captions:
         return reading
+    # The band of the captions, a line wider on either side.
     height = max(line.box[3] - line.box[1] for line in captions)
     y = min(line.box[1] for line in captions) - height
     end_y = max(line.box[3] for line in captions) + height
     picture_area = reading.width * reading.height
     events = []
+    # What each change is outside of it, with its other lines.
     for event in reading.events:
         patches = [patch for patch in event.patches if patch[1] < y or patch[3] > end_y]
         appeared = _other_lines(event.appeared, captions)
@@ -97,6 +100,7 @@ def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
     rows = [row for row in _timed_lines(reading, duration) if _is_like_caption(row, reading)]
     if not rows:
         return []
+    # How high each line is, and its letters, by which texts differ.
     middles = []
     texts = []
     for row in rows:

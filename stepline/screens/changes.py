@@ -118,12 +118,14 @@ class ChangeFinder:
         self._still = 0
         is_large = not _all_small(difference.patches, self._cursor_parts(frame))
         run = self._run
+        # After a calm a large change begins a run of its own.
         if is_large and run.is_calm(frame.time, if_none=False):
             yield from self._close(self._last)
             run = self._run
         run.differences.append(difference)
         if is_large:
             run.large = frame.time
+        # Small changes that go on, as of typing, are compared now and then.
         lasting = frame.time - run.differences[0].time
         if lasting > LONGEST_RUN and run.is_calm(frame.time, if_none=True):
             yield from self._close(frame)
@@ -229,6 +231,7 @@ class CursorTrack:
             return
         middle_x, middle_y = _middle(box)
         last_x, last_y = last
+        # Mirrored at the middle of the patch.
         self.position = (2 * middle_x - last_x, 2 * middle_y - last_y)
 
     def _take_hop(self, boxes: Sequence[Box]) -> None:

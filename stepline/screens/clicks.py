@@ -109,9 +109,11 @@ def _fitted_scores(
     click nothing."""
     scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
     for _ in range(LAG_ROUNDS):
+        # The lag of the pairs that words alone make sure.
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
+        # The odds that a step of this video names what it clicks.
         unsure_count = len(lags) - len(sure)
         odds = (len(sure) + 1) / (unsure_count + 1)
         scores += math.log(odds)
@@ -172,6 +174,7 @@ def _screen_evidence(
             label, named, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_share(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT * max(results, default=0.0)
+            # A small change without any text is hardly a click.
             has_text = event.appeared or event.vanished
             if not has_text and event.area < SMALL_AREA:
                 evidence[k, e] -= BARE_CHANGE
@@ -210,6 +213,7 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
         total += TITLE_OF_RESULT
+    # A line that is replaced in its place is a field that was filled.
     if line in event.vanished and len(event.appeared) == 1:
         (typed,) = event.appeared
         if box_iou(line.box, typed.box) > 0:
@@ -225,6 +229,7 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
         return 0.0
     cursor_x, cursor_y = event.cursor
     x, y, end_x, end_y = line.box
+    # Half a line's height around a label still counts as inside.
     margin = (end_y - y) / 2
     across = max(x - margin - cursor_x, cursor_x - end_x - margin, 0.0)
     down = max(y - margin - cursor_y, cursor_y - end_y - margin, 0.0)
@@ -241,6 +246,7 @@ def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
     deviations = (lags - middle) / spread
     whole = spread * math.sqrt(2 * math.pi)
     density = np.exp(-(deviations**2) / 2) / whole
+    # The least keeps a far pair possible.
     odds: Floats = np.log(density * USUAL_GAP + 1e-2)
     odds[np.abs(lags) > MAX_LAG] = -np.inf
     return odds
@@ -250,9 +256,11 @@ def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
     """Return by how many seconds this speaker's changes follow the words, and the spread."""
     if not lags:
         return FIRST_LAG, FIRST_SPREAD
+    # Few lags weigh little against what is usual.
     weight = len(lags) / (len(lags) + PRIOR_STEPS)
     median = float(np.median(lags))
     deviations = np.abs(np.array(lags) - median)
+    # 1.48 times the median deviation is the standard deviation of a normal.
     spread = 1.48 * float(np.median(deviations))
     middle = weight * median + (1 - weight) * FIRST_LAG
     spread = weight * spread + (1 - weight) * FIRST_SPREAD
@@ -289,6 +297,7 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
 def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """Return the seconds of a change, with what is free before and after it."""
     event = events[number]
+    # What the changes before and after it leave free.
     before = 0.0
     if number:
         before = events[number - 1].end

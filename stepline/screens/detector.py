@@ -72,6 +72,7 @@ class ScreenMeter:
 def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
     """Return the greatest change in each part of `side` x `side` pixels of a channel (H, W), 0 to
     255."""
+    # The greater less the smaller, since bytes have no negative numbers.
     greater = np.maximum(before, after)
     smaller = np.minimum(before, after)
     change = greater - smaller
@@ -85,6 +86,7 @@ def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
 
 def flat_share(channel: Pictures) -> float:
     """Return the share of the pixels (H, W) that differ from neither neighbour, below nor right."""
+    # Differences of bytes would wrap around.
     grey = channel.astype(np.int16)
     across = np.abs(np.diff(grey, axis=1))
     down = np.abs(np.diff(grey, axis=0))

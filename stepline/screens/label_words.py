@@ -55,6 +55,7 @@ class LabelMatcher:
         covered = [word for word in step_words if is_said(word, own_words)]
         coverage = len(covered) / max(1, len(step_words))
 
+        # Together with how alike step and label are in meaning.
         meaning = float(self._cosines[step, number])
         further_words = max(0, len(named) - 1)
         total = FULL_LABEL * share**2 * surety

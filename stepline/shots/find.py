@@ -66,6 +66,7 @@ def find_shots(
     info = probe(path, media)
     if not info.has_picture:
         raise MediaError(f"{path}: has no picture, so no shots; give a video")
+    # The first look, as the main job does it: between which samples the cuts are.
     rate = vision.rate * FRAMES_PER_ROW
     reader = MediaReader(
         path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=media

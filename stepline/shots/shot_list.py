@@ -63,6 +63,7 @@ def list_shots(source: ShotSource, video_shots: VideoShots) -> ShotList:
     for index, span in enumerate(video_shots.shots):
         number = index + 1
         thumbnail = None
+        # A shot whose picture cannot be decoded has no thumbnail.
         if index in video_shots.pictures:
             thumbnail = thumbnail_name(source.id, number)
         steps: tuple[ShotStep, ...] = ()
@@ -70,6 +71,7 @@ def list_shots(source: ShotSource, video_shots: VideoShots) -> ShotList:
             steps = shown_steps(record, span)
         shot = Shot(number=number, start=span.start, end=span.end, thumbnail=thumbnail, steps=steps)
         shots.append(shot)
+    # The title of the record, else what the file itself gives.
     if record is None:
         name, _ = choose_title(Request(source.path, source.id), video_shots.info, None)
     else:

@@ -65,6 +65,7 @@ def _folder_sources(folder: Path, out: Path) -> list[ShotSource | SteplineError]
     sources: list[ShotSource | SteplineError] = []
     paths = set()
     ids = set()
+    # Records, each with its video.
     for file, record in read_folder_records(folder):
         if not isinstance(record, Record):
             continue
@@ -80,6 +81,7 @@ def _folder_sources(folder: Path, out: Path) -> list[ShotSource | SteplineError]
         ids.add(source.id)
         sources.append(source)
         paths.add(os.path.realpath(source.path))
+    # Videos that no record is of.
     videos = []
     for video in find_videos([folder], needed=False):
         if os.path.realpath(video) not in paths:

@@ -45,6 +45,7 @@ class Sample:
     ordered: bool
 
     def __post_init__(self) -> None:
+        # The arrays have the right form.
         for name, values in (("video", self.video), ("text", self.text)):
             if values.ndim != 2 or values.dtype != np.float32:
                 form = f"{values.dtype} {values.shape}"
@@ -53,9 +54,11 @@ class Sample:
                 raise ShapeError(
                     f"{self.id}: {name} features hold NaN or infinity; extract them again"
                 )
+        # Texts may be missing, rows may not.
         if not len(self.video):
             cure = "extract its features again, or leave it out"
             raise ShapeError(f"{self.id}: the video has no feature row; {cure}")
+        # Each text has a label per row.
         shape = (len(self.text), len(self.video))
         if self.positive.dtype != bool or self.positive.shape != shape:
             expected = f"bool {shape}, texts by feature rows"
@@ -119,6 +122,7 @@ def joined_samples(
     """
     first_lengths, first_shards = lengths_and_shards(first, length)
     second_lengths, second_shards = lengths_and_shards(second, length)
+    # Samples of no store borrow the shards of the others, one after the other.
     known_shards = [*first_shards, *second_shards]
     if known_shards:
         first_shards = first_shards or np.resize(known_shards, len(first)).tolist()
@@ -179,9 +183,11 @@ def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
     """
     if not samples:
         raise ShapeError("a batch needs at least one video, not 0")
+    # Videos are cut, texts never.
     video, video_pad = pad([sample.video[:longest] for sample in samples])
     text, text_pad = pad([sample.text for sample in samples])
     seconds = video_pad.shape[1]
+    # Labels are cut and padded as rows and texts are.
     positive = np.zeros((*text_pad.shape, seconds), dtype=np.bool_)  # (B, K, T)
     for row, sample in zip(positive, samples, strict=True):
         labels = sample.positive[:, :longest]
@@ -203,6 +209,7 @@ def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(values) for values in rows])
     longest = int(lengths.max())
     padded = np.zeros((len(rows), longest, widths[0]), dtype=np.float32)  # (B, N, C)
+    # Zeros, never NaN: a masked product with them stays 0.
     for row, values in zip(padded, rows, strict=True):
         row[: len(values)] = values
     mask = torch.arange(longest) >= lengths[:, None]  # (B, N)

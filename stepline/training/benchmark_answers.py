@@ -58,6 +58,7 @@ def answer_each(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> Benchma
     """Return the answers of questions by id, or its message where `answer` raises a
     SteplineError."""
     answers = BenchmarkAnswers[A]({}, {})
+    # Any other error is a fault of the code, and ends the run.
     for id, question in questions.items():
         try:
             answers.by_id[id] = answer(question)

@@ -33,6 +33,7 @@ def start_processes(device: str = "auto") -> torch.device:
     Raises ModelError when there are several processes and accelerate is missing, or no GPU where
     one is asked for.
     """
+    # Alone, nothing has to be started.
     run_device = device_of_run(device)
     if _launched_processes() <= 1:
         return torch.device(run_device.name)
@@ -43,6 +44,7 @@ def start_processes(device: str = "auto") -> torch.device:
         raise ModelError(
             f"training in several processes needs accelerate, which is not here; {cure}"
         ) from error
+    # The first may prepare for hours while the others wait, so the usual timeout is too short.
     state = PartialState(cpu=run_device.kind == "cpu", timeout=START_TIMEOUT)
     own = torch.device(state.device)
     if own.type == "cpu":  # "cpu:0" with some versions of accelerate: there is only one
@@ -140,8 +142,10 @@ def sum_gradients(model: nn.Module) -> None:
     """Give every process the sum of all gradients, in one exchange."""
     if rank_and_world_size()[1] == 1:
         return
+    # All gradients as one row, because many small exchanges are slow.
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     gradients = []
+    # A weight without a gradient counts as 0, or the rows of the processes would not align.
     for weight in weights:
         gradient = weight.grad
         if gradient is None:
@@ -159,6 +163,7 @@ def peak_memory() -> int:
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
     usage = resource.getrusage(resource.RUSAGE_SELF)
+    # macOS counts bytes, other systems KiB.
     if sys.platform == "darwin":
         return usage.ru_maxrss
     return usage.ru_maxrss * 1024

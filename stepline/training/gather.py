@@ -84,6 +84,7 @@ class FeatureJoin:
         lack: what its source lacks, None for nothing.
         vectors: a store that must hold the features of its texts.
         """
+        # What its id and its source say.
         if key is not None:
             if key in self._seen:
                 return SEEN_TWICE, ""
@@ -92,15 +93,18 @@ class FeatureJoin:
             return EXCLUDED_REASON, ""
         if lack is not None:
             return lack, ""
+        # What the store's index says.
         if video not in self._features:
             return NO_FEATURES, ""
         if vectors is not None and video not in vectors:
             return NO_VECTORS, ""
+        # What the features are of, and whether they cover the video.
         spec, rows = feature_spec(self._features, video)
         if not rows:
             return NO_ROWS, ""
         if duration is not None and abs(duration - rows / spec.rate) > self._slack:
             return OTHER_LENGTH, f"{duration:g} s and {rows / spec.rate:g} s"
+        # What a network could not distinguish from the first video's.
         flaw = self._unlike("video", spec)
         if flaw is None and vectors is not None:
             flaw = self._unlike("text", feature_spec(vectors, video)[0])
@@ -157,6 +161,7 @@ def source_flaw(omitted: Sequence[Rejected]) -> str:
     if not omitted:
         return "no video is left to train on: it holds none; give another source"
     reason = next(iter(count_reasons(omitted)))
+    # The commonest reason is shown with its first example.
     values = [row.value for row in omitted if row.reason == reason and row.value]
     example = ""
     if values:

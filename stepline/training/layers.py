@@ -44,6 +44,7 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return rows (..., C) times weight (F, C) transposed, plus bias (F): (..., F)."""
     if not use_cpu_kernels(rows):
         return F.linear(rows, weight, bias)
+    # Few products do not pay for what oneDNN prepares.
     *outer, width = rows.shape
     products = rows.shape[:-1].numel() * weight.numel()
     if products < MIN_ONEDNN_PRODUCTS:
@@ -136,9 +137,11 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
     """
     seed = torch.empty((), dtype=torch.int64).random_(MAX_SEED)
     generator = np.random.SFC64(int(seed))
+    # Lanes are signed 16-bit numbers, so the limit counts from -32768.
     limit = round((1 - rate) * 65536) - 32768
     for start in range(0, count, ELEMENTS_PER_CHUNK):
         size = min(ELEMENTS_PER_CHUNK, count - start)
+        # Whole 64-bit numbers. The last may have lanes to spare.
         numbers = generator.random_raw(-(-size // LANES_PER_NUMBER))
         lanes = numbers.view(np.int16)[:size]  # each even over [-32768, 32768)
         yield torch.from_numpy(lanes < limit)
@@ -196,10 +199,12 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
             rate = self.dropout
         wide = self.wide
         narrow = self.narrow
+        # In blocks that stay in the cache.
         if use_cpu_kernels(rows) and len(rows):
             return _BlockwiseFeedForward.apply(
                 rows, wide.weight, wide.bias, narrow.weight, narrow.bias, rate
             )
+        # The plain form, which the blocks equal.
         hidden = F.relu(wide(rows))
         hidden = F.dropout(hidden, rate)
         return narrow(hidden)
@@ -219,12 +224,14 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         narrow_bias: Tensor,
         rate: float,
     ) -> Tensor:
+        # What is not dropped grows by 1 / (1 - rate), so that the mean stays.
         context.scale = 1 / (1 - rate)
         if rate:
             wide = wide * context.scale
             wide_bias = wide_bias * context.scale
         learns = any(context.needs_input_grad)
         hidden = []
+        # Block by block, so that the wide tensor is never whole.
         out = rows.new_empty(len(rows), len(narrow))
         blocks = rows.split(ROWS_PER_BLOCK)
         targets = out.split(ROWS_PER_BLOCK)
@@ -242,6 +249,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        # Gradients, summed over blocks. The order of the six is that of forward's arguments.
         rows, wide, narrow, *hidden = context.saved_tensors
         gradient = gradient.contiguous()
         to_rows = torch.empty_like(rows)
@@ -254,12 +262,14 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         for inner, block, above, target in zip(hidden, blocks, gradients, targets, strict=True):
             to_narrow += linear_no_grad(above.t(), inner.t(), None)
             below = linear_no_grad(above, narrow.t(), None)  # (BLOCK, F)
+            # ReLU and dropout together: what either made 0 passes no gradient.
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
             # (D, F): faster than its transpose
             to_wide += linear_no_grad(block.t(), below.t(), None)
             to_wide_bias += below.sum(0)
             block_gradient = linear_no_grad(below, wide.t(), None)
             target.copy_(block_gradient)
+        # The scale was in the weights of the first layer, so it is in their gradients too.
         to_wide = to_wide.mul_(context.scale).t().contiguous()
         to_wide_bias = to_wide_bias.mul_(context.scale)
         to_narrow_bias = gradient.sum(0)
@@ -279,6 +289,7 @@ def log_sum_exp_of_products(
     """
     if use_cpu_kernels(rows):
         return _BlockwiseLogSumExp.apply(rows, columns, offset, floor)
+    # In float32, whatever autocast says.
     with torch.autocast(rows.device.type, enabled=False):
         return torch.addmm(offset, rows, columns.T).logsumexp(dim=1)
 
@@ -288,6 +299,7 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
     def forward(
         context: Any, rows: Tensor, columns: Tensor, offset: Tensor, floor: float
     ) -> Tensor:
+        # The empty block is for no rows at all, which cannot be joined.
         blocks = [rows.new_zeros(0)]
         for block in rows.split(LOG_SUM_EXP_ROWS):
             products = torch.addmm(offset, block, columns.T)
@@ -304,6 +316,7 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
         to_columns = torch.zeros_like(columns)
         parts = (whole.split(LOG_SUM_EXP_ROWS) for whole in (rows, sums, gradient, to_rows))
         for block, total, above, target in zip(*parts, strict=True):
+            # Products are made again, so that they are never whole. Their softmax is the gradient.
             shares = torch.addmm(offset, block, columns.T)  # (N, F)
             shares.sub_(total[:, None]).exp_()
             shares.mul_(above[:, None])

@@ -264,6 +264,7 @@ def _steps_left(
     task: TrainingTask[S], settings: TrainSettings, first: int
 ) -> Iterator[_PlannedStep]:
     """Yield the steps from number `first` on."""
+    # All steps are planned again, because the order of an epoch does not depend on the last one.
     lengths, shards = lengths_and_shards(task.samples, task.length)
     number = 0
     for epoch in range(settings.epochs):
@@ -295,6 +296,7 @@ def _step(
     steps: int,
 ) -> float:
     """Take one step and return its loss."""
+    # Random numbers and rate of this step alone, so that a resumed run draws the same.
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
     number = batch.step.number
@@ -309,6 +311,7 @@ def _step(
     device = device_of(model)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         terms = task.losses(model, samples)
+    # Counts are summed over processes before they divide, since each holds another number.
     counts = torch.stack([term.count.float() for term in terms])
     counts = sum_over_processes(weight * counts)
     totals = torch.stack([term.total for term in terms])
@@ -319,6 +322,7 @@ def _step(
         cure = "lower train.learning_rate, and look at the features"
         raise ShapeError(f"step {number + 1}: the loss is {value}; {cure}")
 
+    # Each process has its share of the gradient, and the sum is that of the whole batch.
     optimizer.zero_grad()
     loss.backward()
     sum_gradients(model)
@@ -344,6 +348,7 @@ def _optimizer(
 
     rates: as in `TrainingTask`. A group's factor is kept in it as "rate".
     """
+    # These two groups come first, whichever weight is met first.
     parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for name, weight in model.named_parameters():
         factors = [rates[layer] for layer in name.split(".") if layer in rates]
@@ -361,6 +366,7 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
     """Return the score of the network as it is, and keep it where it is the best so far."""
     rank, size = rank_and_world_size()
     own = range(rank, len(scorer.samples), size)  # the samples of this process
+    # In float64, so that the order of the samples hardly matters.
     sums = torch.zeros(2, dtype=torch.float64)  # of the scores, and of what they are over
     model.eval()
     with torch.no_grad():
@@ -370,6 +376,7 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
             score_and_count = scorer.score(model, samples)
             sums += torch.tensor(score_and_count, dtype=torch.float64)
     model.train()
+    # Every process gets the same score, so that all stop at the same step.
     total, count = sum_over_processes(sums.to(device_of(model))).tolist()
     score = float(total) / max(float(count), 1.0)
     is_best = best is None or score > best
@@ -405,6 +412,7 @@ class PrefetchingLoader(Generic[R]):
             for job in jobs:
                 yield self._timed(partial(work, job))
             return
+        # As many jobs are under way as may be ahead, and each result that is taken begins one more.
         with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
             first_jobs = islice(jobs, BATCHES_AHEAD * workers)
             waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in first_jobs)
@@ -444,6 +452,7 @@ class Curves:
 
     def write(self, progress: Progress) -> None:
         """Add a point to each curve. Points of steps that a resumed run takes again go."""
+        # Made at the first point, whose step says which old points go.
         if self._writer is None:
             self._writer = self._kind(str(self._folder), purge_step=progress.step)
         waited = progress.waited / max(progress.seconds, 1e-9)

@@ -61,6 +61,7 @@ class NetworkFile:
         disk refuses."""
         from safetensors.torch import save_file
 
+        # Sorted, so that the same network gives the same bytes.
         tensors = {}
         for key in sorted(weights):
             weight = weights[key].detach().cpu()
@@ -80,11 +81,13 @@ class NetworkFile:
 
         Raises ModelError where there is no network, or the run in the folder is not finished.
         """
+        # The file itself, or one of the names that the trainer writes.
         if path.is_file():
             return path
         for name in self.names:
             if (path / name).is_file():
                 return path / name
+        # No network, and why: a run under way, or one network per seed.
         if (path / CHECKPOINT_FILE).is_file():
             raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
@@ -92,6 +95,7 @@ class NetworkFile:
             raise ModelError(
                 f"{path}: holds a network a seed; give one of them, such as {seeds[0]}"
             )
+        # A single network under any other name is taken too.
         fault = "no such file"
         if path.is_dir():
             fault = f"holds none of {', '.join(self.names)}"
@@ -132,6 +136,7 @@ class NetworkFile:
         It is on the process's device. Raises ModelError, naming what does not fit.
         """
         header, weights = self.read(path, parse)
+        # Checked before the network takes memory.
         check_weights(lambda: build(header), weights, path)
         network = build(header)
         network.load_state_dict(weights)
@@ -177,6 +182,7 @@ def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path
 
     with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
         expected = {key: tuple(value.shape) for key, value in build().state_dict().items()}
+    # Names and shapes, then numbers.
     faults = [f"{key} is missing" for key in expected.keys() - weights.keys()]
     for key, weight in weights.items():
         shape = tuple(weight.shape)
@@ -187,6 +193,7 @@ def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path
         if key in expected and not bool(weight.isfinite().all()):
             faults.append(f"{key} holds NaN or infinity")
     if faults:
+        # An error names a few, and says how many more there are.
         names = ", ".join(sorted(faults)[:MAX_NAMED_FAULTS])
         unnamed = len(faults) - MAX_NAMED_FAULTS
         if unnamed > 0:

@@ -56,6 +56,7 @@ def run_training(run: TrainingRun[T], train: Callable[[KeepBest], T]) -> T:
     train: gets the function that writes the best network.
     Raises SettingsError when the folder holds another run.
     """
+    # The folder is claimed before any work, by one process.
     if is_first():
         claim_run_folder(run.folder, run.identity, run.facts, file=run.identity_file)
         if run.omitted is not None:
@@ -65,6 +66,7 @@ def run_training(run: TrainingRun[T], train: Callable[[KeepBest], T]) -> T:
         run.write(network, run.folder / run.best)
 
     trained = train(keep_best)
+    # The others wait, so that no one reads a network that is not whole.
     if is_first():
         run.write(trained, run.folder / run.final)
     wait_for_all()
@@ -86,6 +88,7 @@ def train_network(
     Fresh weights are drawn by the settings' seed. Checkpoints and the log are in `folder`. A
     training there that was stopped goes on.
     """
+    # The seed comes first, because making the network draws its weights.
     torch.manual_seed(settings.seed)
     network = build()
     if device is None:

@@ -57,6 +57,7 @@ def claim_run_folder(
     Raises SettingsError when the folder holds another run, StoreError when its file cannot be read.
     """
     path = folder / file
+    # As JSON has it, since tuples and paths of a fresh run would differ from what was read.
     identity = json.loads(json.dumps(run, default=str))
     if path.exists():
         try:
@@ -164,6 +165,7 @@ def save_checkpoint(
     samples: int,
 ) -> None:
     """Write the checkpoint: the weights, AdamW's moments and how far the run is."""
+    # Weights and moments share one file, each with a prefix of its own.
     tensors = {}
     for key, value in model.state_dict().items():
         tensors[f"model.{key}"] = value.detach().cpu().contiguous()
@@ -199,12 +201,14 @@ def resume_checkpoint(
         return TrainingState()
     header, tensors = _read(path)
     own = (_settings_of_checkpoint(settings), samples)
+    # Other settings or samples would make another run of the steps that are left.
     if (header["settings"], header["samples"]) != own:
         raise SettingsError(
             f"{path}: another run, with other settings or samples; give another --out, or remove it"
         )
     try:
         model.load_state_dict(_without_prefix(tensors, "model."))
+        # The optimizer's groups are today's, and only the moments come from disk.
         fresh = optimizer.state_dict()
         count = sum(len(group["params"]) for group in fresh["param_groups"])
         state = {}
@@ -247,6 +251,7 @@ class StepLog:
         """steps: those of the checkpoint."""
         check_own_file(path)
         if path.exists():
+            # A killed run may have logged steps that its checkpoint has not.
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[:steps]
             with atomic_path(path) as partial:
                 partial.write_text("".join(lines), encoding="utf-8")

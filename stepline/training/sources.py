@@ -61,6 +61,7 @@ def read_labelled_texts(
 
 def _stored_texts(source: str, kind: TextKind) -> Iterator[LabelledTexts]:
     """Yield the texts of a feature store that keeps their times."""
+    # A store of texts without times can label nothing.
     store = open_store(source)
     for id in store:
         lines = store.texts(id)
@@ -84,12 +85,14 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
     subset of mere records.
     """
     dataset = dataset_of(source)
+    # A public dataset is read by its name, in its own form.
     if dataset is not None:
         name, place = dataset
         for entry in stream(name, _local_path(place), subset=subset):
             if entry.record is not None:
                 yield entry.record
         return
+    # Stepline's own records: one file, or all of a folder.
     path = _local_path(source)
     if subset is not None:
         raise DatasetError(f"{path}: records know no subset {subset!r}; leave --subset out")
@@ -184,6 +187,7 @@ def text_encoder(name: str) -> TextEncoder:
     Any other name is a sentence encoder, "minilm" or a folder in the sentence-transformers layout.
     InternVideo's keep their lengths, as its released features do.
     """
+    # A backbone's own encoder, into the space of its video features.
     backbone, _, folder = name.partition(":")
     if backbone in ("conse", "clip", "internvideo", "s3d"):
         from stepline.vision import VisionSettings, load_backbone
@@ -232,6 +236,7 @@ def store_text_vectors(
     """
     with FeatureWriter(folder) as writer:
         for labelled in texts:
+            # A run that was stopped goes on with the videos that are left.
             if labelled.video in writer or not labelled.texts:
                 continue
             vectors = encode(labelled.texts)

@@ -91,6 +91,7 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         raise ModelError(
             f"clip needs transformers ({error}); pip install 'stepline[clip]'"
         ) from error
+    # Only a name on the hub may use the network.
     source = str(path or hub)
     try:
         options = {"local_files_only": hub is None}
@@ -102,6 +103,7 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         raise ModelError(
             f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
         ) from error
+    # A dual encoder has both encoders and what prepares their inputs.
     parts = (
         (model, "get_image_features"),
         (model, "get_text_features"),

@@ -59,6 +59,7 @@ class ConSEBackbone:
         if not len(pictures):
             return np.empty((0, self.dim), dtype=np.float32)
         probabilities = softmax(self._network(pictures))  # (B, 1000)
+        # The names of the most likely classes, weighed by how likely they are.
         rows = np.argsort(-probabilities, axis=1, kind="stable")[:, : self._likeliest]  # (B, T)
         best = np.take_along_axis(probabilities, rows, axis=1)  # (B, T)
         return unit_rows(np.einsum("bt,btd->bd", best, self._classes[rows]))  # (B, D)
@@ -99,6 +100,7 @@ def read_class_vectors() -> Matrix:
         raise ModelError(
             f"{VECTORS_FILE}: cannot be read ({error}); install stepline again"
         ) from error
+    # The vectors must be of the names as they are now.
     if made_from != sha256(NAMES_FILE):
         cure = "run `python -m stepline.vision.conse`"
         raise ModelError(f"{VECTORS_FILE}: not made from {NAMES_FILE.name}; {cure}")

@@ -98,6 +98,7 @@ class CueMeter:
         if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
             return
         self._next_row = row + 1
+        # One look serves several rows.
         if row % ROWS_PER_LOOK:
             return
         rows = range(row, row + ROWS_PER_LOOK)

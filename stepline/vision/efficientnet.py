@@ -103,6 +103,7 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
         relu6=False,
         residual=stride == 1 and width == stage.width,
     )
+    # Without expansion there is nothing to widen.
     if stage.expansion == 1:
         return [each_channel, narrow]
     widen = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
@@ -122,6 +123,7 @@ class EfficientNetLite0:
         classifier = (weights["_fc.weight"], weights["_fc.bias"])
         make_run = _TorchNetwork if self.device.needs_torch else _compile
         self._run = make_run(parts, classifier)
+        # What was read is given back to the system before any picture comes.
         del weights, parts, layers, classifier
         trim_memory()
 
@@ -147,6 +149,7 @@ def resize(pictures: Pictures) -> Pictures:
         taps, weights, bits = _resampling(size)
         shape = [*pictures.shape]
         shape[axis] = INPUT_SIDE
+        # Half a unit more, so that the shift below rounds.
         half = 1 << bits - 1
         total = np.full(shape, half, np.int32)
         inner_axes = [1] * (3 - axis)
@@ -177,6 +180,7 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
     distance = np.abs((taps - middles + 0.5) / reach)
     weights = np.where(taps < last, np.maximum(1 - distance, 0), 0)
     weights /= weights.sum(0)
+    # As fine as 16 bits allow for the greatest weight.
     greatest = weights.max()
     bits = next(n for n in range(23) if n == 22 or int(0.5 + greatest * (2 << n)) >= 1 << 15)
     whole_weights = 0.5 + weights * (1 << bits)
@@ -307,6 +311,7 @@ class _TorchNetwork:
 def _load_state_dict(path: Path) -> dict[str, Array]:
     """Return the state dict, after every name and shape was checked."""
     weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
+    # Counters of the training say nothing at rest.
     for name in list(weights):
         if name.endswith(".num_batches_tracked"):
             del weights[name]
@@ -318,6 +323,7 @@ def _load_state_dict(path: Path) -> dict[str, Array]:
         shapes[f"{convolution.name}.weight"] = convolution.shape
         for name in NORM_WEIGHTS:
             shapes[f"{convolution.norm}.{name}"] = convolution.shape[:1]
+    # All names, then all shapes.
     wrong_names = sorted(shapes.keys() ^ weights.keys())
     if wrong_names:
         faults = f"{len(wrong_names)} weights missing or unknown ({wrong_names[0]!r})"

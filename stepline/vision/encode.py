@@ -127,6 +127,7 @@ class VideoEncoder:
 
     def add(self, frame: "Frame") -> None:
         """Take one frame. It is kept only if it is the nearest to the middle of its part so far."""
+        # Parts are numbered through the whole video.
         rate = self._rate * self._parts
         part = math.floor((frame.time + ROW_SLACK) * rate)
         distance = abs((part + 0.5) / rate - frame.time)
@@ -135,6 +136,7 @@ class VideoEncoder:
             return  # too late: its part is closed
         if best is not None and part == best.part and distance >= best.distance:
             return
+        # A later part ends the one before, and its row if that is over.
         if best is not None and part > best.part:
             self._close_part(best)
             if part // self._parts > self._rows[-1]:
@@ -149,6 +151,7 @@ class VideoEncoder:
             self._candidate = None
         self._encode()
         rows, values = self.take_rows()
+        # A row without a frame repeats the one before, at the beginning the one after.
         if rows:
             numbers = np.arange(rows[-1] + 1)
             self.repeated = tuple(np.setdiff1d(numbers, rows).tolist())
@@ -168,6 +171,7 @@ class VideoEncoder:
         nothing = np.empty((0, self._backbone.dim), np.float32)
         values = np.concatenate([nothing, *self._encoded])
         self._encoded = []
+        # Rows are encoded in order, so those that are done come first.
         count = len(values)
         rows = self._rows[:count]
         self._rows = self._rows[count:]
@@ -177,6 +181,7 @@ class VideoEncoder:
         """Keep the best frame as its part's picture. One of another size than its row's starts the
         row again."""
         row, part = divmod(best.part, self._parts)
+        # A row is noted with its first picture, while it is still open.
         if not self._rows or self._rows[-1] != row:
             self._rows.append(row)
         for picture in self._row.values():
@@ -188,6 +193,7 @@ class VideoEncoder:
     def _close_row(self) -> None:
         """Let the open row wait to be encoded."""
         pictures = []
+        # A part without a picture has the nearest of its row.
         for part in range(self._parts):
             nearest = min(self._row, key=lambda other: abs(other - part))
             pictures.append(self._row[nearest])

@@ -63,12 +63,14 @@ class SquareDetector:
         return without_overlaps(detections)
 
     def _detect(self, picture: Image, x: int, y: int, side: int) -> list[Detection]:
+        # The square as the network takes it: its own side, colours from `low` to 1.
         own = self._network.side
         square = picture[y : y + side, x : x + side]
         pixels = resize(square, own, own)
         pixels = pixels * (1 - self._low) + self._low
         boxes, scores = self._network(pixels)  # (A, 4 + 2 P), (A, 1)
         logits = scores.ravel().astype(np.float64)
+        # Beyond 80 an exponential may overflow, and the sigmoid is 0 or 1 anyway.
         logits = np.clip(logits, -80, 80)
         probability = sigmoid(logits)  # (A,)
 
@@ -110,6 +112,7 @@ def squares(picture: Image) -> list[tuple[int, int, int]]:
     height, width = picture.shape[:2]
     side = min(height, width)
     length = max(height, width)
+    # As few as cover the longer side, spread evenly.
     count = -(-length // side)
     starts = np.linspace(0, length - side, count)
     pixels = starts.round().astype(int).tolist()
@@ -163,6 +166,7 @@ class FaceDetector:
         """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1. Only the
         two largest faces are looked at."""
         detections = self._detect(picture)
+        # The widest first.
         largest = sorted(detections, key=lambda face: face.box[0] - face.box[2])
         chances = []
         for face in largest[:MAX_FACES]:
@@ -186,6 +190,7 @@ class FaceDetector:
         image = Pillow.fromarray(picture)
         crop = image.crop((x, y, end_x, end_y))
 
+        # What the network of landmarks says of it.
         own = self._landmarks.side
         pixels = resize(np.asarray(crop), own, own)
         _, flag = self._landmarks(pixels)

@@ -100,6 +100,7 @@ def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Te
     end = tokenizer.token_to_id(TEXT_END)
     rows = torch.zeros((len(texts), length), dtype=torch.int64)
     for row, text in zip(rows, texts, strict=True):
+        # As CLIP's code cleans a text: HTML entities twice, then white space and case.
         plain = html.unescape(html.unescape(text))
         plain = re.sub(r"\s+", " ", plain).strip().lower()
         words = tokenizer.encode(plain).ids[: length - 2]
@@ -118,16 +119,19 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
     own = {}
     shapes = {}
+    # The weights of the two towers.
     for key, values in read_tensors(path, name, cure).items():
         if key.startswith(TOWER_PREFIX):
             weight = torch.from_numpy(values)
             weight_name = key.removeprefix(TOWER_PREFIX)
             own[weight_name] = weight
             shapes[weight_name] = tuple(weight.shape)
+    # Their shapes say the sizes of the network.
     try:
         sizes = network_sizes(shapes)
     except ModelError as error:
         raise ModelError(f"{path}: {error}; {cure}") from error
+    # Without memory, since names and shapes are compared first.
     with torch.device("meta"):
         network = InternVideoNetwork(sizes)
     expected = network.state_dict()

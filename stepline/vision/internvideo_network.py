@@ -58,6 +58,7 @@ def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
         _, joint = shapes["text_projection"]
     except (KeyError, ValueError) as error:
         raise ModelError(f"no weights of InternVideo-MM ({error})") from error
+    # A position per patch, and one of the class token.
     grid = round((places - 1) ** 0.5)
     sizes = NetworkSizes(
         width=width,
@@ -71,6 +72,7 @@ def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
         words=words,
         joint=joint,
     )
+    # The patches are a square, and heads divide both widths.
     fits = grid * grid == places - 1 and 0 < sizes.readouts <= sizes.layers
     if not fits or width % HEAD_WIDTH or text_width % HEAD_WIDTH:
         raise ModelError(f"weights of another network than InternVideo-MM ({sizes})")
@@ -169,6 +171,7 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         """Return (B, D) for x (B, T, L, D)."""
         b, _, _, d = x.shape
         query = self.temporal_cls_token.expand(b, 1, d)  # (B, 1, D)
+        # The last blocks are read out, each by a global block of its own.
         first = len(self.resblocks) - len(self.dec)
         for number, block in enumerate(self.resblocks):
             pictures = block(x.flatten(0, 1))  # (B T, L, D)
@@ -177,12 +180,14 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
             if readout >= 0:
                 patches = self._with_places(x, self.dpe[readout])  # (B, T, L, D)
                 query = self.dec[readout](query, patches.flatten(1, 2))
+        # A learned balance of what was read out and of the mean class token.
         weight = torch.sigmoid(self.balance)
         classes = x[:, :, 0].mean(1)  # (B, D)
         return (1 - weight) * query[:, 0] + weight * classes
 
     def _with_places(self, x: Tensor, convolution: nn.Module) -> Tensor:
         """Return x with a convolution over time and place added to its patches."""
+        # The class token has no place in the picture.
         classes = x[:, :, :1]
         patches = x[:, :, 1:]  # (B, T, G G, D)
         channels_first = patches.permute(0, 3, 1, 2)  # (B, D, T, G G)
@@ -228,6 +233,7 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return (K, N, D) for x (K, N, D)."""
         length = x.shape[1]
+        # A token sees itself and those before it.
         everything = torch.full((length, length), float("-inf"), device=x.device)
         mask = everything.triu(1)
         for block in self.resblocks:

@@ -86,6 +86,7 @@ class ActivityMeter:
         small = _shrink(frame.image)  # (32, 32, 3)
         grey = small.mean(2)
         colours = _histogram(small)
+        # What changed since the frame before, in grey and in colours.
         if self._last is not None:
             last_grey, last_colours = self._last
             change = np.abs(grey - last_grey).ravel()
@@ -111,6 +112,7 @@ class ActivityMeter:
         times, motions, peaks, jumps, changes = table.T
         row_numbers = [self._row(time) for time in times]
         rows = np.array(row_numbers, dtype=np.int64)
+        # Cuts between other colours, and between shots of the same ones.
         by_colour = find_cuts(changes, ratio=self._cut_ratio, floor=self._cut_floor)
         by_jump = find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
         cuts = sorted({*by_colour, *by_jump})
@@ -152,6 +154,7 @@ def find_cuts(
     for index in np.flatnonzero(changes >= floor).tolist():
         first = max(0, index - CUT_NEIGHBOURS)
         end = index + 1 + CUT_NEIGHBOURS
+        # A cut stands out from its neighbours, a fast movement does not.
         neighbours = np.delete(changes[first:end], index - first)
         if not len(neighbours) or changes[index] >= ratio * usual(neighbours):
             cuts.append(index)
@@ -168,6 +171,7 @@ def _shrink(image: Pictures) -> Matrix:
     image = image[::row_step, ::column_step]
     height, width = image.shape[:2]
     if min(height, width) < SMALL_SIDE:
+        # Where there are fewer pixels than parts, pixels are repeated.
         places = np.arange(SMALL_SIDE)
         rows = places * height // SMALL_SIDE
         columns = places * width // SMALL_SIDE
@@ -186,6 +190,7 @@ def _histogram(small: Matrix) -> Matrix:
     """Return the fraction of the pixels in each of the 64 colour bins."""
     levels = (small * COLOUR_LEVELS).astype(np.int64)
     levels = np.minimum(levels, COLOUR_LEVELS - 1)
+    # Three digits of base 4, one per colour.
     place_values = COLOUR_LEVELS ** np.array([2, 1, 0])
     bins = (levels @ place_values).ravel()
     counts = np.bincount(bins, minlength=COLOUR_LEVELS**3)

@@ -81,9 +81,11 @@ class TextDetector:
         """Return the map of a picture (H, W, 3): its shorter side about `side` px."""
         sides = np.array(picture.shape[:2])
         scale = side / sides.min()
+        # Sides that the network takes, about in the picture's proportions.
         multiples = np.round(sides * scale / SIDE_MULTIPLE).astype(int)
         map_sides = np.maximum(multiples, 1) * SIDE_MULTIPLE
         height, width = map_sides.tolist()
+        # The network takes blue before red.
         colours = resize(picture, width, height)[..., ::-1]
         pixels = (colours - CHANNEL_MEANS) / CHANNEL_SPREADS
         probabilities = self._network(pixels)[0]
@@ -103,6 +105,7 @@ class TextReader:
     def __call__(self, line: Image) -> tuple[str, float]:
         """Return the text of a line (H, W, 3) and its mean probability, 0 to 1."""
         height, width = line.shape[:2]
+        # As wide as the line is, in steps of 8 px.
         eighths = round(width * LINE_HEIGHT / height / 8)
         line_width = max(LINE_HEIGHT, eighths * 8)
         colours = resize(line, line_width, LINE_HEIGHT)[..., ::-1]
@@ -235,6 +238,7 @@ class TextMeter:
         for image in (self._picture, picture):
             crop = image[y:end_y, x:end_x]
             grey = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
+            # Outlines are changes from left to right, however bright the background is.
             changes = np.diff(grey, axis=1)
             edges = np.abs(changes).ravel()
             spread = max(float(edges.std()), 1e-6)
@@ -265,6 +269,7 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
             continue
         top = rows[0]
         bottom = rows[-1] + 1
+        # In pixels of the picture, and inside it.
         margin = (bottom - top) / 2
         x = int((firsts.min() - margin) * wide)
         x = max(0, x)

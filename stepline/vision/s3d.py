@@ -137,6 +137,7 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
         if count > 0:
             names += f" and {count} more"
         raise ModelError(f"{path}: not S3D's weights: {names}; give s3d_howto100m.pth")
+    # The tensors of the file become the weights, since those on `meta` have no memory.
     video.load_state_dict(weights, assign=True)
     delattr(video, TEXT_TOWER)
     return video.eval(), words.eval()
@@ -266,6 +267,7 @@ def prepare(clips: Tensor) -> Tensor:
 
     It is the middle square. Neither mean nor spread is taken off, as in training.
     """
+    # The middle square.
     b, t, height, width, _ = clips.shape
     side = min(height, width)
     y = (height - side) // 2
@@ -275,6 +277,7 @@ def prepare(clips: Tensor) -> Tensor:
     square = square.permute(0, 3, 1, 2)  # (B T, 3, side, side)
     if side != CLIP_SIDE:
         square = F.interpolate(square, (CLIP_SIDE, CLIP_SIDE), mode="bilinear", antialias=True)
+    # From 0 to 1, frames first again.
     scaled = square.float() / 255
     pictures = scaled.unflatten(0, (b, t))  # (B, T, 3, 224, 224)
     return pictures.transpose(1, 2)

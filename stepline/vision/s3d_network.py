@@ -393,6 +393,7 @@ def _convolve_stem(parts: Tensor, stem: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames
     are one picture."""
     frames = parts.permute(0, 2, 3, 4, 1)  # (B, T, H, W, 24)
+    # `S3D` pads both sides and cuts off the first row. So less is padded before.
     padding = (0, 0, 1, 2, 1, 2, 0, 1)
     frames = F.pad(frames, padding)  # (B, T + 1, H + 3, W + 3, 24)
     earlier = frames[:, :-1]
@@ -434,6 +435,7 @@ def _cube_pooled(hidden: Tensor) -> Tensor:
     pictures = hidden.flatten(0, 1)  # (B T, H, W, C)
     rows = _pool_planes(pictures, (3, 3), (1, 1), padding=1)
     lines = rows.view_as(hidden)
+    # Over time: each place, the one before and the one after.
     out = lines.clone()
     later = out[:, 1:]
     before = lines[:, :-1]
@@ -460,6 +462,7 @@ def _pool_planes(
 def _fold(convolution: nn.Conv3d, norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
     """Return the weight (out, in, T, H, W) and the bias of one convolution that does what it and
     its norm did."""
+    # At rest a norm is a gain and a shift of each channel.
     variance = norm.running_var + norm.eps
     factor = torch.rsqrt(variance)
     gain = norm.weight * factor

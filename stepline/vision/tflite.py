@@ -77,6 +77,7 @@ class Table:
         end = start + 4 * count
         tables = []
         for at in range(start, end, 4):
+            # Each offset counts from where it is written.
             offset = self._read("I", at)
             tables.append(Table(self._data, at + offset))
         return tables
@@ -90,8 +91,10 @@ class Table:
         return start + 4, self._read("I", start)
 
     def _find(self, field: int) -> int | None:
+        # A table begins with the distance back to the index of its fields.
         index = self._position - self._read("i", self._position)
         slot = 4 + 2 * field
+        # A field that is not in the index has its default.
         if slot >= self._read("H", index):
             return None
         offset = self._read("H", index + slot)
@@ -151,6 +154,7 @@ class _Conversion:
             sides = self.shapes[source][1:3]
             rows = map(same_padding, sides, kernel, strides)
             pads = np.array(list(rows))
+        # ONNX has what is before on all sides first.
         all_before_first = pads.T.ravel()
         return {"strides": strides, "pads": all_before_first.tolist()}
 
@@ -209,6 +213,7 @@ class _Conversion:
                 return add("PRelu", source, constant(planes))
             case "PAD":
                 pads = self.constants[inputs[1]]
+                # From the order B, H, W, C to B, C, H, W.
                 pads = pads[[0, 3, 1, 2]].T  # (2, 4): before, after
                 numbers = pads.astype(np.int64).ravel()
                 return add("Pad", source, constant(numbers))
@@ -221,12 +226,14 @@ class _Conversion:
                 modes = {"mode": "linear", "coordinate_transformation_mode": pixels}
                 return add("Resize", source, "", "", constant(sizes), **modes)
             case "RESHAPE":
+                # Shapes are those of the file, so the numbers are put in its order first.
                 shape = np.array(self.shapes[output], np.int64)
                 sizes_name = constant(shape)
                 return add("Reshape", self.channels_last(inputs[0]), sizes_name)
             case "CONCATENATION":
                 values = map(self.value, inputs)
                 return add("Concat", *values, axis=options.number(0))
+        # What is left is an activation by itself.
         return self.activate(source, name)
 
 
@@ -292,6 +299,7 @@ def _convert(data: bytes) -> TfliteNetwork:
     graph = conversion.graph
     picture = graph.input("picture", shapes[source])
     conversion.values[source] = graph.add("Transpose", picture, perm=[0, 3, 1, 2])
+    # The code is in one of two fields, and the other holds a smaller number.
     codes = [max(code.number(0, "b"), code.number(3)) for code in model.tables(1)]
     for operator in main.tables(3):
         code = codes[operator.number(0, "I")]
@@ -300,6 +308,7 @@ def _convert(data: bytes) -> TfliteNetwork:
             raise ValueError("an operator that is not known here")
         inputs = operator.numbers(1).tolist()
         (output,) = operator.numbers(2).tolist()
+        # Weights stored in half precision become constants.
         if name == "DEQUANTIZE":
             constants[output] = constants[inputs[0]].astype(np.float32)
             continue

@@ -216,6 +216,7 @@ class StepInquiry:
         """
         least = self.settings.least_gain
         beliefs = self.beliefs
+        # Steps whose replies were refused are not asked about again.
         refused = set()
         for answered in self.answered:
             refused |= {k for k, reply in answered.by_step() if reply.refusal}

@@ -43,6 +43,7 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
             continue
         pictures = [at for at in _items(question, "pictures") if isinstance(at, int | float)]
         columns = [_items(question, name) for name in ("steps", "answers", "refused")]
+        # Steps, answers and refusals are columns of one table.
         for id, answer, refusal in zip(*columns, strict=False):
             step = steps.get(str(id))
             if step is None or refusal:
@@ -72,6 +73,7 @@ def with_counted_answers(settings: VisionLanguageSettings) -> VisionLanguageSett
         raise SettingsError(
             "vision.witness.machine and vision.witness.corrected go together; name both folders"
         )
+    # Records of one video have the same name in both folders.
     names = []
     for path in sorted(machine.glob("*.json")):
         if (corrected / path.name).exists():

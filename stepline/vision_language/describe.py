@@ -144,6 +144,7 @@ def _in_words_of_model(
     dropped: list[Rejected] = []
     for row, step in enumerate(steps):
         reply = reply_of.get(row)
+        # Without an answer the step keeps its own words.
         if reply is None or reply.refusal:
             described.append(step)
             continue
@@ -166,6 +167,7 @@ def _in_words_of_model(
 def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
     """Return a step for each run of neighbouring places of the same words. Places of no words give
     no step."""
+    # Neighbouring places of the same words are one run.
     runs: list[tuple[Span, str]] = []
     for place, text in described:
         if runs:

@@ -54,6 +54,7 @@ def question_pictures(
         clips = {}
         size = settings.picture_size
         for second in sorted(seconds):
+            # Pictures around the second, joined to a clip.
             times = [start + time for time in clip_times(second, settings, duration)]
             frames = read_frames_at(path, times, settings=media, shorter=size)
             images = [frame.image for frame in frames]

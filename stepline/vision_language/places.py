@@ -45,11 +45,13 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     second.
     """
     rows = alignment.scores.astype(np.float64)
+    # The share of a step's seconds in each place. No place is ruled out.
     columns = [rows[:, place].sum(axis=1) for place in places]
     mass = np.stack(columns, axis=1)  # (K, P)
     total = mass.sum(axis=1, keepdims=True)
     mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)
+    # P(shown) is never certain, so that answers can move it.
     scores = [step.score or 0.0 for step in steps]
     is_shown = np.clip(scores, 0.01, 0.99)
     is_shown = is_shown[:, None]  # (K, 1)
@@ -67,11 +69,13 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
     steps = len(alignment.scores)
     seconds = np.tile(middles, (steps, 1))
+    # A column more on both sides, so that the ends have neighbours.
     padded = np.pad(alignment.scores, ((0, 0), (1, 1)))
     for k, row in enumerate(padded):
         for p, place in enumerate(places):
             scores = row[place.start + 1 : place.stop + 1]
             best = place.start + int(scores.argmax())
+            # In the padded row the second itself is at `best + 1`.
             before = row[best]
             after = row[best + 2]
             if row[best + 1] > max(before, after):
@@ -99,6 +103,7 @@ def move_steps(
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
+    # Which steps have another place, or another P(shown).
     old_places = before[:, :-1].argmax(axis=1)  # (K,)
     new_places = after[:, :-1].argmax(axis=1)
     stays = old_places == new_places
@@ -107,9 +112,11 @@ def move_steps(
     for k in np.flatnonzero(is_moved).tolist():
         score = float(1 - after[k, -1])
         if stays[k]:
+            # The same place: the row keeps its shape.
             greatest = max(rows[k].max(), MIN_NORM)
             row = rows[k] / greatest
         else:
+            # Another place: the row is made of the beliefs.
             beliefs = after[k, :-1]
             row = _row_of_beliefs(beliefs, seconds[k], shots, score, rows.shape[1], settings)
         step_occupancy = StepOccupancy(row, score)

@@ -84,6 +84,7 @@ def choice_question(
     video: of clips (mp4), where those take the place of pictures.
     """
     letters = PICTURE_LETTERS[: len(pictures)]
+    # Words of the video are marked as data.
     lines = [
         f"{n}. <step>{quoted(step)[:MAX_STEP_CHARS]}</step>"
         for n, step in enumerate(steps, start=1)
@@ -169,6 +170,7 @@ def _read_each(
 ) -> tuple[Reply, ...]:
     """Return what `parse` makes of the value of each key, in a JSON object that has no other
     keys."""
+    # A reply that is too long is not parsed.
     match = _FENCED_JSON.match(text[: MAX_REPLY_CHARS + 1])
     tree = None
     if match and len(text) <= MAX_REPLY_CHARS:
@@ -176,6 +178,7 @@ def _read_each(
             tree = parse_json(match[1])
     if not isinstance(tree, dict):
         return (Reply(refusal="the reply is no JSON object"),) * len(keys)
+    # A reply that adds something is refused as a whole.
     if not set(tree) <= set(keys):
         return (Reply(refusal=TOO_MUCH),) * len(keys)
     return tuple(parse(tree.get(key)) for key in keys)
@@ -188,6 +191,7 @@ def _read_choice(tree: object, count: int) -> Reply:
         return Reply(refusal=TOO_MUCH)
     choice = tree.get("shown")
     after = tree.get("after", "")
+    # Models put brackets, colons and full stops around a letter.
     letter = ""
     if isinstance(choice, str) and isinstance(after, str):
         letter = choice.strip(" .():").upper()

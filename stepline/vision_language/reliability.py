@@ -116,6 +116,7 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     right, wrong: the Beta prior of reliability, as if that many answers had been right and wrong
     before.
     """
+    # P(r): the Beta prior on the grid, and the chance that answers say nothing.
     beta = (RELIABILITY_GRID + 0.01) ** (right - 1)  # (R,)
     beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong - 1)
     beta = (1 - USELESS_PRIOR) * beta / beta.sum()
@@ -197,6 +198,7 @@ def _infer_at(
 
     prior: (K, P + 1), raised to one power. beta: P(r) before.
     """
+    # P(r) P(g) before any answer.
     letters = max((len(ballot.choices) for ballot in ballots), default=1)
     behaviours = [EVEN_PROBABILITY, NEVER_NONE_PROBABILITY, ALWAYS_NONE_PROBABILITY]
     behaviours += [OTHER_STEP_PROBABILITY / 3] * 3
@@ -223,6 +225,7 @@ def _infer_at(
     joint = np.exp(log_joint - best)
     guess = sum_to_one(joint)  # P(g | r, answers)
 
+    # Where each asked step is, over all behaviours.
     readings = {}
     for k, log_truth in log_truths.items():
         truth = np.exp(log_truth - log_steps[k])
@@ -280,6 +283,7 @@ def expected_gain(
     options = [*choices, None]
     count = len(options)
     guess = (1 - reliability) / count
+    # Who answers is right with the reliability, and guesses evenly otherwise.
     table = np.full((count, len(row)), guess)  # P(answer | truth)
     for n, choice in enumerate(options):
         if choice is not None:
@@ -287,9 +291,11 @@ def expected_gain(
         else:
             others = np.setdiff1d(np.arange(len(row)), choices)
             table[n, others] += reliability
+    # The same question asked again says less.
     if again:
         table = table**REPEAT_WEIGHT
         table = table / table.sum(axis=0)
+    # The best guess after each answer, against the best one without.
     best = (table * row).max(axis=1)
     return float(best.sum() - row.max())
 

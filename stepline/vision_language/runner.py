@@ -75,6 +75,7 @@ class QuestionRunner(CheckedRequests):
             describe_group, groups, workers=self.server.workers, until=self.until
         )
         replies: list[Reply] = []
+        # A group without an answer in time has none for any of its pictures.
         for n, group in enumerate(groups):
             replies += answers.get(n, (NO_ANSWER,) * len(group))
         return replies
@@ -94,6 +95,7 @@ class QuestionRunner(CheckedRequests):
         """
         together = self.settings.together
         video = self.settings.video
+        # An answer in the cache is of these words, pictures and form.
         key_parts: KeyParts = {
             "question": "\n".join(texts),
             "pictures": pictures_digest(pictures),

@@ -68,6 +68,7 @@ def where_shown(
     for n in sorted(replies):
         question = visible[n]
         for row, reply in zip(question.rows, replies[n], strict=True):
+            # A refused reply says nothing at all.
             if reply.refusal:
                 continue
             if reply.answer is None:
@@ -104,6 +105,7 @@ class SpotQuestion:
 def _questions(
     texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
 ) -> list[SpotQuestion]:
+    # Each text needs pictures of its own, so a question has room for few texts.
     most_texts = max(1, settings.choices // PICTURES_PER_TEXT)
     size = min(settings.steps, most_texts)
     rng = np.random.default_rng(settings.seed)

@@ -131,6 +131,7 @@ class LimitedProtocol(H11Protocol):
         most = MAX_CONNECTIONS if self.most is None else self.most
         if len(self.connections) > most:
             ours = [other for other in self.connections if isinstance(other, LimitedProtocol)]
+            # One that is not busy, and of these the oldest.
             oldest = min(ours, key=lambda other: (other._is_busy(), other._since))
             self.connections.discard(oldest)
             oldest.transport.abort()

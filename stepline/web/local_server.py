@@ -91,6 +91,7 @@ class Guards:
         if response is None:
             response = await call_next(request)
         self.count(request, response.status_code, time.monotonic() - begun)
+        # What a browser must know to protect the page.
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
         headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"
@@ -101,10 +102,12 @@ class Guards:
         return response
 
     def _refusal(self, request: Request) -> Response | None:
+        # A page that binds its own name to this address asks by that name.
         if not self.answers_to(request.headers.get("Host", "")):
             return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
         if _is_of_another_site(request):
             return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
+        # What only reads needs no token.
         if request.method in ("GET", "HEAD"):
             if request.headers.get("Content-Length", "0") != "0":
                 return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
@@ -216,8 +219,10 @@ def _is_of_another_site(request: Request) -> bool:
     own_origin = f"{request.scope['scheme']}://{headers['Host']}"
     if headers.get("Origin", own_origin) != own_origin:
         return True
+    # Browsers say where a request comes from, other clients do not.
     if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         return False
+    # A link that a person followed may open a page.
     is_link = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
         "navigate",
         "document",
@@ -236,6 +241,7 @@ def file_response(request: Request, path: Path, media_type: str) -> Response:
     Any other range (several, of another unit, or reversed) is ignored and the whole file is sent,
     as RFC 9110, section 14.2 allows.
     """
+    # A range that is not understood is dropped, so that the whole file is sent.
     headers = []
     for name, value in request.scope["headers"]:
         if name == b"range":

@@ -122,6 +122,7 @@ def answer_clips(
     clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
 ) -> BenchmarkAnswers[float]:
     """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
+    # By video, so that each is read once.
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
         video = Path(clip.video).stem
@@ -176,6 +177,7 @@ def answer_sentences(
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
         best_rows = scores.argmax(1)
         columns = {"seconds": best_rows / rate, "alignability": scores.max(1)}
+        # Where a sentence is spoken, its own clip is judged too.
         if video in spoken:
             spans = []
             for start, end in spoken[video].tolist():
@@ -207,6 +209,7 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
         start = max(0.0, middle - half)
         span = Span(start, middle + half)
         pairs.append(clip_or_frames(network, "", features, span, any_vector))
+    # Texts are encoded once, and clips batch by batch.
     batch = clips_at_once(network)
     device = device_of(network)
     network.eval()

@@ -180,11 +180,14 @@ class FrameClip:
         length = self.span.end - start
         side = self.side
         times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
+        # After its end a video shows its last picture.
         pictures = self._pictures(times) or self._last_picture_before(start)
         images = []
+        # A time without a picture has the one before.
         latest = pictures[min(pictures)]
         for time in times:
             latest = pictures.get(time, latest)
+            # The middle square.
             height, width, _ = latest.shape
             top = (height - side) // 2
             left_edge = (width - side) // 2
@@ -195,6 +198,7 @@ class FrameClip:
 
     def _last_picture_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
         """Return the video's last picture, for a clip past it, as a player shows it."""
+        # Farther back each time, until there is a picture.
         back = 1.0
         while True:
             times = np.arange(start - back, start, 0.5)
@@ -243,6 +247,7 @@ class ClipTextPair:
 
     def __post_init__(self) -> None:
         video = self.video
+        # Frames in a file are checked when they are read.
         if isinstance(video, FrameClip):
             return
         is_frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
@@ -282,10 +287,12 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
         raise ShapeError("a batch needs at least one clip, not 0")
     text, text_pad = pad([pair.text for pair in pairs])
     videos = [pair.array() for pair in pairs]
+    # Rows differ in number, so they are padded.
     if videos[0].dtype == np.float32:
         rows = [video.astype(np.float32, copy=False) for video in videos]
         padded_rows, row_pad = pad(rows)
         return ClipTextBatch(padded_rows, row_pad, text, text_pad)
+    # Frames are of one number and size.
     shapes = {frames.shape for frames in videos}
     if len(shapes) > 1:
         fault = f"clips of one batch must have one shape, not {sorted(shapes)}"

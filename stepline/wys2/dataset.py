@@ -104,6 +104,7 @@ def gather_clips(
         vectors = encode(sentences)
         texts = []
         for clip in clips:
+            # The clip's own sentence, then those next to it.
             candidates = vectors[list(clip.candidates)]
             texts.append((clip.span, candidates))
         dataset.clips += clips
@@ -130,9 +131,11 @@ def narrated_videos(
     seen_ids: set[str] = set()
     for record in records:
         video = record.video.id
+        # Another source may say what is said.
         if record.transcript is None and video in transcripts:
             transcript = transcripts[video]
             record = record.model_copy(update={"transcript": transcript})
+        # Why the video cannot serve.
         flaw = find_flaw(video)
         if once and video in seen_ids:
             flaw = (SEEN_TWICE, "")
@@ -141,6 +144,7 @@ def narrated_videos(
             try:
                 clips = narrated_clips(record, settings)
             except DatasetError as error:
+                # Without id and cure, so that equal flaws count together.
                 message = str(error).removeprefix(f"{record.id}: ")
                 reason, _, _ = message.partition(";")
                 flaw = (reason, "")
@@ -211,6 +215,7 @@ def key_step_similarity(
     vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
     rows = vectors.astype(np.float64)
     vector_of = dict(zip(texts, rows, strict=True))
+    # Rows of length 1, so that the products below are cosines.
     cosine = np.full(len(clips), np.nan)
     for index, clip in enumerate(clips):
         if clip.key_step is not None:
@@ -303,6 +308,7 @@ def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
         is_higher = scores > own[:, None]  # (N, O)
         ranks = is_higher.sum(axis=1) + 1
         return np.asarray(ranks <= settings.rank)
+    # By clips: the best fraction of each task.
     high = np.zeros(count, dtype=np.bool_)
     for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
@@ -355,10 +361,12 @@ def fit_softmax_regression(
     def loss(flat: Array) -> tuple[float, Array]:
         weights = flat.reshape(width, count)
         logs = log_softmax(inputs @ weights, axis=1)
+        # The bias is not drawn to 0.
         decayed = np.concatenate([weights[:-1], no_decay])
         losses = truth * logs
         mean_loss = -losses.sum() / row_count
         penalty = ridge * (decayed**2).sum() / 2
+        # The gradient of the mean loss and of the penalty.
         errors = np.exp(logs) - truth
         slope = inputs.T @ errors / row_count + ridge * decayed
         return float(mean_loss + penalty), slope.ravel()

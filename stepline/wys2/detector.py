@@ -57,11 +57,13 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         else:
             text_width = settings.text_width
             self.text = _head(text_width, settings, width)
+        # What sees the clip: frames, or ready features.
         self.video: nn.Module
         if settings.video == "s3d":
             self.video = S3DTower(width)
         else:
             self.video = FeatureTower(settings, width)
+        # How the two are compared: by a dot product, or by a joint head.
         self.joint: JointScore | None = None
         if settings.score == "joint":
             self.joint = JointScore(width, settings.hidden)
@@ -69,6 +71,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return scores (B, B, P): of clip i with candidate p of clip j, and -inf for candidates
         that are padding."""
+        # Each clip with each text of the batch, so that the others are its negatives.
         b, p, _ = batch.text.shape
         candidates = batch.text.flatten(0, 1)  # (B P, E)
         texts = self.encode_texts(candidates)  # (B P, D)
@@ -83,6 +86,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         clips = self.encode_clips(batch)  # (B, D)
         own_texts = batch.text[:, 0]  # (B, E)
         texts = self.encode_texts(own_texts)  # (B, D)
+        # A joint head takes both vectors as they are.
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
             return cast(Tensor, scores[:, 0, 0])
@@ -123,6 +127,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         """Return vectors whose dot product is the score."""
         if self.settings.score == "dot":
             return clips, texts
+        # A cosine over the temperature.
         unit_clips = F.normalize(clips, dim=-1)
         unit_texts = F.normalize(texts, dim=-1)
         return unit_clips / self.settings.temperature, unit_texts
@@ -142,6 +147,7 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
         width = video.shape[2]
         if width != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {width} wide, the detector takes {self.width}")
+        # The mean over the real rows.
         is_real = ~batch.video_pad  # (B, R)
         is_real = is_real.to(video.dtype)
         sums = torch.einsum("brc,br->bc", video, is_real)  # (B, C)
@@ -231,6 +237,7 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     if negatives is not None and settings.rivals == "both":
         videos = negatives // 2
         texts = negatives - videos
+    # The own text comes first.
     candidates = [own[:, None]]
     if settings.rivals != "videos" and texts != 0:
         candidates.append(_sample_negatives(scores, texts))
@@ -256,6 +263,7 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     own = scores[row, row]  # (B, P)
     by_text = scores.transpose(0, 1)  # (B, B, P)
     if not released:
+        # The clip's own candidates count once, among its texts.
         diagonal = torch.eye(b, dtype=torch.bool, device=device)
         own_cells = diagonal[:, :, None]
         by_text = by_text.masked_fill(own_cells, -torch.inf)

@@ -100,11 +100,13 @@ def grounding_evidence(
     sentences = transcript.sentences
     cited = np.zeros(len(sentences))
     on_screen = np.zeros(len(sentences))
+    # A sentence that several steps rest on has the most likely one.
     for row, step in enumerate(steps):
         for source in step.sources:
             clip = judged_span(sentences[source].span, seconds)
             cited[source] = 1.0
             p = 0.0
+            # Only probabilities are read in the clip itself.
             if alignment.kind == "probability":
                 clip_rows = alignment.rows(clip)
                 scores = alignment.scores[row, clip_rows]

@@ -76,6 +76,7 @@ def load_detector(path: Path) -> LoadedDetector:
         raise ModelError(
             f"{file}: no {path.name} beside it, so its scores are no probabilities; {cure}"
         )
+    # Only the regression of this very file makes its scores probabilities.
     digest = sha256(file)
     try:
         tree = parse_json(path.read_bytes())
@@ -136,6 +137,7 @@ def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
     for _, flags in halves:
         if min(int(flags.sum()), int((~flags).sum())) < MIN_ITEMS:
             return None
+    # The error is of fits to the other half. What is kept is fitted to both.
     even, odd = halves
     p = np.concatenate([fit_logistic(*even)(odd[0]), fit_logistic(*odd)(even[0])])
     error = calibration_error(np.concatenate([odd[1], even[1]]), p)

@@ -130,9 +130,11 @@ def train_with_pseudo_labels(
     count = len(unlabelled)
     if not count:
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
+    # Round 0: the labelled clips alone.
     network = train(labelled, 0)
     auc = validation.auc(network)
     rounds = [TrainingRound(0, len(labelled), 0, count, None, auc)]
+    # The last network labels, and a new one is trained on all.
     for number in range(1, settings.rounds + 1):
         rng = np.random.default_rng(number)
         threshold, positive = choose_clips(network, unlabelled, validation, settings, rng)
@@ -168,8 +170,10 @@ def choose_clips(
     scores = np.zeros(0, np.float32)  # of unlabelled clips
     references: References = scores
     threshold = -np.inf
+    # The best F1 needs validation clips alone.
     if not by_share:
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
+    # One pass over the unlabelled clips. A sample of them stays.
     sample = Reservoir(settings.most, rng)
     for block, pairs in clips.blocks():
         block_scores = score_pairs(network, pairs)
@@ -195,6 +199,7 @@ def choose_threshold(
         what = "nothing but a" if positive.any() else "no"
         clips = f"{len(positive)} validation clips"
         raise DatasetError(f"{what} positive among {clips}; a threshold needs both classes")
+    # F1 where the clips down to each one are positive: 2 hits / (selected + positive).
     order = np.argsort(-validation, kind="stable")
     ranked = validation[order]
     hits = np.cumsum(positive[order])

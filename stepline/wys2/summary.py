@@ -196,6 +196,7 @@ class PauseFinder:
         middle = _most_likely_second(span, at)
         start = self._moved(span.start, middle, starts=True)
         end = self._moved(span.end, middle, starts=False)
+        # What the move leaves too short stays as it was.
         if end - start < MIN_SPAN_SECONDS:
             return span
         return Span(round(start, 3), round(end, 3))
@@ -258,6 +259,7 @@ class PauseFinder:
                 speech_begins = True
             if span.end <= second:
                 earlier_end = max(earlier_end, span.end)
+        # Only where speech begins is there a pause before it.
         if not speech_begins:
             return second
         return max(earlier_end, second - self._settings.pad)
@@ -272,6 +274,7 @@ class PauseFinder:
             padded = second + self._settings.pad
         if next_start is None:
             return padded
+        # The end stays before what is said next.
         return min(next_start, padded)
 
 

@@ -201,6 +201,7 @@ class DetectorSources:
         """Return what the narrations say of the videos of other sources that lack a transcript."""
         if not self.narrations:
             return {}
+        # Only videos without a transcript of their own.
         silent = {record.video.id for record in _records(sources) if record.transcript is None}
         transcripts = {}
         for record in _records(self.narrations):
@@ -340,6 +341,7 @@ def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> Detecto
         cure = "give --features" if of_frames else "give --videos"
         fault = f"detector.video={detector.video} is not trained on what is given"
         raise SettingsError(f"{fault}; {cure}, or leave it out")
+    # What the pair itself says, where no setting does.
     fitting = {"text_width": pair.text.shape[1], "video": tower}
     if not isinstance(pair.video, FrameClip):
         fitting["video_width"] = pair.video.shape[-1]
@@ -378,6 +380,7 @@ def train_detector(
     A run in `folder` that was killed goes on. Raises DatasetError for fewer than two pairs,
     which cannot be contrasted.
     """
+    # One pair has no other that it could be contrasted with.
     if len(pairs) < 2:
         rule = "contrast needs two or more: loosen the labels, add videos"
         raise DatasetError(f"{len(pairs)} positive clips; {rule}")

@@ -80,6 +80,7 @@ class ClipStream:
         self._videos: list[str] = []
         self._count = 0
         self._vectors: FeatureStore | None = None
+        # One pass over all videos stores the vectors of what is said.
         narrations = self._narrations()
         first = next(narrations, None)
         if first is not None:
@@ -138,6 +139,7 @@ class ClipStream:
         if not is_known or self._videos[number] != video:
             fault = "the unlabelled videos have changed meanwhile"
             raise DatasetError(f"{record.id}: {fault}; start the command again")
+        # The stored vectors are of these very sentences.
         stored_texts = None
         if self._vectors is not None:
             lines = self._vectors.texts(video)
@@ -150,6 +152,7 @@ class ClipStream:
     def _window_blocks(self, window: Sequence[References]) -> Iterator[Block]:
         references: list[References] = []
         pairs: list[ClipTextPair] = []
+        # In the store's order, so that a shard is not read twice.
         ordered = sorted(window, key=self._place)
         for clips in ordered:
             references.append(clips)
@@ -235,6 +238,7 @@ class Reservoir:
         new_count = self._count + row_count
         places = np.arange(self._count, new_count)
         is_late = places >= self._most
+        # Row n draws a place below n, so that it stays with probability most / n.
         late_counts = places[is_late] + 1
         places[is_late] = self._rng.integers(0, late_counts)
         in_sample = places < self._most

@@ -37,6 +37,7 @@ from stepline.storage import from_json
 
 # of the video that a row belongs to
 VIDEO_KEYS = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")
+# of its words
 TEXT_KEYS = (
     "sentence",
     "text",
@@ -49,6 +50,7 @@ TEXT_KEYS = (
     "label",
     "name",
 )
+# of both its times, in one value
 PAIR_KEYS = ("timestamp", "timestamps", "segment", "span", "interval", "time", "bounds", "times")
 START_KEYS = (
     "start",
@@ -73,6 +75,7 @@ END_KEYS = (
     "end_seconds",
 )
 SCORE_KEYS = ("score", "confidence", "probability", "proposal_score")
+# of the list of a video's rows
 LIST_KEYS = (
     "segments",
     "steps",
@@ -85,6 +88,7 @@ LIST_KEYS = (
     "actions",
 )
 
+# of parallel lists, one value per row
 COLUMN_KEYS = (("timestamps", "sentences"), ("start", "end", "text"))
 
 NOT_TIMES = "its start and end are not two times"

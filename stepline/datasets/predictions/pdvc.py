@@ -50,6 +50,7 @@ def cut_proposals(rows: Sequence[Node]) -> list[Node]:
     """
     scores = [joint_score(row) for row in rows]
     ranking = sorted(range(len(rows)), key=scores.__getitem__, reverse=True)
+    # How many stay is what the best proposal says.
     likeliest = rows[ranking[0]]
     event_count = likeliest["pred_event_count"]
     number = event_count.number()

@@ -61,6 +61,7 @@ def read_predictions(
         _folder(collector, path)
     else:
         _file(collector, path)
+    # Where nothing could be read, the first reasons say why.
     if collector.rejected and not collector.segments:
         listed = "; ".join(
             f"{row.location}: {quoted(row.text)} {row.reason}"
@@ -95,6 +96,7 @@ def _file(collector: PredictionCollector, path: Path) -> None:
             raise DatasetError(str(error)) from error
         return
     text, video = read_text(path), _video(path)
+    # What the file adds is known by what there was before.
     before = (len(collector.segments), len(collector.rejected))
     if name.endswith((".csv", ".tsv")):
         _table(collector, text, str(path), video)
@@ -103,6 +105,7 @@ def _file(collector: PredictionCollector, path: Path) -> None:
     else:
         _text(collector, text, path, video)
     _replies(collector)
+    # A file that adds nothing is reported, unless it is an empty result.
     if (len(collector.segments), len(collector.rejected)) == before and re.sub(
         r"\s", "", text
     ) not in EMPTY_FILES:
@@ -113,6 +116,7 @@ def _text(collector: PredictionCollector, text: str, path: Path, video: str) -> 
     """Add a file that is JSON as a whole, or else holds JSON or lines with times among other
     text."""
     try:
+        # JSON as a whole, in any shape that is known.
         tree = parse_json(str(path), text)
     except DatasetError as error:
         if not isinstance(error.__cause__, json.JSONDecodeError):
@@ -154,6 +158,7 @@ def _table(collector: PredictionCollector, text: str, name: str, video: str) -> 
     videos."""
     rows = csv_rows(text)
     try:
+        # Columns by their role, whatever their capitals.
         header = {(column or "").strip().lower(): column for column in rows.fieldnames or ()}
         columns = {
             role: next((header[name.lower()] for name in names if name.lower() in header), None)

@@ -109,6 +109,7 @@ class PredictionCollector:
     def add_chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
         """Add chapters (start, title, location): each ends where the next starts, the last with the
         video if known."""
+        # Each ends at the start of the next, and the last with the video.
         chapters = sorted(starts, key=itemgetter(0))
         ends: list[float | None] = [start for start, _, _ in chapters[1:]]
         ends.append(self.durations.get(video))
@@ -179,6 +180,7 @@ def _clock(text: str) -> float | None:
     hour_text, minute_text, second_text = match.groups()
     hours = int(hour_text or 0)
     minutes = int(minute_text)
+    # A clock has no 60th second.
     seconds = float(second_text.replace(",", "."))
     if seconds >= MINUTE_SECONDS:
         return None

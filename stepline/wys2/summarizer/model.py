@@ -65,6 +65,7 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         """Return logits (B, S) of how much each segment matters. pictures (B, S, C), speech (B, S,
         E), pad (B, S)."""
         settings = self.settings
+        # Both widths are those of training.
         _, count, picture_width = pictures.shape
         speech_width = speech.shape[-1]
         widths = (picture_width, speech_width)
@@ -72,6 +73,7 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         if widths != expected:
             fault = f"segments are {widths} wide (seen, said), not {expected}"
             raise ShapeError(f"{fault}; use the same backbone")
+        # Seen and said on one scale, then in one width.
         parts = [_standardise(pictures), _standardise(speech)]
         inputs = torch.cat(parts, dim=-1)  # (B, S, C + E)
         positions = _sinusoidal_encoding(count, settings.width, pictures.device)  # (S, D)

@@ -169,6 +169,7 @@ def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None
     reference = truth.astype(np.float64)
     overlap = frames_overlap(scores, reference)
     f = None if overlap is None else overlap.f
+    # Where all seconds are alike, no order of them is right or wrong.
     if truth.all() or not truth.any():
         return f, None, None
     tau = kendall_tau(scores, reference) or 0.0
@@ -273,6 +274,7 @@ def train_summarizer_run(
 
     def train(_: KeepBest) -> TrainedSummarizer:
         ids = [sample.id for sample in dataset.samples]
+        # Four fifths to train on. Nothing is chosen by validation.
         train_ids, validation_ids, held_out_ids = split_videos(ids, settings.train.seed)
         training = dataset.of_videos(train_ids | validation_ids)
         held_out = dataset.of_videos(held_out_ids)
@@ -292,9 +294,11 @@ def train_summarizer_run(
         scores = score_summaries(importances, held_out.shown)
         return TrainedSummarizer(network, len(training.samples), scores)
 
+    # The folder holds one run.
     identity = settings.model_dump(mode="json")
     run = TrainingRun(folder, identity, write, final=SUMMARIZER_FILE, identity_file=SETTINGS_FILE)
     trained = run_training(run, train)
+    # What it was, and what it came to.
     outcome = {
         "settings": identity,
         "videos": trained.videos,
