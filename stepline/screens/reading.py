@@ -113,10 +113,16 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
     from stepline.media import read_frames_at
 
     reader = ScreenLineReader(find_weights("pp-ocr"))
-    counts = []
+    counts: list[int] = []
     for frame in read_frames_at(path, seconds, LOOK_WIDTH):
         lines = reader.read(frame.image, most=MAX_LOOK_LINES)
         counts.append(len(lines))
+
+        # Once most pictures agree, the others cannot move the median across the limit.
+        full = sum(count >= MIN_LINES for count in counts)
+        agreeing = max(full, len(counts) - full)
+        if agreeing > len(seconds) / 2:
+            break
     log.info("%s: lines of text in %d pictures: %s", path, len(counts), counts)
     return bool(counts) and float(np.median(counts)) >= MIN_LINES
 

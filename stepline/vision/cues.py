@@ -21,7 +21,13 @@ import numpy as np
 from stepline.records import Matrix, Span
 from stepline.vision.encode import ROW_SLACK
 from stepline.vision.faces import FaceDetector
-from stepline.vision.on_screen_text import ScreenText, TextDetector, TextMeter, TextReader
+from stepline.vision.on_screen_text import (
+    ScreenText,
+    TextDetector,
+    TextMeter,
+    TextReader,
+    load_text_networks,
+)
 from stepline.vision.settings import VisionSettings
 from stepline.weights import find_weights, weights_fetched
 
@@ -131,11 +137,6 @@ def _load_faces(folder: Path) -> FaceDetector:
     return FaceDetector(folder)
 
 
-@functools.cache
-def _load_text(folder: Path) -> tuple[TextDetector, TextReader]:
-    return TextDetector(folder), TextReader(folder)
-
-
 def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
     """Return a meter of the cues that the settings name, and a warning for each without its
     weights.
@@ -150,7 +151,7 @@ def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
     elif settings.faces:
         warnings.append(MISSING_WEIGHTS.format(cue="faces", weights=FACE_WEIGHTS))
     if settings.screen_text and weights_fetched(TEXT_WEIGHTS):
-        text = _load_text(find_weights(TEXT_WEIGHTS))
+        text = load_text_networks(find_weights(TEXT_WEIGHTS))
     elif settings.screen_text:
         warnings.append(MISSING_WEIGHTS.format(cue="text", weights=TEXT_WEIGHTS))
     return CueMeter(settings.rate, faces=faces, text=text), tuple(warnings)

@@ -12,6 +12,7 @@ its height. Pictures are looked at as small as they were decoded for the backbon
 8 px are not read.
 """
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,12 @@ class TextReader:
         text = "".join(self._characters[number] for number in best[starts])
         probabilities = scores.max(axis=1)[starts]
         return text.strip(), float(probabilities.mean())
+
+
+@functools.cache
+def load_text_networks(folder: Path) -> tuple[TextDetector, TextReader]:
+    """Return what finds and reads text, loaded once: two of each take 38 MiB more."""
+    return TextDetector(folder), TextReader(folder)
 
 
 @dataclass(frozen=True)
