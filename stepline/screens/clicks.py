@@ -36,6 +36,9 @@ CARET_WIDTH = 8  # px, at most
 SMALL_AREA = 0.05  # share of the picture of such a change
 MIN_PAIR = 2.5  # log odds from which a step makes a change
 MIN_LABEL = 2.0  # log odds from which a label is named
+# Words of a label, beyond which a line is a sentence that names what is clicked, and not a label.
+# The 71 labels of the made recordings have 5 at most.
+MAX_LABEL_WORDS = 8
 MIN_LABELS = 2  # that steps of a video click, below which one may be named by chance
 # s between the middle of the words and the change: before a video says how far, and the least
 FIRST_LAG = 0.5
@@ -95,9 +98,12 @@ def place_clicks(
         return ()
     clicks = []
     for k, e in pairs:
+        label = labels[k][e]
+        if label is not None and len(label.text.split()) > MAX_LABEL_WORDS:
+            label = None
         span = _click_span(events, e)
         score = float(scores[k, e])
-        clicks.append(Click(narrated[k].id, events[e], labels[k][e], span, score))
+        clicks.append(Click(narrated[k].id, events[e], label, span, score))
     return tuple(clicks)
 
 
