@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.progress import trim_memory
 from stepline.records import Span
 from stepline.screens.changes import ChangeFinder, Point, ScreenChange
 from stepline.screens.detector import ScreenLikeness, ScreenMeter
@@ -38,6 +39,7 @@ PAIR_SECONDS = 0.34  # s between the pictures of a pair, as between those of the
 PAIR_SIDE = 256  # px of their shorter side
 LOOK_WIDTH = 960  # px across of a picture whose lines are counted
 MAX_LOOK_LINES = 12  # that are tried in each
+CHANGES_PER_TRIM = 2  # that are read before freed memory goes back: 300 MiB for some CPU time
 TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
 
 
@@ -170,6 +172,9 @@ class _EventReader:
             after = self._reader.read(change.after, change.patches, before)
             self._lines = after
             self.events.append(_event(change, before, after))
+            # Windows have many sizes, so that what one freed rarely serves the next.
+            if len(self.events) % CHANGES_PER_TRIM == 0:
+                trim_memory()
 
 
 def _event(
