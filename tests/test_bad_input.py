@@ -352,7 +352,7 @@ CASES = (
         ),
         "vision.witness: name who answers",
     ),
-    Case("a dry run that concerns nobody", options("--dry-run"), "vision.witness.base_url=URL"),
+    Case("a dry run without a language model", options("--dry-run"), "vision.witness.base_url=URL"),
     Case(
         "captions and translation",
         options("--translate", "--captions", "c.srt"),

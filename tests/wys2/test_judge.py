@@ -180,14 +180,17 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
 @pytest.mark.parametrize(
     ("transcript", "why"),
     [
-        (None, "nobody: nothing is said"),
-        (Transcript(), "nobody: nothing is said"),
-        (spoken((0.0, 1.0), language="fr"), "nobody: not English, and no --detector"),
-        (spoken((0.0, 1.0)), "nobody: there is no picture"),
-        (spoken((0.0, 1.0), language=None), "nobody: there is no picture"),
+        (None, "no one, because nothing is said"),
+        (Transcript(), "no one, because nothing is said"),
+        (
+            spoken((0.0, 1.0), language="fr"),
+            "no one, because it is not English and there is no --detector",
+        ),
+        (spoken((0.0, 1.0)), "no one, because there is no picture"),
+        (spoken((0.0, 1.0), language=None), "no one, because there is no picture"),
     ],
 )
-def test_the_command_sayswhy_nobody_judged(transcript, why):
+def test_the_command_says_why_nothing_was_judged(transcript, why):
     from stepline.cli.one_video import why_nobody_judged
 
     assert why_nobody_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
