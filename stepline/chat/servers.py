@@ -254,7 +254,7 @@ def read_answer(body: bytes) -> Answer:
         choice = tree["choices"][0]
         text = choice["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise RequestError("the server's answer is no chat completion", passing=True) from error
+        raise RequestError("the server's answer is not a chat completion", passing=True) from error
     if text is None:
         return Answer("")
     if not isinstance(text, str):

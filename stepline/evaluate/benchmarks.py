@@ -54,10 +54,10 @@ HT_STEP_RULE = (
     "and tIoU; label-aware: AP of each step, mean over the activity's steps, then the same"
 )
 EACH_STEP_RULE = (
-    "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without "
+    "the best second of each step by itself; hit: it is in rows floor(start):ceil(end) without "
     "the last; recall of a "
     "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave "
-    "30 random videos a "
+    "30 random videos per "
     "task out (seeds 0 to 19)"
 )
 ORDERED_STEPS_RULE = (
@@ -173,7 +173,7 @@ def _grounding_benchmark(
         "segmentation": Convention(SEGMENTATION_RULE, temporal_grounding.segmentation),
     }
     why = (
-        "no official scorer asks for texts and times at once, so the usual measures of grounding "
+        "no official scorer asks for both texts and times, so the usual measures of grounding "
         "are given"
     )
     return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
@@ -223,9 +223,9 @@ BENCHMARKS = {
             "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a "
             "server)",
             "the release's folder: annotations.json, taxonomy.csv",
-            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: "
+            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second per step]} or {id: "
             "{step: second}}",
-            "there is one official rule; the mAP that looks at labels stands beside it",
+            "there is one official rule; the mAP that looks at labels is given next to it",
             {"official": Convention(HT_STEP_RULE, htstep.score)},
             splits=True,
         ),
@@ -265,7 +265,7 @@ BENCHMARKS = {
         ),
         _grounding_benchmark(
             "interactive-cooking",
-            "instructions placed while somebody cooks",
+            "instructions placed while someone cooks",
             "Qualcomm Interactive Cooking (arXiv 2511.21998)",
             "main_{split}.json, .parquet or folder",
         ),
@@ -279,17 +279,17 @@ BENCHMARKS = {
             "vnd",
             "clips whose narration is shown or not",
             "WYS2 section 4 (VND-Test)",
-            "JSON {id: 0 or 1, or one a clip}",
-            "JSON {id: score, or one a clip}",
-            "the paper's only measure, with average precision beside it",
+            "JSON {id: 0 or 1, or one per clip}",
+            "JSON {id: score, or one per clip}",
+            "the paper's only measure, with average precision next to it",
             {"official": Convention(DETECTION_RULE, visual_narration.score)},
         ),
         Benchmark(
             "ivsum",
             "summaries of wikiHow videos",
             "IV-Sum, utils/evaluate_and_log; WYS2 section 4.4 (tau, rho)",
-            "JSON {id: [0 or 1 a frame]}",
-            "JSON {id: [score a frame]} or IV-Sum's results file",
+            "JSON {id: [0 or 1 per frame]}",
+            "JSON {id: [score per frame]} or IV-Sum's results file",
             "the official rule gives F = 1 to videos without a summary and multiplies "
             "probabilities",
             {
@@ -328,7 +328,7 @@ def evaluate(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
     if cut is not None and not benchmark.cuts:
-        raise DatasetError(f"{name}: its predictions are no proposals; leave --cut out")
+        raise DatasetError(f"{name}: its predictions are not proposals; leave --cut out")
     scorer = benchmark.conventions[protocol]
     return scorer.score(
         ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset, cut)

@@ -363,7 +363,7 @@ def _hits_and_steps(
         return count_hits(rows.astype(np.float64), truth.shown_rows(seconds))
     if ordered:
         fault = f"{node.location}: seconds cannot be put in order"
-        raise DatasetError(f"{fault}; give scores, one row a second")
+        raise DatasetError(f"{fault}; give scores, one row per second")
     # spans or seconds
     if isinstance(node.value, dict):
         spans = read_spans(node["spans"], count, "steps")

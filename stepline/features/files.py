@@ -102,7 +102,7 @@ def read_text_features(path: Path) -> TextFeatures:
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
         raise StoreError(
-            f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}"
+            f"{path}: no 'text' next to the features; give {{'text': [...], 'features': (K, D)}}"
         )
     # Other arrays of the file are of no concern here.
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
@@ -155,7 +155,7 @@ def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> f
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise StoreError(
-            f"{location}: rate {stated!r} is no number of rows a second; write the features again"
+            f"{location}: rate {stated!r} is not a rate in rows/s; write the features again"
         )
     return number
 

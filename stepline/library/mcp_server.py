@@ -406,7 +406,7 @@ def _note(citations: Sequence[Citation]) -> str | None:
     if not citations:
         return "nothing of the library answers this"
     if citations[0].verdict == "said, not shown":
-        return "the likeliest of these is said, not shown: the picture does not show it"
+        return "the most likely of these is said, not shown: the picture does not show it"
     return None
 
 

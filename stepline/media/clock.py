@@ -56,7 +56,7 @@ class Damage:
             if self.leap:
                 leap = f", the longest by {self.leap:.0f} s,"
             lines.append(
-                f"{self.jumps} {noun} of the time stamps{leap} mended: the parts are taken to "
+                f"{self.jumps} {noun} of the time stamps{leap} corrected: the parts are taken to "
                 "follow each other"
             )
         return tuple(lines)

@@ -301,7 +301,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             reason = "it leads elsewhere; give the address that it leads to"
             raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         if req.type == "https" and newurl.startswith("http:"):
-            risk = "leads from https to http, on whose way anybody can change it"
+            risk = "leads from https to http, where anyone can change it on the way"
             raise MediaError(f"{req.host} {risk}; give another")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

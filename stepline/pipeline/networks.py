@@ -112,7 +112,7 @@ def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
 
     if vision.rate != 1.0:
         raise SettingsError(
-            f"vision.rate={vision.rate}: vision.witness needs a row a second; set it to 1"
+            f"vision.rate={vision.rate}: vision.witness needs one row per second; set it to 1"
         )
     open_server(vision.witness).close()
     return with_counted_answers(vision.witness)

@@ -61,7 +61,7 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     if most >= MIN_VOICED_SECONDS:
         tracks = [number for number in tracks if voiced[number] >= AS_VOICED * most]
         if len(tracks) < len(voiced):
-            reason = "in which somebody speaks"
+            reason = "in which someone speaks"
     if default in tracks:
         return default, reason or "the default one"
     return tracks[0], reason or "the first one"

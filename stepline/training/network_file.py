@@ -159,7 +159,7 @@ class NetworkFile:
     def _header(self, file: Any) -> Header:
         header: Header = parse_json((file.metadata() or {}).get("stepline", "{}"))
         if not isinstance(header, dict):
-            raise ValueError("its header is none")
+            raise ValueError("its header is not an object")
         if header.get("kind") != self.kind or header.get("version") != self.version:
             raise ValueError(f"kind {header.get('kind')!r}, version {header.get('version')!r}")
         return header

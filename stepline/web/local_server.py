@@ -168,7 +168,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if reason == HTTPStatus(error.status_code).phrase:
         reason = "no such page"
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            reason = f"{request.method} is no method of this address"
+            reason = f"{request.method} is not a method of this address"
     response = _error_of_route(request, error.status_code, reason)
     response.headers.update(error.headers or {})
     return response

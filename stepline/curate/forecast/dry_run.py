@@ -192,7 +192,7 @@ def format_forecast(forecast: Forecast) -> str:
     }
     sample = f"{forecast.videos:,} videos, from {forecast.sampled} of them"
     lines += ["", f"{sample}; by {size_names[forecast.size]}"]
-    cpu = f"{_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left"
+    cpu = f"{_hours(forecast.cpu_hours)} in all, {_hours(forecast.cpu_left)} of them are left"
     lines.append(f"CPU: {cpu}")
     if forecast.gpu_hours.value:
         lines.append(f"GPU: {_hours(forecast.gpu_hours)}")

@@ -181,21 +181,23 @@ def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
     words = _mean(counts.step_words, counts.steps, "words")
     seconds = _mean(counts.step_seconds, counts.placed, "s")
     last_rate = MAX_WORDS_PER_MINUTE // SPEECH_RATE_BAR
-    rates = histogram(counts.words_a_minute, "words a minute", bar=SPEECH_RATE_BAR, last=last_rate)
+    rates = histogram(
+        counts.words_a_minute, "words per minute", bar=SPEECH_RATE_BAR, last=last_rate
+    )
     durations = histogram(counts.durations, f"seconds, bars of {DURATION_BAR}", bar=DURATION_BAR)
     return [
         (
-            "Steps a video",
+            "Steps per video",
             histogram(counts.steps_a_video, "steps", last=MAX_BAR),
             f"{steps}; HowToStep has 10.6",
         ),
         (
-            "Words a step",
+            "Words per step",
             histogram(counts.words_a_step, "words", last=MAX_BAR),
             f"{words}; HowToStep has 8.0",
         ),
         (
-            "Seconds a step",
+            "Seconds per step",
             histogram(counts.seconds_a_step, "seconds", last=MAX_BAR),
             f"{seconds}, where placed",
         ),

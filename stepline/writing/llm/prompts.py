@@ -273,7 +273,7 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
         raise SettingsError(f"{setting}: {problem}; a prompt may have {MAX_PROMPT_CHARS}")
     times_in = TIMED_SPEECH_FIELD in text
     if not times_in and SPEECH_FIELD not in text:
-        cure = f"write {SPEECH_FIELD} where the sentences are to stand"
+        cure = f"write {SPEECH_FIELD} where the sentences belong"
         other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
         raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
     text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
