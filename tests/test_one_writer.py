@@ -233,7 +233,7 @@ def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwr
     result = stepline("steps", small_video, *common, tmp_path / "out")
     assert result.exit_code == 1
     assert (
-        "out/small: another process wrote a video of that name there meanwhile; run again"
+        "out/small: another process has now written a video of that name there; run again"
         in result.stderr
     )
 

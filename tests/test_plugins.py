@@ -244,7 +244,7 @@ def test_a_record_gives_its_outputs_as_text(small_video, captions_file):
     assert record.to_markdown().startswith("# Small\n\n")
     assert "<!doctype html>" in record.to_html()[:40].lower()
     assert record.to_text("json") == record.to_text("json")
-    with pytest.raises(SettingsError, match="'docx' is no text"):
+    with pytest.raises(SettingsError, match="'docx' is not a text"):
         record.to_text("docx")
     with pytest.raises(SettingsError, match="unknown output format 'nonsense'"):
         record.to_text("nonsense")

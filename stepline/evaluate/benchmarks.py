@@ -159,7 +159,7 @@ class Benchmark:
 
 
 SECONDS_BY_ROW = (
-    "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts "
+    "JSON {id: [second or null per row]} or {id: {row id: second}}; or segments with texts "
     "(docs/evaluation.md)"
 )
 SECONDS_BY_STEP_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
@@ -206,7 +206,7 @@ BENCHMARKS = {
             "narration alignment and alignability in 80 HowTo100M videos",
             "TAN, eval_zeroshot_align; NaSVA, train.py; WYS2 section 4",
             "htm_align.json",
-            "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both "
+            "JSON {id: matrix (sentences, seconds)}, {id: [second or null per sentence]} or both "
             "with alignability",
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is "
             "stricter",
@@ -225,7 +225,7 @@ BENCHMARKS = {
             "the release's folder: annotations.json, taxonomy.csv",
             "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second per step]} or {id: "
             "{step: second}}",
-            "there is one official rule; the mAP that looks at labels is given next to it",
+            "there is one official rule; the mAP that looks at labels is printed too",
             {"official": Convention(HT_STEP_RULE, htstep.score)},
             splits=True,
         ),
@@ -234,7 +234,7 @@ BENCHMARKS = {
             "step localisation in 18 tasks",
             "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
             "the release's folder: tasks_primary.txt, videos_val.csv, annotations/",
-            "JSON {task_video: [second or null a step]} or {task_video: matrix (seconds, steps)}",
+            "JSON {task_video: [second or null per step]} or {task_video: matrix (seconds, steps)}",
             "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original "
             "decodes them in order",
             {
@@ -281,7 +281,7 @@ BENCHMARKS = {
             "WYS2 section 4 (VND-Test)",
             "JSON {id: 0 or 1, or one per clip}",
             "JSON {id: score, or one per clip}",
-            "the paper's only measure, with average precision next to it",
+            "the paper's only measure, with average precision added",
             {"official": Convention(DETECTION_RULE, visual_narration.score)},
         ),
         Benchmark(

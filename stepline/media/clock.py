@@ -47,7 +47,7 @@ class Damage:
         if self.packets:
             lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
         if self.stamps:
-            lines.append(f"{_counted(self.stamps, 'broken time stamp')} mended")
+            lines.append(f"{_counted(self.stamps, 'broken time stamp')} corrected")
         if self.jumps:
             noun = "jumps"
             if self.jumps == 1:

@@ -204,7 +204,7 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
         (
             b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
-            "line 2: '00:00:xx,000 --> 00:00:02,000' is no timing",
+            "line 2: '00:00:xx,000 --> 00:00:02,000' is not a timing",
         ),
         (b"start,end,text\n1,2\n", "line 2: 2 columns"),
     ],

@@ -141,7 +141,7 @@ def test_nothing_is_shared_into_the_library(folder, server):
     before = sorted(folder.rglob("*"))
     for out in ("share", str(folder / "share")):
         reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})
-        assert (reply.status, b"lies in the library; name one" in data) == (409, True)
+        assert (reply.status, b"is in the library; name one" in data) == (409, True)
     assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
     assert sorted(folder.rglob("*")) == before
 

@@ -95,7 +95,7 @@ def test_a_folder_without_videos_and_a_wrong_path_are_errors(tmp_path):
     with pytest.raises(DatasetError, match="is not there"):
         list(read_source(str(tmp_path / "none")))
     filled(tmp_path, one_dot_mp4="1")
-    with pytest.raises(DatasetError, match="one file is no source"):
+    with pytest.raises(DatasetError, match="one file is not a source"):
         list(read_source(str(tmp_path / "one.mp4")))
 
 

@@ -75,7 +75,7 @@ def test_nothing_that_people_saw_tells_nothing():
     measure = measure_aligner(RECORDS, PLACED, review_of(("a", "1", (0, 4), False)), seed=0)
     assert math.isnan(measure.gain)
     assert not measure.is_better
-    assert "no held-out clip tells it from the grounding" in str(measure)
+    assert "no held-out clip shows a difference from the grounding" in str(measure)
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_label_studio_reads_what_people_made_of_the_steps(sample):
     assert two.reference == (Step(id="Glue it", text="Glue it"),)
     assert [(row.id, row.reason) for row in reading.rejected] == [
         ("strip", "ends before it starts"),
-        ("c", "nobody has annotated it"),
+        ("c", "no one has annotated it"),
     ]
 
 
@@ -322,7 +322,7 @@ def test_stream_holds_one_entry_at_a_time(sample):
             '{"database": {"a": {"annotation": [{"id": "1", "label": "x", "segment": [1]}]}}}',
             r"segment: a list of 1 is not a pair",
         ),
-        ('{"database": {"a": {}, "a": {}}}', "key 'a' stands twice"),
+        ('{"database": {"a": {}, "a": {}}}', "key 'a' is twice"),
         (
             '{"database": {"a": {"annotation": [], "duration": "long"}}}',
             "duration: 'long' is not a number",

@@ -81,7 +81,7 @@ def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline,
         ),
         (
             f"tasty={tmp_path / 'train.json'}",
-            "nobody is scored on its videos, all of split 'train'; tasty:train=",
+            "no one is scored on its videos, all of split 'train'; tasty:train=",
         ),
     ):
         result = stepline("excluded", given, "--out", tmp_path / "list.txt")
@@ -90,7 +90,7 @@ def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline,
     (htstep / "video_splits.json").unlink()
     result = stepline("excluded", f"ht-step={htstep}", "--out", tmp_path / "list.txt")
     assert (
-        "no file tells which videos are of the hidden test splits; put the release's video_splits.json"
+        "no file states which videos are in the hidden test splits; put the release's video_splits.json"
         in result.stderr
     )
 
@@ -136,5 +136,5 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="cannot be read"):
         read_excluded([tmp_path / "none.txt"])
     (tmp_path / "htm_align.json").write_text('{"abcdefghijk": [[1, 0, 2, "stir"]]}')
-    with pytest.raises(DatasetError, match="line 1 is no video id.*stepline excluded"):
+    with pytest.raises(DatasetError, match="line 1 is not a video id.*stepline excluded"):
         read_excluded([tmp_path / "htm_align.json"])

@@ -166,7 +166,7 @@ def test_seconds_cannot_be_put_in_order(release):
     for task in ("11", "22"):
         for n in range(40):
             (release / "annotations" / f"{task}_n{n}.csv").write_text("1,0,2\n")
-    with pytest.raises(DatasetError, match="scores, one row a second"):
+    with pytest.raises(DatasetError, match="scores, one row per second"):
         scored(release, {"22_c": [7]}, convention="ordered")
 
 

@@ -100,7 +100,7 @@ def test_what_is_no_result_of_pdvc_stays_as_it_is(files):
 
 def test_other_benchmarks_have_nothing_to_cut(files):
     done = run(files, "pdvc", "--cut", "pdvc", benchmark="vnd")
-    assert "its predictions are no proposals; leave --cut out" in done.stderr
+    assert "its predictions are not proposals; leave --cut out" in done.stderr
 
 
 @pytest.mark.parametrize(

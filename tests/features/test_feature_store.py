@@ -70,8 +70,8 @@ def test_a_store_grows_and_refuses_an_id_twice(tmp_path):
         ("v", rows(0, 0), ShapeError, "it has no row"),
         ("v", rows(0, 2, 3), ShapeError, "its width is another .3, not 4"),
         ("v", np.ones((2, 4), np.int64), ShapeError, "float numbers"),
-        ("", rows(), StoreError, "its id is no plain name"),
-        ("a/b", rows(), StoreError, "its id is no plain name"),
+        ("", rows(), StoreError, "its id is not a plain name"),
+        ("a/b", rows(), StoreError, "its id is not a plain name"),
     ],
 )
 def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, message):

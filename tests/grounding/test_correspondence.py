@@ -149,7 +149,7 @@ def test_what_is_told_last_and_for_some_case_is_unclear(
         on_screen=lines,
     )
     assert [step.status for step in found.steps] == statuses
-    assert found.report.unclear == "told last, and only for some case"
+    assert found.report.unclear == "said last, and only for some cases"
     assert all(step.at is not None for step in found.steps)
 
 

@@ -205,7 +205,7 @@ def test_the_threshold_is_a_setting():
 
 
 def test_vectors_that_do_not_match_the_steps_are_refused():
-    with pytest.raises(ShapeError, match="one row a step: 2, not 5"):
+    with pytest.raises(ShapeError, match="one row per step: 2, not 5"):
         ground(spoken(1.0, 9.0), duration=60.0, features=pictures({}), step_vectors=WORDS)
 
 
@@ -322,7 +322,7 @@ def test_nothing_is_shown_in_a_still_stretch_past_its_first_seconds():
     film = stopped(20, 40)
     steps = ground(spoken(5.0, 35.0, 50.0), duration=60.0, activity=film).steps
     assert [step.status == "said" for step in steps] == [False, True, True]
-    warning = "the picture stands still from 0:20 to 1:00; what is said there is not shown"
+    warning = "the picture does not move from 0:20 to 1:00; what is said there is not shown"
     assert picture_warning(film, 60) == warning
     assert picture_warning(stopped(40, 10), 50) is None
 

@@ -43,7 +43,7 @@ def sink() -> Record:
                 sources=(1,),
                 status="shown",
                 score=0.9,
-                seen=("for: its words stand on screen: CATCH THE WATER",),
+                seen=("for: its words are on screen: CATCH THE WATER",),
             ),
             Step(
                 id="2",

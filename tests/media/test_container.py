@@ -82,7 +82,7 @@ def test_a_stamp_far_past_the_end_is_not_believed() -> None:
     clock.time_of(1000, MILLI, 0.1)
     assert clock.time_of(10**9, MILLI, 0.1) == pytest.approx(1.1)
     assert clock.time_of(1200, MILLI, 0.1) == pytest.approx(1.2)
-    assert damage.warnings(10.0, 10.0) == ("1 broken time stamp was mended",)
+    assert damage.warnings(10.0, 10.0) == ("1 broken time stamp was corrected",)
 
 
 @pytest.mark.parametrize(

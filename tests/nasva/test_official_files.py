@@ -377,7 +377,7 @@ def test_the_servers_file_alone_is_a_reference(stepline, files, htstep, tmp_path
         stepline, files, alone, tmp_path / "result.json", "--subset", "test_seen"
     )
     assert (
-        "nothing tells which videos are of 'test_seen'; put video_splits.json beside it"
+        "no file states which videos are in 'test_seen'; put video_splits.json next to it"
         in refused.stderr
     )
 

@@ -24,14 +24,14 @@ def remarks(text, *, second=12.0, sources=(), start=0.0, words=PICTURE_STEP_REMA
     return check_amounts(step, SPEECH, LINES, start).seen[1:]
 
 
-UNREAD = "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
+UNREAD = "against: no one says the amount {}, and it is not read in the picture: the model's claim"
 
 
 @pytest.mark.parametrize(
     ("text", "sources", "told"),
     [
         ("Add 2 cups of flour", (0,), ()),  # the voice says it
-        ("Add 200 g of sugar", (), ("for: the amount 200 g stands on screen: 200g sugar",)),
+        ("Add 200 g of sugar", (), ("for: the amount 200 g is on screen: 200g sugar",)),
         ("Add 0.2 kg of sugar", (), ("for: the amount 0.2 kg stands on screen: 200g sugar",)),
         ("Add 250 g of sugar", (), (UNREAD.format("250 g"),)),
         ("Add 200 g of salt", (), (UNREAD.format("200 g"),)),  # of another thing

@@ -274,7 +274,7 @@ def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
     text = page(record, found, media="v.mp4", keyframes={step.id: bytes(9_000) for step in lines})
     assert len(text) * whole / most < 20_000_000
     assert "the page holds no pictures: the steps are 400, more than 10" in text
-    assert "the page holds the first 100 of 400 lines; the JSON beside it has all" in text
+    assert "the page holds the first 100 of 400 lines; the JSON next to it has all" in text
     assert record_digest(record) in text  # by which a run knows its page
     assert text.count('<li id="step-') == most
     assert "data:image/jpeg" not in text

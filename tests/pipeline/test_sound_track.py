@@ -59,7 +59,7 @@ def test_the_track_in_which_somebody_speaks_is_heard(tmp_path: Path, speech: np.
     number, note = choice(tmp_path / "a.mkv", tracks, ["und", "und"])
     assert number == 2
     assert note == (
-        "2 sound tracks: track 2 is heard, in which somebody speaks; --audio-track N hears another"
+        "2 sound tracks: track 2 is heard, in which someone speaks; --audio-track N hears another"
     )
 
 

@@ -288,7 +288,7 @@ def test_a_step_tells_what_the_picture_holds_meanwhile():
         "for: a new shot begins with its sentence",
         "against: a face looks into the camera, as a presenter's does",
         "text on screen: SOME OTHER THING",
-        "for: its words stand on screen: CUT NOW",
+        "for: its words are on screen: CUT NOW",
     )
     assert seen(said=Span(10, 16), status="said", spans=(Span(30, 33),), sources=(1,)) == told
     # a face for 1 s of 4

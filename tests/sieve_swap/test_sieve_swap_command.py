@@ -200,7 +200,7 @@ def test_a_category_without_the_table_that_says_it_is_an_error(tmp_path, base, c
     done = swapped(captions, base, tmp_path / "out", cooking, *loose)
     assert done.exit_code == 1
     assert "caption.json: no video has a category" in done.stderr
-    assert "put HowTo100M_v1.csv beside it, or give --set pairing.category=" in done.stderr
+    assert "put HowTo100M_v1.csv next to it, or give --set pairing.category=" in done.stderr
     assert not (tmp_path / "out" / "train.json").exists()
     (captions.parent / "HowTo100M_v1.csv").write_text(TABLE)
     done = swapped(captions, base, tmp_path / "out", cooking, *loose)

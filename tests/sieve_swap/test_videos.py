@@ -86,8 +86,8 @@ def test_records_come_from_parquet_json_and_folders_alike(tmp_path):
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("", [("", "is no JSON object")]),
-        ("[1, 2]", [("", "is no JSON object")]),
+        ("", [("", "is not a JSON object")]),
+        ("[1, 2]", [("", "is not a JSON object")]),
         ('{"a": 1, "b": ', ["a", ("b", "breaks off")]),
         ('{"a": 1, b: 2}', ["a", ("", "where a key should begin")]),
         ('{"a" 1}', [("a", "lacks a colon")]),

@@ -394,7 +394,7 @@ def test_an_event_that_is_refused_again_and_again_holds_the_others_up_no_longer(
         correct(server.studio, 2)
         until(lambda: server.studio.events.first() is None)
     assert revisions(receiver) == [1, 2]
-    assert "is never told of a video" in caplog.text
+    assert "never gets a video" in caplog.text
 
 
 def test_an_event_that_nobody_answers_for_a_day_is_given_up(
@@ -408,7 +408,7 @@ def test_an_event_that_nobody_answers_for_a_day_is_given_up(
     until(lambda: studio.events.first() is None)
     hook.close(60)
     studio.close()
-    assert "is never told of a video" in caplog.text
+    assert "never gets a video" in caplog.text
 
 
 def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(

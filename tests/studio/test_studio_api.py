@@ -386,8 +386,7 @@ def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_s
     assert shown.exit_code == 0, shown.stderr
     assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
     assert (
-        f"warning: {folder} cannot be written; the index is in {tmp_path / 'cache'}"
-        in shown.stderr
+        f"warning: {folder} cannot be written; the index is in {tmp_path / 'cache'}" in shown.stderr
     )
     tools = LibraryTools(folder)
     assert tools.search_moments("zest").moments[0].text == "Grate the zest"

@@ -134,7 +134,7 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
             "vision.faces=false",
         )
     assert done.exit_code == 0, done.stderr
-    assert "told from the pictures, by a vision-language model" in done.stderr
+    assert "a vision-language model describes the steps from the pictures" in done.stderr
     record = read_record(tmp_path / "out" / "silent.json")
     assert [step.text for step in record.steps] == ["Move the square"]
     assert record.models["describer"]["witness"]["described"][0] == "Move the square"

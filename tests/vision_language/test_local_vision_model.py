@@ -80,7 +80,7 @@ def test_nonsense_is_refused_with_its_reason(server):
     answer = ask(server, choice_question(["cut", "fry"], [picture(1), picture(2)]))
     assert answer.text
     assert {reply.refusal for reply in read_choices(answer.text, 2, 2)} == {
-        "the reply is no JSON object"
+        "the reply is not a JSON object"
     }
 
 

@@ -95,7 +95,7 @@ def test_what_is_refused_says_why() -> None:
     texts = ("Whisk two eggs in a bowl.", "You could also use three small ones if you like.")
     dropped = write_extractive(told(*texts), WritingSettings(steps="few")).dropped
     assert all(item.what == "step" and item.text in texts for item in dropped)
-    assert all("tells a step" in item.reason for item in dropped)
+    assert all("states a step" in item.reason for item in dropped)
 
 
 def test_every_step_cites_a_sentence_that_exists_and_the_ids_count_from_one() -> None:

@@ -176,7 +176,7 @@ def test_a_second_reply_that_is_good_is_taken_and_the_first_is_noted() -> None:
         assert server.questions()[1].startswith(server.questions()[0])
     assert texts(written)[0] == "Cut the onion"
     assert written.notes == (
-        "sentences 1-4: a reply was refused (the reply is no numbered list) and asked for again",
+        "sentences 1-4: a reply was refused (the reply is not a numbered list) and asked for again",
     )
 
 
@@ -619,7 +619,7 @@ def test_a_prompt_of_the_users_own_is_asked_and_its_reply_is_checked_alike(tmp_p
     assert again.startswith(first)  # asked again, with what a reply must be
     assert texts(written) == ["Cut the onion", "Fry the onion in butter", "Add salt"]
     assert [step.sources for step in written.steps] == [(0,), (1,), (3,)]
-    assert "the reply is no numbered list" in written.notes[0]
+    assert "the reply is not a numbered list" in written.notes[0]
     assert "times that the model wrote were cut out: at 0:42" in written.notes[1]
 
 

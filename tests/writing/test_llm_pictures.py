@@ -125,7 +125,7 @@ def test_a_dry_run_counts_requests_tokens_and_pictures_and_asks_nobody():
     written, asked = write(Answers.says(LINES), dry_run=True, sentences_per_chunk=1, max_tokens=100)
     assert asked == []
     assert "asked at most 3 requests" in written.notes[0]
-    assert "12 pictures beside them" in written.notes[0]
+    assert "12 pictures with them" in written.notes[0]
     assert all(step.sources for step in written.steps)
 
 

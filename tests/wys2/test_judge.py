@@ -146,7 +146,7 @@ def detector(tmp_path):
 
 def test_a_detector_judges_once_it_is_calibrated(detector):
     settings = JudgeSettings(detector=detector)
-    with pytest.raises(ModelError, match="its scores are no probabilities"):
+    with pytest.raises(ModelError, match="its scores are not probabilities"):
         load_judge(settings, VisionSettings())
     write_calibration(SURE, detector)
     loaded = load_judge(settings, VisionSettings())

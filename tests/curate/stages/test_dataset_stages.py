@@ -157,7 +157,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
     warnings = {
         made.id: made.warnings[-1] for made in read_parquet(tmp_path / "gather" / RECORDS_FILE)
     }
-    assert warnings["a/b"] == "its features are left out: its id is no plain name 'a/b'"
+    assert warnings["a/b"] == "its features are left out: its id is not a plain name 'a/b'"
     assert warnings["c"] == "dark"
     assert warnings["d"].startswith("its features are left out: ")
     assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == ["c"]

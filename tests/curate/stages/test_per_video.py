@@ -113,7 +113,7 @@ def test_the_first_video_that_somebody_speaks_in_loads_the_recogniser(shared: Pa
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
     start = "sentences 1-10: provisional, from the extractive writer, because "
-    late, useless = start + "the deadline passed", start + "the reply is no numbered list"
+    late, useless = start + "the deadline passed", start + "the reply is not a numbered list"
     unsupported = start + "no sentence supports any step of the reply"
     assert per_video.unanswered((useless, unsupported, "a reply was refused")) is None
     assert per_video.unanswered((useless, late)) == late
@@ -169,7 +169,7 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
 
 def test_a_video_of_no_length_is_an_error() -> None:
     results = cells("Chop it.", steps=(), duration=0.0)
-    with pytest.raises(MediaError, match="nobody tells how long it is"):
+    with pytest.raises(MediaError, match="its length is not known"):
         per_video.coarse(work(Recipe(), results=results))
 
 
