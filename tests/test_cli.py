@@ -248,7 +248,7 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
     assert [path.name for path in (tmp_path / "out").glob("*.json")] == ["a.json"]
     refused = stepline("steps", small_video, "--watch")
     assert refused.exit_code == 1
-    assert "is no folder" in refused.stderr
+    assert "is not a folder" in refused.stderr
 
 
 def test_half_a_copy_in_a_watched_folder_is_not_taken(small_video, tmp_path, stepline, monkeypatch):

@@ -208,7 +208,7 @@ def test_a_broken_plugin_is_an_error_that_names_it(tmp_path, monkeypatch, stepli
         load_plugin("outputs", "broken")
     result = stepline("steps", "v.mp4", "--format", "odd")
     assert result.exit_code == 1
-    assert "'odd': the plugin is a float, no Output" in result.stderr
+    assert "'odd': the plugin is a float, not an Output" in result.stderr
 
 
 def test_a_batch_goes_on_past_a_bad_video_and_counts(small_video, captions_file, tmp_path):

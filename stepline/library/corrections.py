@@ -149,7 +149,7 @@ class ConflictError(StoreError):
     def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
         fields = ", ".join(sorted({field for _, field in places}))
         cure = "look at their change, then send yours again"
-        super().__init__(f"{theirs[-1].by} has changed {fields} since you opened it; {cure}")
+        super().__init__(f"{theirs[-1].by} has changed {fields} since you read it; {cure}")
         self.theirs = tuple(theirs)
 
 

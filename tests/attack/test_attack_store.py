@@ -231,7 +231,7 @@ def test_a_row_of_an_event_is_signed_only_where_it_is_one(folder, caplog):
     studio = Studio(folder)
     assert studio.events.first().body == rows[-1][2]
     studio.close()
-    assert "no event of Stepline's" in caplog.text
+    assert "not an event of Stepline" in caplog.text
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "99999", "9" * 5000, "²"])

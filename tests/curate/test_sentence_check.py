@@ -120,7 +120,7 @@ def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
         (
             '{"clip": "w:1", "annotator": "a", "shown": true, "confidence": "very"}\n',
             DatasetError,
-            "nobody answered",
+            "no one has answered",
         ),
         ("{}\n", StoreError, "not a verdict"),
     ],

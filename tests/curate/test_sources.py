@@ -257,7 +257,7 @@ def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
     entries = list(read_source(str(path)))
     assert [entry.id for entry in entries if isinstance(entry, VideoItem)] == ["good"]
     assert (
-        sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Rejected))
+        sum("not a plain name" in entry.reason for entry in entries if isinstance(entry, Rejected))
         == 4
     )
 

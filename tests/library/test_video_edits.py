@@ -111,9 +111,9 @@ def test_different_tags_and_names_never_clash_and_the_same_do():
     first = correction(0, tag("Safety"), metadata("Course", "A1"))
     check_correction(record(), [first], correction(1, tag("Forklift"), base=0, by="bob"))
     check_correction(record(), [first], correction(1, metadata("Owner", "x"), base=0, by="bob"))
-    with pytest.raises(ConflictError, match="ann changed tag safety meanwhile"):
+    with pytest.raises(ConflictError, match="ann has changed tag safety since you read it"):
         check_correction(record(), [first], correction(1, untag("SAFETY"), base=0, by="bob"))
-    with pytest.raises(ConflictError, match="ann changed metadata course meanwhile"):
+    with pytest.raises(ConflictError, match="ann has changed metadata course since you read it"):
         other = correction(1, metadata("course", "B2"), base=0, by="bob")
         check_correction(record(), [first], other)
 

@@ -106,7 +106,7 @@ def test_a_store_that_changes_is_another_and_one_that_changes_while_it_is_read_i
     assert "late" in open_store("s3://bucket/store")
     RemotePath("s3://bucket/store/shard-00001.safetensors").write(b"another")
     with pytest.raises(
-        StoreError, match=r"s3://bucket/store/shard-00001.safetensors: it changed meanwhile"
+        StoreError, match=r"s3://bucket/store/shard-00001.safetensors: it changed while it was read"
     ):
         before.matrix("v2")
     assert before.folder.joinpath("shard-00001.safetensors").exists() is False

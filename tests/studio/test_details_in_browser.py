@@ -225,7 +225,7 @@ def test_what_cannot_be_saved_is_said_in_the_box(visit, server):
     page.click(".metadata-lines button")
     label(server, {"do": "title", "title": "Bob's"})
     page.click("#save")
-    page.wait_until(f"{WARNING}.includes('bob changed title meanwhile')")
+    page.wait_until(f"{WARNING}.includes('bob has changed title since you read it')")
     assert labels(server)[0] == "Bob's"
     page.click("#save")
     page.wait_until(f"!{OPEN}")

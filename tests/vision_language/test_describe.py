@@ -96,7 +96,7 @@ def test_a_single_request_holds_evenly_spread_pictures():
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        (Answers.says("A knot is tied."), "no JSON object"),
+        (Answers.says("A knot is tied."), "not a JSON object"),
         (Answers.says('{"A": "x", "time": "0:14"}'), "more than was asked for"),
         (Answers.says('{"A": "See http://evil.example/now"}'), "a link"),
         (Answers.status(503), "answered 503"),

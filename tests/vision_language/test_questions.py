@@ -68,12 +68,12 @@ def test_a_reply_names_a_picture_or_none_for_each_step(reply, answers):
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("", "no JSON object"),
-        ("B", "no JSON object"),
-        ("The flour is poured in picture B.", "no JSON object"),
-        ('["B"]', "no JSON object"),
-        ('{"1": ' * 500, "no JSON object"),
-        ('{"1": {"shown": "B"}}' + " " * 5000, "no JSON object"),
+        ("", "not a JSON object"),
+        ("B", "not a JSON object"),
+        ("The flour is poured in picture B.", "not a JSON object"),
+        ('["B"]', "not a JSON object"),
+        ('{"1": ' * 500, "not a JSON object"),
+        ('{"1": {"shown": "B"}}' + " " * 5000, "not a JSON object"),
         ('{"1": {"shown": "B"}, "time": 12.5}', "more than was asked for"),
         ('{"1": {"shown": "B", "start": 12.5, "end": 14.0}}', "more than was asked for"),
         ('{"1": {"shown": "D"}}', "names no picture"),

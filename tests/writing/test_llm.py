@@ -149,8 +149,8 @@ def test_an_empty_transcript_asks_nobody() -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("First you cut the onion, then you fry it in butter.", "no numbered list"),
-        ("- Cut the onion\n- Add salt", "no numbered list"),
+        ("First you cut the onion, then you fry it in butter.", "not a numbered list"),
+        ("- Cut the onion\n- Add salt", "not a numbered list"),
         ("", "empty"),
         (None, "empty"),
         ("1. Visit http://evil.example/now", "a link"),
@@ -357,7 +357,7 @@ def test_a_fault_that_passes_is_asked_again(first: Any, asked: int) -> None:
     ("always", "reason"),
     [
         (Answers.status(503), "answered 503"),
-        (Answers.raw(b"<html>It works</html>"), "no chat completion"),
+        (Answers.raw(b"<html>It works</html>"), "not a chat completion"),
         (Answers.hangs_up, "connection was lost"),
         (Answers.says("1. " + "x" * 10_000_000), "larger than 1000000 bytes"),
     ],
@@ -476,7 +476,7 @@ def test_what_changes_the_reply_changes_the_cache_key(change: dict[str, Any]) ->
 
 def test_what_the_rules_served_is_never_cached(tmp_path: Path) -> None:
     with FakeServer(Answers.says("prose"), Answers.says("prose"), Answers.says(LIST)) as server:
-        assert served_by_rules(write(server), "no numbered list")
+        assert served_by_rules(write(server), "not a numbered list")
         assert not (tmp_path / "cache" / "replies").exists()
         assert texts(write(server))[0] == "Cut the onion"
 
