@@ -153,7 +153,7 @@ class Webhook:
             if fault is not None:
                 if pause == self._pause:  # one warning, however long it lasts
                     log.warning(
-                        "webhook: %s cannot be reached yet (%s); what waits for it is kept",
+                        "webhook: %s cannot be reached yet (%s); its events are kept",
                         self._host,
                         fault,
                     )
