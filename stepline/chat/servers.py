@@ -241,7 +241,7 @@ def open_server(settings: ChatSettings) -> Server:
         key = settings.section
         who = "writer llm" if key == "writing.llm" else key
         choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
-        raise WriterError(f"{who}: name who answers, by {choices}, not both")
+        raise WriterError(f"{who}: needs one of two settings; give {choices}")
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)

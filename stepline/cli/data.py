@@ -369,7 +369,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
         record = record.model_copy(update={"id": identity, "video": video})
         write_record(record, record_path)
     if failed == len(named):
-        raise MediaError(f"none of {len(named)} videos could be heard; see above")
+        raise MediaError(f"none of {len(named)} videos could be transcribed; see above")
     return records_folder, failed
 
 

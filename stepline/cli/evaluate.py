@@ -77,7 +77,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
         return
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
-        raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
+        raise DatasetError(f"{lacking} is missing; give both --predictions and --reference")
 
     # the scores of one system or two
     named = {name: options[name] for name in ("convention", "subset", "cut")}
@@ -226,7 +226,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         _tell_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
-        raise StoreError(f"{lacking} are not in {out}; add what they lack, or --allow-missing")
+        raise StoreError(f"{lacking} are not in {out}; add what is missing, or --allow-missing")
 
 
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:

@@ -43,7 +43,7 @@ def add_key(file: Path, name: str, role: str) -> None:
 
     key_role = KEY_ROLES[[*KEY_ROLES].index(role)]  # type: ignore[arg-type]
     print_data(KeyFile(file).add(name, key_role))
-    print_message(f"{name} may {role}; keep this key now, for {file} holds its hash alone")
+    print_message(f"{name} may {role}; keep this key now, because {file} holds only its hash")
 
 
 @keys.command("list")

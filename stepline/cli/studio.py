@@ -110,7 +110,7 @@ def studio(folder: Path, **options: Any) -> None:
         print_message(f"open {server.link}", urgent=True)
         if studio_options.certificate is None and not is_this_machine(f"{studio_options.host}:0"):
             print_message(
-                "warning: plain http: who is between reads the password and all else; --certfile",
+                "warning: plain http: others can read the password and the rest; use --certfile",
                 urgent=True,
             )
         if studio_options.audit is not None:
@@ -156,7 +156,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     if options["certfile"] is not None:
         certificate = Certificate(options["certfile"], options["keyfile"])
     elif options["keyfile"] is not None:
-        raise SettingsError("--keyfile needs --certfile, the certificate that it is the key of")
+        raise SettingsError("--keyfile needs --certfile, the certificate of that key")
     password = None
     if options["password_file"] is not None:
         password = read_password(options["password_file"])

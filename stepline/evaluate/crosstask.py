@@ -184,7 +184,7 @@ def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     seconds, count = shown_rows.shape
     if len(rows) != count:
         counts = f"{len(rows)} predicted seconds for {count} steps"
-        raise DatasetError(f"{counts}; give one, or null, a step")
+        raise DatasetError(f"{counts}; give one, or null, per step")
     is_placed = np.isfinite(rows)
     inside = is_placed & (rows >= 0) & (rows < seconds)
     right = inside
@@ -355,7 +355,7 @@ def _hits_and_steps(
         row_count, column_count = scores.shape
         if column_count != count:
             counts = f"{column_count} columns for {count} steps"
-            raise DatasetError(f"{node.location}: {counts}; give one a step")
+            raise DatasetError(f"{node.location}: {counts}; give one per step")
         rows = ordered_rows(step_costs(scores)) if ordered else best_rows(-scores)
         seconds = row_count
         if not cut:

@@ -182,7 +182,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         names = sorted(backbones)
         if len(names) > 1:
             what = f"{self.display_url}: features of {' and '.join(names)}"
-            raise StoreError(f"{what}; keep one backbone a store")
+            raise StoreError(f"{what}; keep one backbone per store")
         if not names:
             return ""
         return names[0]

@@ -186,7 +186,7 @@ class _LimitedResponse(http.client.HTTPResponse):
         if coding in ("", "identity"):
             return
         if coding not in ("gzip", "x-gzip", "deflate"):
-            raise self.limits.fault(f"the answer is compressed as {coding[:40]!r}, unasked")
+            raise self.limits.fault(f"the answer's compression {coding[:40]!r} is not supported")
         self.is_packed = True
         # Who reads it gets it unpacked, of a length that is not known.
         del self.headers["Content-Encoding"]

@@ -231,7 +231,7 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
         return None
     if not is_link(url):
         raise SettingsError(
-            f"--webhook {display_url(url)}: no address; it begins with http:// or https://"
+            f"--webhook {display_url(url)}: not an address; start it with http:// or https://"
         )
 
     # an address of http(s), and not this machine's

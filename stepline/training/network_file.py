@@ -90,7 +90,7 @@ class NetworkFile:
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
         if seeds:
             raise ModelError(
-                f"{path}: holds a network a seed; give one of them, such as {seeds[0]}"
+                f"{path}: holds one network per seed; give one of them, such as {seeds[0]}"
             )
         fault = "no such file"
         if path.is_dir():

@@ -217,7 +217,7 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
 def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> None:
     with pytest.raises(
         SettingsError,
-        match=r"asr.translate: whisper-tiny.en hears only English; asr.model=whisper-base",
+        match=r"asr.translate: whisper-tiny.en knows only English; asr.model=whisper-base",
     ):
         transcribe(read_sound(DEMO), AsrSettings(model=TINY, translate=True))
     with pytest.raises(ValueError, match="recogniser=whisper"):
@@ -309,7 +309,7 @@ def test_no_sound_is_an_empty_transcript() -> None:
 def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
     noise = [AudioBlock(0.0, np.zeros(16_000, np.float32))]
     with pytest.raises(
-        SettingsError, match="asr.language 'zh': whisper-tiny.en hears only English"
+        SettingsError, match="asr.language 'zh': whisper-tiny.en knows only English"
     ):
         transcribe(noise, AsrSettings(model=TINY, language="zh"))
 

@@ -68,7 +68,7 @@ def test_what_is_written_down_is_read_back():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("rounds.by_round.4.seconds=none", r"by_round.4 is of no round; give rounds.rounds=4"),
+        ("rounds.by_round.4.seconds=none", r"by_round.4 has no round; give rounds.rounds=4"),
         ("rounds.by_round.2.second=none", "did you mean 'rounds.by_round.2.seconds'"),
         ("rounds.by_round.2.threshold_kind=quantile", "quantile of 1 drops every text"),
         ("rounds.by_round.first.seconds=none", "by_round.first"),

@@ -85,7 +85,7 @@ def test_a_name_is_taken_once_and_a_file_that_others_read_is_refused(keys):
     keys.add("shop", "read")
     with pytest.raises(SettingsError, match="shop has a key"):
         keys.add("shop", "admin")
-    with pytest.raises(SettingsError, match="no name of a key"):
+    with pytest.raises(SettingsError, match="not a name for a key"):
         keys.add("a b", "read")
     with pytest.raises(SettingsError, match="there are: shop"):
         keys.revoke("other")

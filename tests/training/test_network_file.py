@@ -227,6 +227,6 @@ def test_a_folder_of_seeds_asks_for_one_of_them(system, path):
     seed.mkdir()
     path.rename(seed / path.name)
     with pytest.raises(
-        ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"
+        ModelError, match="holds one network per seed; give one of them, such as .*seed-4$"
     ):
         system.file.find(path.parent)

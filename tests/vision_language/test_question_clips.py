@@ -151,5 +151,5 @@ def test_clips_are_stored_only_where_some_are_shown():
         witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1", **CLIPS)
     )
     assert VisionSettings.model_validate_json(moving.model_dump_json()) == moving
-    with pytest.raises(ValidationError, match="leave it off where video shows clips"):
+    with pytest.raises(ValidationError, match="leave it off if video shows clips"):
         VisionLanguageSettings(together=True, **CLIPS)

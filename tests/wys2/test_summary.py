@@ -138,7 +138,7 @@ def test_importance_decides_between_equal_steps():
         np.zeros((2, 2), np.float32),
         np.zeros(0, np.float32),
     ):
-        with pytest.raises(ShapeError, match="one a second"):
+        with pytest.raises(ShapeError, match="one per second"):
             summarize(made, importance=wrong)
 
 

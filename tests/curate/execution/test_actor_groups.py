@@ -184,7 +184,7 @@ def test_actors_that_never_start_end_the_run_in_one_line(ray):
     group = group_of(ray, 1, most=1)
     with pytest.raises(
         SteplineError,
-        match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last so: no disk",
+        match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk",
     ):
         for _ in range(MAX_FAILED_STARTS):
             answer(group, ray.handles[-1], "ready", outcome=LostError("trace\nno disk\n"))
