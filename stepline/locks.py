@@ -118,9 +118,7 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
         return False
     except OSError as error:
         log.warning(
-            "%s: this disk has no locks (%s); start no second run there",
-            file.name,
-            error.strerror,
+            "%s: this disk has no locks (%s); start no second run there", file.name, error.strerror
         )
     return True
 

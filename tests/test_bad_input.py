@@ -271,9 +271,7 @@ CASES = (
         two_videos("--captions", "{folder}/c.srt"),
         "--captions is for one video",
     ),
-    Case(
-        "an unknown device", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"
-    ),
+    Case("an unknown device", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"),
     # models and features
     Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
     Case("a folder without a recogniser", options("--model", "{folder}"), "model.bin"),

@@ -210,7 +210,7 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     except Exception as error:
         reason = first_line(error)
         if "pickle" in reason or "eights only" in reason:  # numpy and torch would advise to run it
-            reason = "it is a pickle with Python objects, which Stepline does not load"
+            reason = "damaged, or a pickle with Python objects, which Stepline does not load"
         raise StoreError(
             f"{location}: cannot be read ({reason[:200]}); extract the features again"
         ) from error

@@ -74,7 +74,7 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
         "network": sha256(network / "procx.safetensors"),
         "speech": False,
     }
-    assert any("told from the pictures" in warning for warning in record.warnings)
+    assert any("describes the steps from the pictures" in warning for warning in record.warnings)
     assert (tmp_path / "silent.html").is_file()  # every output takes it as it is
     assert "done before" in stepline(*job, "--describe", network).stderr
 

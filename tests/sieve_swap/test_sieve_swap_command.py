@@ -164,7 +164,7 @@ def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch
         "sieve-swap", tmp_path / "broken.mp4", "--text-base", base, "--out", tmp_path / "other"
     )
     assert alone.exit_code == 1
-    assert "none of 1 videos could be heard" in alone.stderr
+    assert "none of 1 videos could be transcribed" in alone.stderr
 
 
 CAPTIONS = {

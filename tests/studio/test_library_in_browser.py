@@ -62,9 +62,7 @@ def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
     enter(page, "filter", "nothing")
-    page.wait_until(
-        "document.getElementById('empty').textContent.startsWith('No video matches.')"
-    )
+    page.wait_until("document.getElementById('empty').textContent.startsWith('No video matches.')")
     enter(page, "filter", "")
     page.wait_until(f"{TITLES}.length === 3")
     bread = video_id("v2.json")
