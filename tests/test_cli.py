@@ -471,7 +471,7 @@ def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monke
     assert broken(capsys, KeyError("text"))[0] == 70
 
 
-def test_a_fault_in_one_video_is_told_and_stops_no_other(
+def test_a_fault_in_one_video_is_reported_and_stops_no_other(
     small_video, captions_file, tmp_path, monkeypatch, capsys
 ):
     from stepline.cli import main

@@ -188,7 +188,7 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
         OUTPUTS.pop("csv", None)
 
 
-def test_a_name_that_is_nobodys_lists_the_plugins_too(example, stepline):
+def test_an_unknown_name_lists_the_plugins_too(example, stepline):
     assert plugin_names("writers") == ("every-sentence",)
     with pytest.raises(ValueError, match="'extractive', 'llm' or 'every-sentence'"):
         WritingSettings(writer="nobody")

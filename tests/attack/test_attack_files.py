@@ -72,7 +72,7 @@ def test_a_file_of_another_in_the_place_of_a_lock_stays(folder):
         assert lock.read_bytes() == content
 
 
-def test_a_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
+def test_a_pipe_in_the_place_of_a_lock_holds_no_one_up(folder):
     lock = folder / LOCK_NAME
     os.mkfifo(lock)
     with pytest.raises(StoreError, match="not a plain file"), lock_output(lock, folder):

@@ -162,7 +162,7 @@ def test_the_json_is_read_as_what_it_was(comparison):
     assert json.loads(text)["version"] == 1
 
 
-def test_a_warning_is_no_step_of_the_same_words():
+def test_a_warning_is_not_a_step_of_the_same_words():
     texts = ("stir the soup", "boil the water")
     plain = make_record("a", texts)
     warned = make_record("b", texts)

@@ -113,7 +113,7 @@ def test_the_graph_is_read_from_the_file(comparison, file):
     assert read_lines(text) == (("chop it",), None)
 
 
-def test_what_is_no_comparison_is_one_line_with_its_cure(comparison, tmp_path, stepline):
+def test_what_is_not_a_comparison_is_one_line_with_its_cure(comparison, tmp_path, stepline):
     path = tmp_path / "other.json"
     for content in ("[]", '{"version": 1}', "{"):
         path.write_text(content)

@@ -22,7 +22,7 @@ def films(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline):
+def test_a_run_says_what_went_through_and_status_reports_it_again(films, stepline):
     asked = (
         "curate",
         films / "films",

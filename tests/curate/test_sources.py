@@ -33,7 +33,7 @@ def ids(entries):
     return [(entry.id, type(entry).__name__) for entry in entries]
 
 
-def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path):
+def test_a_folder_gives_its_videos_sorted_with_the_captions_next_to_them(tmp_path):
     filled(
         tmp_path,
         whisk_dot_mp4="w",
@@ -336,7 +336,7 @@ def test_a_compressed_or_damaged_tar_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1536, 1800, 2560, 3000, 3072])
-def test_a_tar_that_was_cut_off_is_told_beside_the_videos_before(tmp_path, cut):
+def test_a_tar_that_was_cut_off_is_reported_next_to_the_videos_before(tmp_path, cut):
     tar_of(tmp_path / "a.tar", ("a.mp4", "video a"), ("b.mp4", "video b"), ("c.mp4", "video c"))
     (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:cut])
     entries = list(read_source(str(tmp_path / "a.tar")))

@@ -228,7 +228,7 @@ def test_the_clips_are_served_and_answered_in_their_order(eight):
     assert list(AnswerLog(out / "workflow/answers.jsonl")) == []
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_work(eight, monkeypatch):
+def test_a_disk_that_is_too_small_is_reported_before_the_work(eight, monkeypatch):
     _, out, call = eight
     (out / "workflow/forecast.json").unlink()
     usage = type("Usage", (), {"free": 1000})

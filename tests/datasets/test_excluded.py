@@ -70,7 +70,9 @@ def test_ht_steps_hidden_test_videos_are_always_in_it_and_its_training_videos_no
     assert "h3" in collect_excluded([one])
 
 
-def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline, htstep, tmp_path):
+def test_a_split_that_is_not_there_or_that_no_one_is_scored_on_is_reported(
+    stepline, htstep, tmp_path
+):
     (tmp_path / "train.json").write_text(
         json.dumps({"a": {"duration": 9.0, "timestamps": [], "sentences": []}})
     )
@@ -129,7 +131,7 @@ def test_the_prefix_goes_only_before_eleven_letters(video, plain):
     assert plain_id(video) == plain
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path):
+def test_a_file_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "list.txt").write_bytes(b"\xff\xfe\x00binary")
     with pytest.raises(DatasetError, match="not UTF-8"):
         read_excluded([tmp_path / "list.txt"])

@@ -85,7 +85,7 @@ def test_the_score_is_that_of_the_cut_proposals(files):
     assert any(note.startswith("2 videos: ranked and cut") for note in notes)
 
 
-def test_what_is_no_result_of_pdvc_stays_as_it_is(files):
+def test_what_is_not_a_result_of_pdvc_stays_as_it_is(files):
     value, notes = soda(run(files, "plain"))
     assert not any("PDVC" in note for note in notes)
     done = run(files, "plain", "--cut", "pdvc")

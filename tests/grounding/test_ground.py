@@ -112,7 +112,7 @@ def test_spans_stop_at_cuts_and_at_the_end():
     assert grounding.steps[1].spans[0].end == 28.4
 
 
-def test_a_line_that_nobody_says_and_nothing_shows_is_not_found():
+def test_a_line_that_no_one_says_and_nothing_shows_is_not_found():
     (step,) = ground([Step(id="1", text="bake")], duration=60.0).steps
     assert (step.status, step.at, step.spans) == ("not found", None, ())
 
@@ -133,14 +133,14 @@ def test_lines_without_any_speech_are_found_by_sight():
     assert abs(grounding.steps[2].at - 50) <= 3.5
 
 
-def test_two_steps_said_at_once_share_the_seconds():
+def test_two_steps_said_together_share_the_seconds():
     first, second = ground(spoken(20.0, 21.0), duration=60.0).steps
     alone = ground(spoken(20.0), duration=60.0).steps[0]
     assert first.at <= alone.at
     assert second.at >= alone.at + 1
 
 
-def test_a_span_ends_before_the_second_at_which_another_step_is_likeliest():
+def test_a_span_ends_before_the_second_at_which_another_step_is_most_likely():
     steps = ground(spoken(10.0, 12.0, 12.0, 16.0, 40.0), duration=60.0).steps
     assert [step.at for step in steps] == [11.5, 14.5, 14.5, 19.5, 42.5]
     spans = [step.spans[0] for step in steps]
@@ -351,7 +351,7 @@ def test_a_cover_of_one_frame_shows_nothing():
     assert "one picture" in picture_warning(cover, 30)
 
 
-def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():
+def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_no_one_else_needs():
     scenes = ["talk", "hands", "talk", "hands", "hands", "talk"]  # 8 s each
     steps = spoken(8.0, 17.0, 33.0)  # the second is said over the presenter
     grounding = ground(steps, duration=48.0, activity=edited(scenes, 8))

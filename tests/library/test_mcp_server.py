@@ -121,7 +121,7 @@ def test_where_the_whisk_is_used(tools):
     assert "whisk" in best["sentence"]
 
 
-def test_what_is_only_said_is_told_as_that(tools):
+def test_what_is_only_said_is_reported_as_that(tools):
     found = call(tools, "search_moments", query="sharpen the mower's blade")
     assert found["moments"][0]["verdict"] == "said, not shown"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
@@ -288,7 +288,7 @@ def test_over_http_only_the_token_opens_and_only_by_this_machine_s_name(tools):
         thread.join(60)
 
 
-def test_a_folder_that_is_none_is_one_line(stepline, tmp_path):
+def test_an_invalid_folder_is_one_line(stepline, tmp_path):
     result = stepline("mcp", tmp_path / "none")
     assert result.exit_code == 1
     assert "no such folder" in result.stderr

@@ -74,7 +74,7 @@ def test_metadata_are_set_replaced_and_removed_by_their_name():
         ({"do": "title", "title": "\u200b"}, "title .* holds no visible character"),
     ],
 )
-def test_a_text_that_nobody_sees_is_refused(edit, reason):
+def test_a_text_that_no_one_sees_is_refused(edit, reason):
     with pytest.raises(StoreError, match=reason):
         check_correction(record(), [], correction(0, edit))
 
@@ -92,7 +92,7 @@ def test_a_text_that_nobody_sees_is_refused(edit, reason):
         {"do": "title", "title": "x" * 201},
     ],
 )
-def test_a_text_that_is_empty_or_too_long_is_no_edit(edit):
+def test_a_text_that_is_empty_or_too_long_is_not_an_edit(edit):
     with pytest.raises(ValueError, match="string_too_long|string_pattern_mismatch"):
         correction(0, edit)
 

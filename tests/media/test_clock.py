@@ -77,7 +77,7 @@ def test_after_a_picture_that_is_held_long_nothing_is_late(tmp_path: Path, name:
     ]
 
 
-def test_a_picture_held_for_a_minute_is_no_broken_stamp(tmp_path: Path) -> None:
+def test_a_picture_held_for_a_minute_is_not_a_broken_stamp(tmp_path: Path) -> None:
     times = [*(k / 10 for k in range(10)), *(61 + k / 10 for k in range(10))]
     path = make_video(tmp_path / "a.mp4", times=times, codec="libx264")
     pictures, _, reader = read(path, 1.0)
@@ -172,7 +172,7 @@ def test_wild_joined_recordings_stay_in_step(wild: Path) -> None:
     assert reader.end == pytest.approx(27.6, abs=0.2)
 
 
-def test_wild_jump_of_an_hour_is_no_hour(wild: Path) -> None:
+def test_a_wild_jump_of_an_hour_is_not_an_hour(wild: Path) -> None:
     path = wild / "forward_1h.ts"
     pictures, blocks, reader = read(path, 1.0)
     assert len(pictures) == 27

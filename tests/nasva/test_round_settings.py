@@ -75,7 +75,7 @@ def test_what_is_written_down_is_read_back():
         ("rounds.by_round.2.seconds=0", "at most 1e.09, or none"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(override, message):
+def test_a_mistake_is_reported_in_one_line(override, message):
     with pytest.raises(SettingsError, match=message) as error:
         rounds("rounds.rounds=3", "rounds.refine.threshold=1.0", override)
     assert "\n" not in str(error.value)

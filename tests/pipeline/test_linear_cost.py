@@ -172,7 +172,7 @@ def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
         read_texts(tmp_path.joinpath("/dev/zero"))
 
 
-def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(
+def test_hours_in_which_no_one_speaks_are_not_looked_at_to_their_end(
     small_video, tmp_path, monkeypatch
 ):
     """Nothing is sought in the pictures then, and eyes cost more than ears."""

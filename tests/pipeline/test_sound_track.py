@@ -54,7 +54,7 @@ def choice(
     return chosen.settings.audio_track, " ".join(chosen.notes)
 
 
-def test_the_track_in_which_somebody_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+def test_the_track_in_which_someone_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
     tracks = [music(len(speech)), speech]
     number, note = choice(tmp_path / "a.mkv", tracks, ["und", "und"])
     assert number == 2

@@ -46,7 +46,7 @@ class Endless:
             yield self.item
 
 
-def test_a_missing_backbone_is_told_without_listening_to_the_end(small_video, monkeypatch):
+def test_a_missing_backbone_is_reported_without_listening_to_the_end(small_video, monkeypatch):
     monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(asr, "transcribe", lambda blocks, _settings, **_: list(blocks))
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
@@ -263,7 +263,7 @@ def test_a_line_of_the_users_own_stays(sources):
     assert (line.said is None) == (sources == (2,))
 
 
-def test_a_step_tells_what_the_picture_holds_meanwhile():
+def test_a_step_reports_what_the_picture_holds():
     sentences = tuple(
         Sentence(text="now cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0)
     )

@@ -260,7 +260,7 @@ def test_smoothing_spreads_a_fifth_over_all_tokens():
 
 
 @pytest.mark.parametrize("captions", [0, 2])
-def test_no_caption_or_only_padding_is_no_loss(captions):
+def test_no_caption_or_only_padding_gives_no_loss(captions):
     logits = torch.randn(captions, 3, 7, requires_grad=True)
     loss = caption_loss(
         logits,

@@ -78,7 +78,7 @@ def test_the_paper_s_threshold_is_refused_for_a_base_of_another_encoder(tmp_path
     ],
     ids=["json", "jsonl", "parquet", "csv"],
 )
-def test_a_damaged_file_is_told_and_counts_as_a_failure_while_the_rest_is_done(
+def test_a_damaged_file_is_reported_and_counts_as_a_failure_while_the_rest_is_done(
     tmp_path, base, name, damaged
 ):
     videos = write_videos(tmp_path / "in")

@@ -118,7 +118,7 @@ def test_members_do_not_depend_on_where_a_block_ends(tmp_path, monkeypatch, bloc
     assert dict(json_members(tmp_path / "x.json.gz")) == tree
 
 
-def test_a_cut_gzip_and_binary_junk_are_told(tmp_path):
+def test_a_cut_gzip_and_binary_junk_are_reported(tmp_path):
     (tmp_path / "cut.json").write_bytes(gzip.compress(json.dumps(CAPTIONS).encode())[:-20])
     (tmp_path / "junk.json").write_bytes(bytes(range(256)) * 10)
     for name in ("cut.json", "junk.json"):

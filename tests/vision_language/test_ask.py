@@ -157,7 +157,7 @@ def test_a_step_that_orders_a_model_about_is_not_asked_about():
         assert not any(3 in parts(body)[0] for body in server.asked)
 
 
-def test_a_dry_run_asks_nobody_and_tells_how_much():
+def test_a_dry_run_asks_no_one_and_reports_how_much():
     before = grounded()
     answers = ask("http://127.0.0.1:9/v1", before, dry_run=True)
     assert unchanged(answers, before)
@@ -266,7 +266,7 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
     assert (alignment.scores[1:] == grounding.alignment.scores[1:]).all()
 
 
-def test_settings_are_stored_only_where_somebody_is_named():
+def test_settings_are_stored_only_where_someone_is_named():
     assert "witness" not in VisionSettings().model_dump(mode="json")
     named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert named.model_dump(mode="json")["witness"]["requests"] == 10

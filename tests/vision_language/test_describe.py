@@ -102,7 +102,7 @@ def test_a_single_request_holds_evenly_spread_pictures():
         (Answers.status(503), "answered 503"),
     ],
 )
-def test_what_cannot_be_used_is_no_step_and_is_noted(behaviour, reason):
+def test_what_cannot_be_used_is_not_a_step_and_is_noted(behaviour, reason):
     steps, _, notes, _ = describe(behaviour, retries=0)
     assert steps == ()
     assert notes[0].startswith("provisional")

@@ -128,7 +128,7 @@ def test_more_pictures_than_the_context_holds_are_refused_in_words(files):
     small.close()
 
 
-def test_a_file_that_is_no_projector_is_named(files):
+def test_a_file_that_is_not_a_projector_is_named(files):
     broken = open_server(settings((files[0], files[0])))
     with pytest.raises(
         ModelError, match=r"tiny\.gguf and .*: llama\.cpp cannot load them together"

@@ -98,7 +98,7 @@ def test_the_schema_allows_what_is_read_and_nothing_else():
     assert not schema["properties"]["1"]["additionalProperties"]
 
 
-def test_tokens_are_told_by_characters_and_pixels():
+def test_tokens_are_estimated_by_characters_and_pixels():
     assert question_tokens(400, [(300, 250), (300, 250)]) == 100 + 200
 
 

@@ -137,7 +137,7 @@ def test_words_without_times_fall_back_to_the_sentence() -> None:
     assert step.said == Span(1.0, 3.0)
 
 
-def test_the_same_action_told_twice_is_one_step_that_cites_both() -> None:
+def test_the_same_action_said_twice_is_one_step_that_cites_both() -> None:
     step, _ = write_extractive(told("Stir the soup.", "Add the salt.", "Stir the soup.")).steps
     assert (step.text, step.sources, step.said) == ("stir the soup", (0, 2), Span(0.0, 6.0))
 
@@ -464,5 +464,5 @@ def test_captions_without_full_stops_are_not_joined() -> None:
         "You don't have any distractions, giving you a good view of the picture.",
     ],
 )
-def test_an_invitation_and_what_acts_on_nothing_are_no_steps(text: str) -> None:
+def test_an_invitation_and_what_acts_on_nothing_are_not_steps(text: str) -> None:
     assert write_extractive(told("Hello.", text)).steps == ()

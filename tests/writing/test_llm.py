@@ -120,7 +120,7 @@ def test_a_reply_that_no_sentence_supports_at_all_is_served_by_rules() -> None:
     assert [d.text for d in written.dropped] == ["Polish your shoes", "Tie both laces"]
 
 
-def test_talk_to_the_audience_is_no_step_even_if_the_model_lists_it() -> None:
+def test_talk_to_the_audience_is_not_a_step_even_if_the_model_lists_it() -> None:
     with FakeServer(Answers.says("1. Subscribe to my channel\n2. Cut the onion")) as server:
         written = write(server, talk("Subscribe to my channel.", "Cut the onion."))
     assert texts(written) == ["Cut the onion"]
@@ -138,7 +138,7 @@ def test_none_means_that_this_part_teaches_nothing() -> None:
         assert write(server) == WrittenSteps()
 
 
-def test_an_empty_transcript_asks_nobody() -> None:
+def test_an_empty_transcript_asks_no_one() -> None:
     assert write("http://127.0.0.1:9/v1", talk()) == WrittenSteps()
 
 
@@ -416,7 +416,7 @@ def test_one_question_that_is_rejected_is_served_by_rules() -> None:
     assert "too long" in written.notes[0]
 
 
-def test_an_address_where_nobody_listens_is_an_error_at_once() -> None:
+def test_an_address_where_no_one_listens_is_an_immediate_error() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -546,7 +546,7 @@ def test_a_missing_gguf_is_a_model_error(tmp_path: Path) -> None:
         local(tmp_path / "none.gguf")
 
 
-def test_a_file_that_is_no_gguf_is_a_model_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_gguf_is_a_model_error(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04")
     with pytest.raises(ModelError, match="not a GGUF file"):
         local(tmp_path / "model.gguf")
@@ -682,7 +682,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_prompt_file_that_is_none_is_told_before_any_video_is_heard(
+def test_an_invalid_prompt_file_is_reported_before_any_video_is_heard(
     fault: str, tmp_path: Path, stepline: Any
 ) -> None:
     content, words = FAULTS[fault]

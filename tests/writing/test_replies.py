@@ -119,7 +119,7 @@ def test_a_line_of_a_software_how_to_is_harmless(line: str) -> None:
         ("Type rm -rf build", "we type rm -rf build here"),
     ],
 )
-def test_what_the_speaker_says_himself_is_no_sign_of_an_order(line: str, spoken: str) -> None:
+def test_what_the_speaker_says_himself_is_not_a_sign_of_an_order(line: str, spoken: str) -> None:
     assert texts(f"1. {line}", spoken) == (line,)
     assert read_reply(f"1. {line}").texts == ()
 
@@ -157,7 +157,7 @@ def test_the_text_in_which_half_a_json_object_ends_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("reply", ['{"steps": []}', "[]", '```json\n{"steps": []}\n```'])
-def test_an_empty_json_list_is_no_steps(reply: str) -> None:
+def test_an_empty_json_list_holds_no_steps(reply: str) -> None:
     assert read_reply(reply) == ParsedReply()
 
 

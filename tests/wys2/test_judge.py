@@ -83,14 +83,14 @@ def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_
     assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])
 
 
-def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
+def test_cosines_are_not_chances_so_the_steps_own_counts_where_its_span_is():
     transcript = spoken((0.0, 3.0), (5.0, 8.0))
     cosines = Alignment(("x",), np.full((1, 9), 0.9, np.float32), 1.0, "cosine")
     _, seen = grounding_evidence(transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines)
     assert seen.tolist() == pytest.approx([0.0, 0.6])
 
 
-def test_what_is_on_screen_is_likelier_shown_than_chat_or_what_is_elsewhere():
+def test_what_is_on_screen_is_more_likely_shown_than_chat_or_what_is_elsewhere():
     transcript = spoken((0.0, 3.0), (5.0, 8.0), (10.0, 12.0))
     row = [0.9] * 4 + [0.01] * 8
     here, elsewhere, chat = judge_by_grounding(

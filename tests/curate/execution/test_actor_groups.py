@@ -166,7 +166,7 @@ def test_idle_actors_take_copies_at_the_end_and_the_first_to_finish_wins(ray):
     assert all(handle.asked("close") for handle in ray.handles)
 
 
-def test_a_video_that_was_given_back_waits_again_only_where_nobody_else_has_it(ray):
+def test_a_video_that_was_given_back_waits_again_only_where_no_one_else_has_it(ray):
     group = group_of(ray, 2, most=2, ahead=2)
     all_ready(group, ray)
     group.hand_out(None, more=True)
@@ -201,7 +201,7 @@ def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
             group.hand_out(None, more=True)
 
 
-def test_what_ends_a_run_is_told_as_the_actor_told_it(ray):
+def test_what_ends_a_run_is_reported_as_the_actor_reported_it(ray):
     group = group_of(ray, 2)
     all_ready(group, ray)
     group.hand_out(None, more=True)

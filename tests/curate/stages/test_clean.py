@@ -70,7 +70,7 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
     assert [one.reason for one in astray.dropped] == [PLACED_APART]
 
 
-def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: Path) -> None:
+def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path: Path) -> None:
     said = transcript("Chop the onion.")
     unseen = SHOWN.model_copy(update={"status": "said", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
