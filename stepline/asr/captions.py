@@ -234,7 +234,7 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     start, end = _times(cue)
     length = end - start
     if reason is None and length <= MIN_CUE_SECONDS:
-        reason = f"shown for {length:.2f} s; nothing is said in {MIN_CUE_SECONDS} s"
+        reason = f"shown for {length:.2f} s, and {MIN_CUE_SECONDS} s is too short for speech"
     return reason
 
 

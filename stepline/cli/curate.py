@@ -224,7 +224,7 @@ def _table(state: "RunStatus") -> str:
     if state.others:
         size = sum(state.others.values()) / 1e6
         others = f"{len(state.others)} folders of other recipes or videos hold {size:,.1f} MB"
-        lines.append(f"{others}; those that no run shall come back to can be removed:")
+        lines.append(f"{others}; remove those that no run will use again:")
         names = list(state.others)[:MAX_NAMED_FAILURES]
         lines += [f"  {name}" for name in names]
     return "\n".join(lines)

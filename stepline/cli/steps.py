@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from stepline.progress import Progress
 
 FORMAT_NAMES = (
-    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}; mp4 and mkv are copies with chapters."
+    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}. mp4 and mkv are copies with chapters."
 )
 DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 

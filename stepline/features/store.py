@@ -47,7 +47,7 @@ OTHER_WIDTH = "its width is another"
 REPEATED_ID = "its id came before"
 BAD_ID = "its id is not a plain name"
 OTHER_ID = "it says that it is another item"
-OTHER_COUNT = "its texts or times are not as many as its rows"
+OTHER_COUNT = "its texts or times are not one per row"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
 UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it

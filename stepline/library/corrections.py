@@ -157,7 +157,7 @@ class RecordChangedError(StoreError):
     """The machine's record was made again since, and its steps are others."""
 
     def __init__(self) -> None:
-        reason = "the video was understood again since it was opened here, and its steps are others"
+        reason = "the video was processed again since it was opened here, and its steps changed"
         super().__init__(f"{reason}; look at the new steps, then make the change again")
 
 

@@ -291,7 +291,7 @@ class LibraryTools:
         """Return the file of a video: where it may be read, or elsewhere the file that was seen."""
         path = self._library.media_file(video, record.video)
         if path is None:
-            reason = "its video is not where it was, or another file by now"
+            reason = "its video was moved, or is another file now"
             raise MediaError(f"{_title(record)!r}: {reason}; move it back")
         return path
 

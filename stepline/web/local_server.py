@@ -122,10 +122,10 @@ class Guards:
             return f"a request that sends something needs the header `X-Stepline: {self.token}`"
         length = request.headers.get("Content-Length", "")
         if not is_whole_number(length):
-            return "state the bytes of the body by the header Content-Length"
+            return "state the size of the body in the header Content-Length"
         most = self.max_bytes(request)
         if int(length) > most:
-            return f"a body of {length} bytes is too long; here {most} are the most"
+            return f"a body of {length} bytes is too long; the limit here is {most}"
         return None
 
 

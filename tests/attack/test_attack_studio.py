@@ -202,7 +202,7 @@ def test_an_edit_of_a_record_that_was_made_again_is_a_conflict(folder, server):
     made_again(folder)
     reply, data = server.ask("POST", f"{PLACE}/corrections", body)
     assert reply.status == 409
-    assert "understood again" in json.loads(data)["error"]
+    assert "processed again" in json.loads(data)["error"]
     current = server.read(f"{PLACE}/record")
     assert current["revision"] == 0
     body |= {"record": current["stamp"], "id": "x"}

@@ -347,7 +347,7 @@ def test_a_sample_with_nothing_left_to_train_on_grows(tmp_path, monkeypatch):
     )
     assert told.sampled == 12
     assert (
-        "the sample did not go through (train: no video is left): 12 videos are worked on" in said
+        "the sample did not go through (train: no video is left): 12 videos are processed" in said
     )
     few = videos(tmp_path / "few", {f"v{n}": "word" for n in range(3)})
     with pytest.raises(DatasetError, match="no video is left"):

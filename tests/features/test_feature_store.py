@@ -82,10 +82,7 @@ def test_what_is_not_features_is_refused_by_name(tmp_path, id, values, kind, mes
 
 
 def test_texts_must_be_as_many_as_rows(tmp_path):
-    with (
-        FeatureWriter(tmp_path) as writer,
-        pytest.raises(ShapeError, match="not as many as its rows"),
-    ):
+    with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not one per row"):
         writer.add("v", rows(), rate=1.0, backbone="clip", texts=RowTexts(("one", "two")))
 
 

@@ -145,7 +145,7 @@ def test_what_is_not_features_is_left_out_with_its_reason(tmp_path):
         "cut": "the file cannot be read",
         "good": "its id came before",
         "other": "it says that it is another item",
-        "texts": "its texts or times are not as many as its rows",
+        "texts": "its texts or times are not one per row",
         "code": "the file cannot be read",
     }
     assert read_dropped(tmp_path / "store" / DROPPED_NAME) == done.dropped

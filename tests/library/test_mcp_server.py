@@ -206,11 +206,11 @@ def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
             record.model_copy(update={"video": changed}), library / f"changed{number}.json"
         )
         (video,) = call(tools, "list_videos", query=f"changed {number}")["videos"]
-        assert "another file by now" in refused(tools, "get_frame", video=video["video"], second=1)
+        assert "is another file now" in refused(tools, "get_frame", video=video["video"], second=1)
         allowing = LibraryTools(library, allow=[tmp_path])
         assert call(allowing, "cut_clip", video=video["video"], start=0, end=1)
     (lawn,) = call(tools, "list_videos", query="lawn")["videos"]
-    assert "not where it was" in refused(tools, "get_frame", video=lawn["video"], second=1)
+    assert "was moved" in refused(tools, "get_frame", video=lawn["video"], second=1)
 
 
 def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_path, monkeypatch):

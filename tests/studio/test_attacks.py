@@ -65,7 +65,7 @@ REQUESTS = {
         {"Host": "192.0.2.1:80"},
         {403},
     ),
-    "a port that is no number": (
+    "a port that is not a number": (
         "GET",
         "/api/videos",
         None,
@@ -222,7 +222,7 @@ REQUESTS = {
     ),
     "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),
     "a body that is too deep": ("POST", f"{PLACE}/corrections", "[" * 100_000, {}, {400}),
-    "numbers that are none": (
+    "invalid numbers": (
         "POST",
         f"{PLACE}/corrections",
         '{"by":"a","base":0,"edits":[{"do":"change","step":"a","at":NaN}]}',

@@ -566,7 +566,7 @@ def test_a_change_of_a_record_that_was_made_again_is_explained_and_hits_no_step(
     write_record(record.model_copy(update={"steps": tuple(others)}), folder / "v0.json")
     pick(page, "a")
     press(page, "x")
-    page.wait_until("document.getElementById('trouble').textContent.includes('understood again')")
+    page.wait_until("document.getElementById('trouble').textContent.includes('processed again')")
     assert texts(server, page) == ["Other a", "Other b", "Other c"]
     page.wait_until("document.querySelectorAll('#list .step').length === 3")
     assert read(server)[1]["revision"] == 0

@@ -102,7 +102,7 @@ def dry_run(
                 raise
             count = min(2 * count, len(sample.rows))
             parts = _parts(sample.items(count))
-            request.say(f"the sample did not go through ({error}): {count} videos are worked on")
+            request.say(f"the sample did not go through ({error}): {count} videos are processed")
             continue
         result = sample.forecast(request, out, count)
         larger = next_sample(result, settings)
@@ -110,7 +110,7 @@ def dry_run(
             break
         cpu = f"CPU {_hours(result.cpu_hours)} from {count} videos"
         width = f"{half_width(result.cpu_hours):.0%}, forecast.within={settings.within:g}"
-        request.say(f"{cpu} is known to {width}: {larger - count} more are worked on")
+        request.say(f"{cpu} is known to {width}: {larger - count} more are processed")
         count = larger
         parts = [sample.items(count)]
 

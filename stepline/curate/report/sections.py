@@ -55,7 +55,7 @@ def biases(counts: DatasetCounts) -> list[str]:
         percent = 100 * (counts.videos - videos) / counts.videos
         reason, count = counts.left_out.most_common(1)[0]
         share = f"{percent:.0f} % of the videos are left out"
-        sentences.append(f"{share}; the commonest reason ({count:,} videos) is: {reason}.")
+        sentences.append(f"{share}. The most common reason ({count:,} videos) is: {reason}.")
     if counts.neighbours:
         percent = 100 * counts.out_of_order / counts.neighbours
         share = f"{percent:.0f} % of neighbouring steps"

@@ -101,7 +101,7 @@ def flaw_of_step(doc: "Doc") -> str | None:
     for token in doc:
         is_object = token.dep_ in ("dobj", "dative")
         if token.lower_ == "you" and is_object and token.head.i == 0:
-            return "speaks to the viewer, and of no work"
+            return "speaks to the viewer, not about the work"
     if len(doc) < MAX_SURE_WORDS:
         return None
     is_make_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
