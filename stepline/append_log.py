@@ -123,7 +123,7 @@ class AppendLog(Generic[Entry]):
                 except ValidationError as error:
                     where = f"{self._path}:{self._lines + 1}"
                     raise StoreError(
-                        f"{where}: not {self._noun}; mend or remove that line"
+                        f"{where}: not {self._noun}; correct or remove that line"
                     ) from error
                 self._size += len(line)
                 self._lines += 1

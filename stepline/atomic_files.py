@@ -108,7 +108,7 @@ def atomic_files() -> Iterator[FileSet]:
         yield files
         files.commit()
     except (FileExistsError, NotADirectoryError) as error:
-        reason = "a file stands where its folder should be"
+        reason = "there is a file where its folder should be"
         raise StoreError(
             f"{files.current}: cannot be written, {reason}; give another --out"
         ) from error

@@ -71,7 +71,7 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
             note = file.read(MAX_NOTE_BYTES)
             if note and not note.startswith(NOTE_START):
                 file.close()
-                raise StoreError(f"{lock}: holds something else than a lock; remove it")
+                raise StoreError(f"{lock}: is not a lock file; remove it")
             if locked and _is_at(lock, file):
                 file.seek(0)
                 file.truncate(0)
@@ -119,9 +119,7 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
         return False
     except OSError as error:
         log.warning(
-            "%s: this disk has no locks (%s); let no second run write there",
-            file.name,
-            error.strerror,
+            "%s: this disk has no locks (%s); start no second run there", file.name, error.strerror
         )
     return True
 

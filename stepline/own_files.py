@@ -59,7 +59,7 @@ def _check_state(path: Path, state: os.stat_result) -> None:
     if stat.S_ISLNK(state.st_mode):
         reason = "is a link"
     elif not stat.S_ISREG(state.st_mode):
-        reason = "is no plain file"
+        reason = "is not a plain file"
     elif state.st_nlink > 1:
         # Writing here would change the file of the other name.
         reason = "has another name too"

@@ -68,7 +68,7 @@ def load_plugin(kind: Kind, name: str) -> Any:
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise SettingsError(
-            f"{name!r}: the plugin {points[0].value} cannot be imported ({reason}); mend it"
+            f"{name!r}: the plugin {points[0].value} cannot be imported ({reason}); correct it"
         ) from error
 
 

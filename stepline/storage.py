@@ -84,7 +84,7 @@ def read_record(path: Path | str) -> Record:
         return from_json(content, str(path))
     except LimitError as error:
         cure = "`stepline steps` writes one"
-        raise StoreError(f"{path}: {error}, so no record of one video; {cure}") from error
+        raise StoreError(f"{path}: {error}, so it is not one video's record; {cure}") from error
     except OSError as error:
         cure = "give a file that `stepline steps` wrote"
         raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error

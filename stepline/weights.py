@@ -132,7 +132,7 @@ def _find_checked(folder: Path, name: str) -> Path:
         )
     fault = weights.fault(folder)
     if fault is not None:
-        raise ModelError(f"{fault}; `stepline weights get {name}` fetches it anew")
+        raise ModelError(f"{fault}; `stepline weights get {name}` fetches it again")
     return folder / weights.file
 
 

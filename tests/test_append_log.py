@@ -48,7 +48,7 @@ def ids(path):
     return [entry.id for entry in log(path)]
 
 
-def test_two_processes_at_once_keep_all_that_each_was_told_is_kept(tmp_path):
+def test_two_processes_keep_all_that_each_was_promised(tmp_path):
     path = tmp_path / "log.jsonl"
     here = log(path)  # made first, so that it must learn of what others append
     writers = [writer(path, who, 25) for who in ("a", "b")]

@@ -225,7 +225,7 @@ CASES = (
         "empty lines", written("l.txt", "\n \n1.\n", "--texts", "{folder}/l.txt"), "no line of text"
     ),
     Case(
-        "lines that are no text",
+        "lines that are not text",
         written("l.txt", b"\xff\xfe\x00\xd8", "--texts", "{folder}/l.txt"),
         "UTF-8",
     ),
@@ -271,15 +271,13 @@ CASES = (
         two_videos("--captions", "{folder}/c.srt"),
         "--captions is for one video",
     ),
-    Case(
-        "a device that is none", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"
-    ),
+    Case("an unknown device", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"),
     # models and features
     Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
-    Case("a folder that holds no recogniser", options("--model", "{folder}"), "model.bin"),
+    Case("a folder without a recogniser", options("--model", "{folder}"), "model.bin"),
     Case("no such network that describes", options("--describe", "{folder}/none"), "no such file"),
     Case(
-        "a network that describes, which is none",
+        "a file that is not a network that describes",
         written("m.safetensors", "no", "--describe", "{folder}/m.safetensors"),
         "not a ProcX network",
     ),
@@ -305,7 +303,7 @@ CASES = (
     ),
     Case("a file that would run code", a_pickle, "f.pth"),
     Case(
-        "a feature file that is none",
+        "a damaged feature file",
         written("f.npy", "no", "--backbone", "precomputed", "--weights", "{folder}/f.npy"),
         "f.npy",
     ),
@@ -329,7 +327,7 @@ CASES = (
         "none.gguf",
     ),
     Case(
-        "a GGUF that is none",
+        "a damaged GGUF",
         written(
             "m.gguf", "GGUF? no", "--writer", "llm", "--set", "writing.llm.gguf={folder}/m.gguf"
         ),
@@ -350,9 +348,9 @@ CASES = (
             "--set",
             "vision.witness.projector=p.gguf",
         ),
-        "vision.witness: name who answers",
+        "vision.witness: needs one of two settings",
     ),
-    Case("a dry run that concerns nobody", options("--dry-run"), "vision.witness.base_url=URL"),
+    Case("a dry run without a language model", options("--dry-run"), "vision.witness.base_url=URL"),
     Case(
         "captions and translation",
         options("--translate", "--captions", "c.srt"),
@@ -450,7 +448,7 @@ def test_a_full_disk_leaves_the_earlier_result_whole(
     assert [path for path in tmp_path.iterdir() if ".partial" in path.name] == []
 
 
-def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_mends(
+def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_repairs(
     small_video, captions_file, tmp_path
 ):
     run = [

@@ -248,7 +248,7 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
     assert [path.name for path in (tmp_path / "out").glob("*.json")] == ["a.json"]
     refused = stepline("steps", small_video, "--watch")
     assert refused.exit_code == 1
-    assert "is no folder" in refused.stderr
+    assert "is not a folder" in refused.stderr
 
 
 def test_half_a_copy_in_a_watched_folder_is_not_taken(small_video, tmp_path, stepline, monkeypatch):
@@ -471,7 +471,7 @@ def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monke
     assert broken(capsys, KeyError("text"))[0] == 70
 
 
-def test_a_fault_in_one_video_is_told_and_stops_no_other(
+def test_a_fault_in_one_video_is_reported_and_stops_no_other(
     small_video, captions_file, tmp_path, monkeypatch, capsys
 ):
     from stepline.cli import main

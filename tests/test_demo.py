@@ -71,7 +71,7 @@ def test_a_step_that_is_only_said_has_no_seconds(found, truth):
     assert (step.status, step.spans) == ("said", ())
 
 
-def test_chat_is_no_step(found, truth):
+def test_chat_is_not_a_step(found, truth):
     for step in found.steps:
         assert any(step.said.overlap(true.said) > 0 for true in truth.reference), step.text
 

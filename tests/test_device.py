@@ -64,7 +64,7 @@ def test_auto_is_the_cpu_where_there_is_no_gpu():
     assert choose_device() == Device("cpu")
 
 
-def test_a_driver_alone_is_no_gpu(monkeypatch):
+def test_a_driver_alone_is_not_a_gpu(monkeypatch):
     monkeypatch.setattr(device.ctypes, "CDLL", lambda name: name)
     assert device.cuda_gpus() == 0  # torch is asked, and sees none
 
@@ -86,7 +86,7 @@ def test_a_driver_alone_is_no_gpu(monkeypatch):
         ("mps", ModelError, "device mps: torch sees no GPU of Apple's here; use --device cpu"),
     ],
 )
-def test_what_is_not_there_is_told(gpus, wanted, error, said):
+def test_what_is_not_there_is_reported(gpus, wanted, error, said):
     with pytest.raises(error, match=said):
         choose_device(wanted)
 
@@ -181,7 +181,7 @@ def test_a_run_cannot_name_what_is_none():
         ("mps", "auto", "int8", ("cpu", 0, "int8")),
     ],
 )
-def test_recognition_is_told_device_and_numbers(gpus, name, compute, on_cpu, told):
+def test_recognition_gets_device_and_numbers(gpus, name, compute, on_cpu, told):
     assert tuple(Device(name, compute).recognition(on_cpu).values()) == told
 
 
@@ -279,7 +279,7 @@ def test_a_gpu_reads_windows_together_and_each_word_keeps_its_time(gpus, voiced,
     assert starts[-1] > 200.0
 
 
-def test_a_gpu_that_fails_while_it_listens_is_told(gpus, voiced, monkeypatch):
+def test_a_gpu_that_fails_while_it_listens_is_reported(gpus, voiced, monkeypatch):
     Recorded(monkeypatch, fails=True)
     with pytest.raises(
         ModelError,

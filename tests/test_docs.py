@@ -231,7 +231,7 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_the_site_has_every_page_and_asks_nobody_else_for_anything(site):
+def test_the_site_has_every_page_and_asks_no_one_else_for_anything(site):
     pages = sorted(site.rglob("index.html"))
     assert len(pages) == len([page for page in PAGES if page.parent != ROOT])
     for page in pages:

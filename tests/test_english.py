@@ -73,7 +73,7 @@ def test_a_word_of_the_list_is_found(text, words):
         "```\nit is told; anew\n```",
     ],
 )
-def test_a_plain_or_foreign_use_is_no_place(text):
+def test_a_plain_or_foreign_use_is_not_a_place(text):
     assert found(pages(text)) == []
 
 
@@ -175,7 +175,7 @@ def test_a_docstring_begins_with_the_verb_of_what_is_done():
     assert found(module('def f():\n    """End a thread."""\n')) == []
 
 
-def test_a_hash_within_a_string_is_no_comment():
+def test_a_hash_within_a_string_is_not_a_comment():
     assert module('colour = "#told; ü"  # a colour\n')[0].text == "a colour"
     assert [passage.text for passage in module('x = """\n# told\n"""\n')] == []
 

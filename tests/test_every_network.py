@@ -196,7 +196,7 @@ def test_every_network_runs_on_the_device_that_it_was_given(name, tmp_path):
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_a_network_from_a_file_lies_on_the_device(tmp_path):
+def test_a_network_from_a_file_is_on_the_device(tmp_path):
     from aligner_samples import released_layout, tiny
 
     from stepline.device import device_of
@@ -213,7 +213,7 @@ def test_a_network_from_a_file_lies_on_the_device(tmp_path):
         ]
 
 
-def test_a_device_that_is_made_believe_tells_what_is_mixed():
+def test_a_device_that_is_made_believe_reports_what_is_mixed():
     with pretend_gpu():
         layer = torch.nn.Linear(3, 4).to(GPU)
         rows = torch.ones(2, 3)

@@ -90,7 +90,7 @@ CALLS = {
 
 # these find too little in such small files, and say so
 NEED_MORE_DATA = {
-    "compare": "of which no two show the same task",
+    "compare": "show the same task",
     "calibrate": "add videos",
     "refine": "give records with texts",
 }

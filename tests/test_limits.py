@@ -233,7 +233,7 @@ def test_clips_that_nest_without_an_end_are_refused_in_one_line(tmp_path):
     ],
     ids=["no column", "numbers", "empty", "deep"],
 )
-def test_records_in_parquet_that_are_none_are_refused_in_one_line(table, says, tmp_path):
+def test_invalid_records_in_parquet_are_refused_in_one_line(table, says, tmp_path):
     parquet.write_table(arrow.table(table), tmp_path / "r.parquet")
     with pytest.raises(StoreError, match=re.escape(says)):
         list(read_parquet(tmp_path / "r.parquet"))

@@ -73,7 +73,7 @@ def holder():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(
+def test_a_second_run_on_an_out_gets_one_line_that_names_the_process(
     command, tmp_path, monkeypatch, stepline
 ):
     monkeypatch.chdir(tmp_path)
@@ -91,7 +91,7 @@ def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(
     assert not out.exists()  # neither left anything behind
 
 
-def test_a_killed_run_keeps_nobody_out(tmp_path, holder):
+def test_a_killed_run_keeps_no_one_out(tmp_path, holder):
     lock = tmp_path / "out" / LOCK_NAME
     first = holder(lock)
     with (
@@ -122,7 +122,7 @@ def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_pat
     ]
 
 
-def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
+def test_of_many_writers_each_has_its_turn_alone(tmp_path):
     """Each removes the file that it locks: the next must not hold one that is gone beside one who
     made another."""
     lock, inside, most = tmp_path / "out" / LOCK_NAME, [], []
@@ -216,7 +216,7 @@ def test_two_runs_over_one_video_make_it_once(
     assert waiting.result().earlier
 
 
-def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwritten(
+def test_a_video_of_the_same_name_that_another_run_wrote_in_between_is_not_overwritten(
     small_video, captions_file, tmp_path, stepline, monkeypatch
 ):
     other = shutil.copy(small_video, tmp_path / "small.mp4")
@@ -233,7 +233,7 @@ def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwr
     result = stepline("steps", small_video, *common, tmp_path / "out")
     assert result.exit_code == 1
     assert (
-        "out/small: another process wrote a video of that name there meanwhile; run again"
+        "out/small: another process has now written a video of that name there; run again"
         in result.stderr
     )
 

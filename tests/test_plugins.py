@@ -188,7 +188,7 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
         OUTPUTS.pop("csv", None)
 
 
-def test_a_name_that_is_nobodys_lists_the_plugins_too(example, stepline):
+def test_an_unknown_name_lists_the_plugins_too(example, stepline):
     assert plugin_names("writers") == ("every-sentence",)
     with pytest.raises(ValueError, match="'extractive', 'llm' or 'every-sentence'"):
         WritingSettings(writer="nobody")
@@ -208,7 +208,7 @@ def test_a_broken_plugin_is_an_error_that_names_it(tmp_path, monkeypatch, stepli
         load_plugin("outputs", "broken")
     result = stepline("steps", "v.mp4", "--format", "odd")
     assert result.exit_code == 1
-    assert "'odd': the plugin is a float, no Output" in result.stderr
+    assert "'odd': the plugin is a float, not an Output" in result.stderr
 
 
 def test_a_batch_goes_on_past_a_bad_video_and_counts(small_video, captions_file, tmp_path):
@@ -244,7 +244,7 @@ def test_a_record_gives_its_outputs_as_text(small_video, captions_file):
     assert record.to_markdown().startswith("# Small\n\n")
     assert "<!doctype html>" in record.to_html()[:40].lower()
     assert record.to_text("json") == record.to_text("json")
-    with pytest.raises(SettingsError, match="'docx' is no text"):
+    with pytest.raises(SettingsError, match="'docx' is not a text"):
         record.to_text("docx")
     with pytest.raises(SettingsError, match="unknown output format 'nonsense'"):
         record.to_text("nonsense")

@@ -334,7 +334,7 @@ def test_every_command_with_a_preset_reads_it(command, stepline, monkeypatch):
     assert set(commands(main)) == set(NEEDED)
 
 
-def test_a_preset_stands_above_the_users_own_settings_and_below_what_the_command_gives(
+def test_a_preset_is_above_the_users_own_settings_and_below_what_the_command_gives(
     tmp_path, monkeypatch
 ):
     paper = preset_files("train procx")["paper"]
@@ -377,7 +377,7 @@ def test_an_unknown_preset_is_wrong_usage(stepline):
     assert "'paper', 'released'" in done.stderr
 
 
-def test_a_run_with_a_preset_tells_all_its_values(stepline, tmp_path):
+def test_a_run_with_a_preset_reports_all_its_values(stepline, tmp_path):
     from research.simulate import SimulationSettings, simulate
     from stepline.features import FeatureWriter, RowTexts
     from stepline.storage import write_parquet

@@ -6,7 +6,7 @@ import pytest
 from stepline.progress import read_ahead, trim_memory
 
 
-def test_a_c_library_that_cannot_trim_is_no_error(monkeypatch):
+def test_a_c_library_that_cannot_trim_is_not_an_error(monkeypatch):
     monkeypatch.delattr(psutil, "heap_trim")
     assert trim_memory() is None
 

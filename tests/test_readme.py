@@ -15,7 +15,7 @@ CLAIMS = {
     "test_every_shown_step_is_found_where_it_is_drawn",
     "separates what is shown from what is only said": "tests/test_demo.py::"
     "test_a_step_that_is_only_said_has_no_seconds",
-    "Speakers greet, digress": "tests/test_demo.py::test_chat_is_no_step",
+    "Speakers greet, digress": "tests/test_demo.py::test_chat_is_not_a_step",
     "gives the evidence for every step": "tests/test_cli.py::"
     "test_every_step_cites_a_sentence_that_says_it",
     "writes a page, subtitles, chapters and more": "tests/test_cli.py::"

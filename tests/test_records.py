@@ -40,7 +40,7 @@ def test_gap_is_zero_inside_and_the_distance_outside():
     ("start", "end"),
     [(2.0, 2.0), (3.0, 1.0), (-1.0, 1.0), (0.0, float("nan")), (0.0, float("inf"))],
 )
-def test_a_span_refuses_what_is_no_time(start, end):
+def test_a_span_refuses_what_is_not_a_time(start, end):
     with pytest.raises((ValueError, ValidationError), match="span"):
         Span(start, end)
 

@@ -45,7 +45,7 @@ def test_what_the_pause_raises_ends_it():
     assert len(calls) == 3
 
 
-def test_it_waits_as_long_as_it_is_told(monkeypatch):
+def test_it_waits_as_long_as_the_server_asks(monkeypatch):
     slept = []
     monkeypatch.setattr("time.sleep", slept.append)
     action, _ = failing(3)

@@ -184,7 +184,7 @@ def test_settings_of_every_kind_follow_the_schema(tmp_path):
         ("comparison", {"version": 1}),
     ],
 )
-def test_what_is_none_is_refused(name, tree):
+def test_what_is_invalid_is_refused(name, tree):
     assert not validator(name).is_valid(tree)
 
 

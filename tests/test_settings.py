@@ -144,7 +144,7 @@ def test_overrides_beat_the_file_the_environment_the_config_file_and_the_default
     assert load_settings(Tree, file, ["asr.beam=0"]).asr.beam == 0
 
 
-def test_the_config_file_lies_in_the_users_config_folder(monkeypatch, tmp_path):
+def test_the_config_file_is_in_the_users_config_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("STEPLINE_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert config_file() is None

@@ -87,7 +87,7 @@ class Evil:
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # torch's, of what is saved
-def test_whatever_is_no_tensor_by_name_is_refused_unrun(content, zipped, tmp_path, monkeypatch):
+def test_whatever_is_not_a_tensor_by_name_is_refused_unrun(content, zipped, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save(content, "x.pth", _use_new_zipfile_serialization=zipped)
     with pytest.raises(

@@ -94,7 +94,7 @@ def test_json_has_the_public_form(record):
         "[" * 10_000,
     ],
 )
-def test_what_is_no_record_is_refused_in_one_line(text):
+def test_what_is_not_a_record_is_refused_in_one_line(text):
     with pytest.raises(StoreError) as error:
         store.from_json(text)
     assert "\n" not in str(error.value)
@@ -175,7 +175,7 @@ def parquet_readers():
 
 
 @pytest.mark.parametrize("name", sorted(parquet_readers()))
-def test_text_that_is_not_utf8_in_anybodys_parquet_is_an_error_of_one_line(tmp_path, name):
+def test_text_that_is_not_utf8_in_anyones_parquet_is_an_error_of_one_line(tmp_path, name):
     column, read = parquet_readers()[name]
     path = write_bytes_table(tmp_path / "x.parquet", {column: [b"caf\xe9"]})
     with pytest.raises(SteplineError) as caught:

@@ -75,7 +75,7 @@ def test_no_class_and_no_alias_may_be_a_bare_participle(name):
 @pytest.mark.parametrize(
     "name", ["HeardSentences", "Finding", "Record", "Drawing", "heard", "LEFT"]
 )
-def test_a_noun_is_no_participle(name):
+def test_a_noun_is_not_a_participle(name):
     assert plain_code.participle_types(source(f"class {name}:\n    pass\n")) == []
 
 

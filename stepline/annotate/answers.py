@@ -204,7 +204,7 @@ def export(
         if verdict is not None:
             labelled.append(clip.model_copy(update={"shown": verdict}))
     if not labelled:
-        missing = f"no clip has {rule.annotators} answers of which {rule.majority} agree yet"
+        missing = f"no clip yet has {rule.annotators} answers with {rule.majority} that agree"
         raise DatasetError(f"{missing}; annotate on, or ask fewer")
 
     # what the report says

@@ -48,7 +48,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
     counts = Counter(clip.id for clip in clips)
     repeated = [id for id, count in counts.items() if count > 1]
     if repeated:
-        ids = f"{len(repeated)} ids stand twice, first {repeated[0]!r}"
+        ids = f"{len(repeated)} ids occur twice, first {repeated[0]!r}"
         raise DatasetError(f"{path}: {ids}; every clip needs its own")
     return clips
 

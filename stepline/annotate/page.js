@@ -38,7 +38,7 @@ async function next() {
   part("text").textContent = task.text;
   part("answer").reset();
   part("questions").disabled = true;
-  part("wait").textContent = "Watch the clip to its end; then answer.";
+  part("wait").textContent = "Watch the clip to its end, then answer.";
   part("clip").src = task.media;
   await play();
 }
@@ -71,9 +71,9 @@ part("again").addEventListener("click", guarded(async () => {
 }));
 part("clip").addEventListener("ended", () => {
   part("questions").disabled = false;
-  part("wait").textContent = "You have seen it all; now answer.";
+  part("wait").textContent = "You have seen the whole clip. Now answer.";
 });
-part("clip").addEventListener("error", () => trouble(new Error("This clip cannot be played; tell whoever asked you.")));
+part("clip").addEventListener("error", () => trouble(new Error("This clip cannot be played. Report it to the person who asked you.")));
 part("answer").addEventListener("submit", guarded(async () => {
   const form = new FormData(part("answer"));
   const reason = part("reason").value.trim();

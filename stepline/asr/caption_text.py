@@ -72,7 +72,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
     except UnicodeDecodeError as error:
         damage = f"begins as {error.encoding} but is damaged at byte {error.start}"
         if encoding is not None:
-            damage = f"is no {error.encoding} at byte {error.start}"
+            damage = f"is not {error.encoding} at byte {error.start}"
         raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
     except LookupError as error:
         cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
@@ -80,7 +80,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
     # Binary data, or two bytes per letter without a mark.
     if "\0" in decoded.text:
         raise CaptionError(
-            f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json"
+            f"{path}: holds zero bytes, so it is not caption text; give srt, vtt, csv or json"
         )
     text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
     return DecodedText(text, decoded.guess)

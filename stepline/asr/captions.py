@@ -30,7 +30,7 @@ from stepline.errors import CaptionError
 from stepline.limits import MAX_CUE_CHARS, MAX_TRANSCRIPT_WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
-NO_CUE_REASON = "it is outside of every caption, so nobody says when"
+NO_CUE_REASON = "it is outside of every caption, so it has no time"
 TITLE_REASON = "placed as a title on the picture, not as speech"
 CAPTION_CURE = "give srt, vtt, json or a csv with start,end,text, or sbv, ttml, dfxp"
 MAX_NOTE_CHARS = 60  # of a note that a warning shows
@@ -178,7 +178,7 @@ def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _
         warnings.append(f"{path.name}: {count}, not as speech, and left out")
     if file.notes:
         first = file.notes[0][:MAX_NOTE_CHARS]
-        count = f"{len(file.notes)} notes that nobody says are left out"
+        count = f"{len(file.notes)} notes that are not speech are left out"
         warnings.append(f"{path.name}: {count}, the first: {first!r}")
     cues = first_appearances(usable)
     return _CaptionFile([*cues, *broken], dropped, warnings)
@@ -237,7 +237,7 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     start, end = _times(cue)
     length = end - start
     if reason is None and length <= MIN_CUE_SECONDS:
-        reason = f"shown for {length:.2f} s; nothing is said in {MIN_CUE_SECONDS} s"
+        reason = f"shown for {length:.2f} s, and {MIN_CUE_SECONDS} s is too short for speech"
     return reason
 
 

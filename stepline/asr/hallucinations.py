@@ -91,7 +91,7 @@ def hallucination_reasons(
                 continue
             if likely < settings.clear_log_probability:
                 doubt = f"the words are unsure ({_word_chance(likely)})"
-                reasons[index] = f"what stands beside it is not believed, and {doubt}"
+                reasons[index] = f"what is next to it is not believed, and {doubt}"
     return reasons
 
 
@@ -119,7 +119,7 @@ def hallucination_reason(
     if likely is not None and likely < settings.clear_log_probability:
         is_clear = False
     if STOCK_PHRASES.fullmatch(plain) and not is_clear:
-        return "a stock phrase that Whisper writes where nobody speaks"
+        return "a stock phrase that Whisper writes where no one speaks"
     return None
 
 

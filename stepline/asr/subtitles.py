@@ -93,7 +93,7 @@ def _timings(lines: list[str], name: str) -> list[_Timing]:
             timing = _timing(number, match)
             arrows.append(timing)
         elif BROKEN_TIMING_PATTERN.match(line):
-            wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is no timing"
+            wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
             raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
     # SubViewer's timings count only in a file without arrows.
     if arrows:

@@ -59,8 +59,8 @@ class Whisper:
         self._model = models[name]
         self.language = _check_language(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:
-            cure = "asr.model=whisper-base hears 99 languages"
-            raise SettingsError(f"asr.translate: {name} hears only English; {cure}")
+            cure = "asr.model=whisper-base knows 99 languages"
+            raise SettingsError(f"asr.translate: {name} knows only English; {cure}")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window. Without speech in it, no words, and the model is not
@@ -318,8 +318,8 @@ def _check_language(name: str, language: str | None, model: Any) -> str | None:
         hears = "languages by their two-letter code (en, zh, es)"
         if languages == ["en"]:
             hears = "only English (en)"
-        cure = "asr.model=whisper-base hears 99 of them"
-        raise SettingsError(f"asr.language {language!r}: {name} hears {hears}; {cure}")
+        cure = "asr.model=whisper-base knows 99 of them"
+        raise SettingsError(f"asr.language {language!r}: {name} knows {hears}; {cure}")
     return language
 
 

@@ -85,7 +85,7 @@ class ModelProcess:
         except BrokenPipeError:
             reason = self._end_words()
         except queue.Empty:
-            reason = f"began no answer within {MAX_LATE_SECONDS:.0f} s after its time"
+            reason = f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
         except ValidationError:
             reason = "wrote no reply"
         self.close()

@@ -243,7 +243,7 @@ def open_server(settings: ChatSettings) -> Server:
         key = settings.section
         who = "writer llm" if key == "writing.llm" else key
         choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
-        raise WriterError(f"{who}: name who answers, by {choices}, not both")
+        raise WriterError(f"{who}: needs one of two settings; give {choices}")
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)
@@ -256,7 +256,7 @@ def read_answer(body: bytes) -> Answer:
         choice = tree["choices"][0]
         text = choice["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise RequestError("the server's answer is no chat completion", passing=True) from error
+        raise RequestError("the server's answer is not a chat completion", passing=True) from error
     if text is None:
         return Answer("")
     if not isinstance(text, str):

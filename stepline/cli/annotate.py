@@ -11,7 +11,7 @@ from stepline.cli.options import PATH_TYPE, out_option, serve_until_stopped
 
 @click.group()
 def annotate() -> None:
-    """Have people label which speech the picture shows."""
+    """Let people label which speech the picture shows."""
 
 
 @annotate.command("vnd")
@@ -36,7 +36,7 @@ def annotate() -> None:
     help="How many of them must agree.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
+    "--port", type=click.IntRange(0, 65535), default=0, help="Local port. 0: any free one."
 )
 @click.option(
     "--export", "only_export", is_flag=True, help="Write the set as annotated so far, and end."

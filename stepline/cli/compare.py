@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     "--as-texts",
     "texts_file",
     type=PATH_TYPE,
-    help="A file for the common procedure, one step a line, as `--texts` of steps, ground and "
-    "live takes it.",
+    help="A file for the common procedure, one step per line, as `--texts` of steps, ground "
+    "and live takes it.",
 )
 @json_option
 @settings_options("One setting, e.g. compare.common_share=0.3.")
@@ -60,10 +60,10 @@ def compare(
     Example:
       stepline compare out --query "how to make pancakes" --as-texts recipe.txt
 
-    FOLDER holds what `stepline steps` wrote of several videos. The comparison has what most of them
-    do, in which orders, what only some do, amounts and times with their spread, and the seconds of
-    each video. Videos of something else are left out. With --query, FOLDER may hold videos of many
-    tasks: those that answer the words by their titles or by what is done in them are compared.
+    FOLDER holds what `stepline steps` wrote for several videos. The comparison shows what most of
+    them do, in which orders, and what only some do. It also has amounts and times with their
+    spread, and the seconds of each video. Videos of something else are left out. With --query,
+    FOLDER may hold videos of many tasks. Those whose titles or steps match the words are compared.
     """
     from stepline.atomic_files import write_atomic
     from stepline.compare.procedure import compare as compare_records

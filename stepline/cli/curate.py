@@ -65,22 +65,20 @@ def curate() -> None:
     "--recipe",
     default="howtostep",
     show_default=True,
-    help="One that comes along, or a TOML file.",
+    help="A recipe of Stepline, or a TOML file.",
 )
-@click.option("-o", "--out", required=True, help="Folder or URL.")
+@click.option("-o", "--out", required=True, help="Folder or URL for the results.")
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
     help="Processes of this machine, or a Ray cluster.",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Worker processes; one a core by default."
+    "--workers", type=click.IntRange(min=1), help="Worker processes. Default: one per core."
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
-@click.option(
-    "--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end."
-)
+@click.option("--dry-run", is_flag=True, help="Work on a sample, forecast the whole, and end.")
 @preset_option("curate run")
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
@@ -95,8 +93,8 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     Writes the data set, its card and its report.
 
     SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), WebDataset tars, or
-    HowTo100M's tables. Asked for again, a run that was stopped goes on where it was; what a changed
-    setting decides is made anew.
+    HowTo100M's tables. The same command continues a run that was stopped. What depends on a
+    changed setting is made again.
     """
     from stepline.curate.driver import RunRequest, source_items
     from stepline.curate.driver import curate as carry_out
@@ -198,7 +196,7 @@ def status(out: str, as_json: bool) -> None:
 
 def _table(state: "RunStatus") -> str:
     """Return a status as a table, a row per stage."""
-    worker = state.worker or "nobody works on it now"
+    worker = state.worker or "no process works on it now"
     lines = [f"{state.videos} videos, {state.refused} not taken; {worker}"]
 
     # a row per stage
@@ -228,7 +226,7 @@ def _table(state: "RunStatus") -> str:
     if state.others:
         size = sum(state.others.values()) / 1e6
         others = f"{len(state.others)} folders of other recipes or videos hold {size:,.1f} MB"
-        lines.append(f"{others}; those that no run shall come back to can be removed:")
+        lines.append(f"{others}; remove those that no run will use again:")
         names = list(state.others)[:MAX_NAMED_FAILURES]
         lines += [f"  {name}" for name in names]
     return "\n".join(lines)
@@ -258,16 +256,16 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 @curate.command("audit")
 @click.argument("out")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
+    "--port", type=click.IntRange(0, 65535), default=0, help="Local port. 0: any free one."
 )
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
 @click.option("--import", "files", multiple=True, type=PATH_TYPE, help="Verdicts saved elsewhere.")
-@click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
+@click.option("--table", is_flag=True, help="Print the table and end. Nothing is served.")
 @click.option(
     "--by-model",
     is_flag=True,
     help="Let the vision-language model of --set witness.base_url=URL check the "
-    "sample too; print its agreement with people, and end.",
+    "sample too, print its agreement with people, and end.",
 )
 @set_option("One setting, e.g. audit_videos=20.")
 @device_option
@@ -286,10 +284,10 @@ def audit(
     Example:
       stepline curate audit dataset --port 8080
 
-    The report of OUT is served on this machine. Printed is the table that they give.
+    Serves the report of OUT on this machine, and prints the table of the verdicts.
 
-    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more,
-    each under their own name, give their agreement too.
+    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. With verdicts of two
+    people or more, each under their own name, the table also has their agreement.
     """
     from stepline.curate.audit import model_check
     from stepline.curate.audit.verdicts import import_verdicts

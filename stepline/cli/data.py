@@ -52,11 +52,11 @@ def features() -> None:
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Rows a second, for files that do not say it.",
+    help="Rows per second, for files that do not state it.",
 )
-@click.option("--backbone", help="Who made the features, for example internvideo.")
+@click.option("--backbone", help="Backbone of the features, for example internvideo.")
 @click.option(
-    "--width", type=click.IntRange(min=1), help="What all must be wide; else the first decides."
+    "--width", type=click.IntRange(min=1), help="Width of every row. Default: that of the first."
 )
 @click.option("--ending", help="Only files whose names end so, for example .video.npy.")
 @json_option
@@ -70,8 +70,8 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
 
     SOURCE is a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz), or one file.
 
-    Each file is named after its video (docs/nasva.md has the rules). What is no features is left
-    out and listed in dropped.jsonl. An import that was stopped goes on where it was.
+    Each file is named after its video (docs/nasva.md has the rules). Other content is left out
+    and listed in dropped.jsonl. The same command continues an import that was stopped.
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
@@ -116,7 +116,7 @@ def _print_added(
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
-    help="What sees a video.  [default: conse]",
+    help="What sees the picture.  [default: conse]",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
 @settings_options("One setting, e.g. vision.rate=2.")
@@ -132,10 +132,10 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
 
     VIDEOS are files and folders. A store has one row per second, as the papers' have.
 
-    s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that,
-    as HowTo100M's released rows; internvideo: 8 pictures a row; clip and conse: a picture a row.
-    A video is named by its file; one that cannot be read is listed in omitted.jsonl, and the rest
-    go on. A run that was stopped goes on when the same command is given again.
+    A row of s3d has 512 numbers, of length 1, in one space with texts. A row of s3d-mixed5c has the
+    1024 before that, as HowTo100M's released rows. internvideo reads 8 pictures per row, and clip
+    and conse read one. A video is named by its file. Videos that cannot be read are listed in
+    omitted.jsonl, and the others go on. The same command continues a run that was stopped.
     """
     from stepline.errors import MediaError
     from stepline.pipeline.extract import extract_to_store
@@ -220,8 +220,8 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     Example:
       stepline excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
 
-    Of each dataset all splits but the training one are listed, or those given; its test videos
-    always are.
+    All splits of a dataset but the training one are listed, or those that you name. Its test videos
+    are always listed.
     """
     from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
     from stepline.errors import SettingsError
@@ -253,12 +253,12 @@ RECORDS_FOLDER = "heard"  # folder in --out for what is said in given video file
 @click.option(
     "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
 )
-@click.option("-o", "--out", required=True, type=PATH_TYPE, help="Folder.")
+@click.option("-o", "--out", required=True, type=PATH_TYPE, help="Folder for the results.")
 @exclude_option
 @click.option(
     "--variant",
     type=click.Choice(VARIANT_NAMES),
-    help="What becomes of a sentence that tells a step.",
+    help="What becomes of a sentence that states a step.",
 )
 @preset_option("sieve-swap")
 @settings_options(
@@ -276,10 +276,10 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
 
     The narration of VIDEOS is sieved first. The steps come from a text base.
 
-    VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv
-    of each video, or video files and links, which are transcribed first. A run that was stopped
-    goes on where it was when it is asked for again. Where something could not be read, what could
-    be is done and the exit code is 1.
+    VIDEOS are records (.parquet, .json, .jsonl or a folder of them), or HowTo100M's caption.json or
+    csv of each video. They may also be video files and links, which are transcribed first. The same
+    command continues a run that was stopped. Where something cannot be read, the rest is done and
+    the exit code is 1.
     """
     check_address_space("sieve-swap", MIN_DATASET_ADDRESS_BYTES)
 
@@ -373,7 +373,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
         record = record.model_copy(update={"id": identity, "video": video})
         write_record(record, record_path)
     if failed == len(named):
-        raise MediaError(f"none of {len(named)} videos could be heard; see above")
+        raise MediaError(f"none of {len(named)} videos could be transcribed; see above")
     return records_folder, failed
 
 

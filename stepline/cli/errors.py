@@ -233,7 +233,7 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
         )
         return 1
     if is_memory:
-        cure = "give less at once, or smaller sizes in the settings"
+        cure = "give less at a time, or smaller sizes in the settings"
         print_message(
             f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True, level="error"
         )

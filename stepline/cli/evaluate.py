@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("benchmark", required=False)
-@click.option("--predictions", type=PATH_TYPE, help="What a system says: a file or folder.")
+@click.option("--predictions", type=PATH_TYPE, help="A system's predictions: a file or folder.")
 @click.option("--reference", type=PATH_TYPE, help="The benchmark's own annotations.")
-@click.option("--against", type=PATH_TYPE, help="Another system's, compared on the same videos.")
+@click.option("--against", type=PATH_TYPE, help="Those of another system, for a comparison.")
 @click.option(
-    "--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is."
+    "--convention", help="How to score. `stepline evaluate BENCHMARK` lists the conventions."
 )
 @click.option("--subset", help="Only this split of the reference.")
 @click.option(
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     type=click.Choice(["pdvc"]),
     help="Rank and cut a PDVC result's proposals as PDVC does it.",
 )
-@click.option("--per-video", type=PATH_TYPE, help="Write one row a video to this Parquet file.")
+@click.option("--per-video", type=PATH_TYPE, help="Write one row per video to this Parquet file.")
 @click.option(
     "--draws",
     type=click.IntRange(min=1),
@@ -60,8 +60,8 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
     Every number comes with its rule, its interval and what was missing.
 
-    Without a benchmark, list them; without predictions and reference, say how that benchmark is
-    scored.
+    Without a benchmark, all are listed. Without predictions and reference, the rules of that
+    benchmark are printed.
     """
     from stepline.errors import DatasetError
     from stepline.evaluate.benchmarks import evaluate as scored
@@ -77,7 +77,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
         return
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
-        raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
+        raise DatasetError(f"{lacking} is missing; give both --predictions and --reference")
 
     # the scores of one system or two
     named = {name: options[name] for name in ("convention", "subset", "cut")}
@@ -157,7 +157,7 @@ MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names. All are in the f
 benchmark_options = combine_options(
     click.option("--features", required=True, type=PATH_TYPE, help="Videos' features: a folder."),
     click.option("--reference", required=True, type=PATH_TYPE, help="The benchmark's own files."),
-    click.option("--texts", type=PATH_TYPE, help="Text vectors; else the network's encoder."),
+    click.option("--texts", type=PATH_TYPE, help="Text vectors, or else the network's encoder."),
     click.option("--subset", help="Only this split of the reference."),
     preset_option("predict"),
     settings_options("One setting."),
@@ -180,7 +180,9 @@ benchmark_options = combine_options(
     metavar="SOURCE",
     help="youcook2, tasty: records of what is said, to be read as well.",
 )
-@click.option("--out", required=True, type=PATH_TYPE, help="Written: JSON, or .csv for ht-step.")
+@click.option(
+    "--out", required=True, type=PATH_TYPE, help="File to write: JSON, or .csv for ht-step."
+)
 @click.option(
     "--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts."
 )
@@ -226,7 +228,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         _tell_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
-        raise StoreError(f"{lacking} are not in {out}; add what they lack, or --allow-missing")
+        raise StoreError(f"{lacking} are not in {out}; add what is missing, or --allow-missing")
 
 
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
@@ -269,7 +271,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     _tell_unasked(questions.reasons())
     answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
     steps = sum(len(record.steps) for record in answers.by_id.values())
-    print_message(f"{steps} steps are told")
+    print_message(f"{steps} steps are described")
     return answers.count, answers.missing
 
 
@@ -332,8 +334,8 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
     P(shown) is fitted to the truth of BENCHMARK and stored next to the network.
 
-    Use videos that it was not trained on, nor is to be scored on. Printed is how good P(shown) was
-    before, and after a fit to the other half of the videos.
+    Use videos on which the network was not trained and will not be scored. Prints how good P(shown)
+    was before, and how good it is after a fit to the other half of the videos.
     """
     from dataclasses import asdict
 
@@ -414,8 +416,8 @@ def export_onnx(run: Path, out: Path) -> None:
     RUN is what `stepline train nasva` wrote.
 
     It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines.
-    Stepline itself needs no such file: without torch, --aligner RUN runs the same graph by ONNX
-    Runtime.
+    Stepline itself does not need this file. Without torch, --aligner RUN runs the same graph by
+    ONNX Runtime.
     """
     from stepline.nasva import checkpoint
 

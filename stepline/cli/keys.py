@@ -30,7 +30,7 @@ def keys() -> None:
     type=click.Choice(("read", "edit", "admin")),
     default="read",
     show_default=True,
-    help="What it may do: edit also corrects, uploads and begins jobs; admin also removes.",
+    help="What it may do: read, edit (also correct, upload and start jobs), admin (also remove).",
 )
 def add_key(file: Path, name: str, role: str) -> None:
     """Make a key, and print it once.
@@ -43,7 +43,7 @@ def add_key(file: Path, name: str, role: str) -> None:
 
     key_role = KEY_ROLES[[*KEY_ROLES].index(role)]  # type: ignore[arg-type]
     print_data(KeyFile(file).add(name, key_role))
-    print_message(f"{name} may {role}; keep this key now, for {file} holds its hash alone")
+    print_message(f"{name} may {role}; keep this key now, because {file} holds only its hash")
 
 
 @keys.command("list")
@@ -66,7 +66,7 @@ def list_keys(file: Path) -> None:
 @click.argument("file", type=PATH_TYPE)
 @click.argument("name")
 def revoke_key(file: Path, name: str) -> None:
-    """Revoke a key: a running studio refuses it at once.
+    """Revoke a key, also in a studio that is running.
 
     \b
     Example:

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.0, min_open=True, max=1000.0),
     default=1.0,
     show_default=True,
-    help="Of a file: times its own pace.",
+    help="Speed of a file, as a multiple of its own pace.",
 )
 @click.option(
     "--lag",
     type=click.FloatRange(min=0.0, max=120.0),
     default=2.0,
     show_default=True,
-    help="Seconds that what is shown waits for more evidence.",
+    help="Seconds to wait for more evidence of what is shown.",
 )
 @click.option(
     "--texts",
     type=PATH_TYPE,
-    help="The lines of a recipe to follow, one a line, or comparison.json of `stepline compare`.",
+    help="The lines of a recipe to follow, one per line, or comparison.json of `stepline compare`.",
 )
 @click.option(
     "--until-next",
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     help="Hold each step until Enter is pressed or, of a camera or a stream, "
     "until the picture says that it is finished.",
 )
-@out_option("Folder of what grows: events, WebVTT, what a stream sent.", default="out")
+@out_option("Folder for the events, WebVTT and what a stream sent.", default="out")
 @click.option(
-    "--at-end", type=PATH_TYPE, help="At the end, write there what `stepline steps` writes."
+    "--at-end", type=PATH_TYPE, help="Folder for what `stepline steps` writes, at the end."
 )
-@click.option("--force", is_flag=True, help="Begin anew what an earlier run has begun.")
+@click.option("--force", is_flag=True, help="Start again, and forget an earlier run.")
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="Language of the speech, a code of ISO 639-1 such as es or de.")
 @click.option(
-    "--backbone", type=PluginChoice("backbones"), help="What sees the picture; none: sound alone."
+    "--backbone", type=PluginChoice("backbones"), help="What sees the picture. none: sound alone."
 )
 @settings_options(
     "One setting, e.g. links.attempts=20.", "A TOML file of settings (docs/settings.md)."
@@ -77,7 +77,7 @@ def live(source: str, **options: Any) -> None:
 
     Prints one JSON line per event. A run that was killed continues where it stopped.
 
-    SOURCE: a file, which may still grow; an address of http(s), rtsp, rtmp, udp or srt; camera,
+    SOURCE is a file (it may still grow), an address of http(s), rtsp, rtmp, udp or srt, camera,
     microphone, or camera+microphone.
     """
     from stepline.compare.task_graph import LinesToFind, read_lines
@@ -114,7 +114,7 @@ def _stop_at_interrupt() -> "Iterator[threading.Event]":
     def interrupt(*_: Any) -> None:
         stop.set()
         signal.signal(signal.SIGINT, usual)
-        print_message("ending; once more to leave at once", urgent=True)
+        print_message("ending; press Ctrl-C again to leave immediately", urgent=True)
 
     signal.signal(signal.SIGINT, interrupt)
     try:

@@ -85,7 +85,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     "--texts",
     required=True,
     type=PATH_TYPE,
-    help="The lines to find, one a line, or comparison.json of `stepline compare`.",
+    help="The lines to find, one per line, or comparison.json of `stepline compare`.",
 )
 @click.option(
     "--aligner", required=True, type=PATH_TYPE, help="The trained network: file or folder."
@@ -97,14 +97,14 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 )
 @click.option(
     "--order",
-    help="none; given: as the lines stand; compared: as the videos of comparison.json do them; or "
+    help="none, given (as in the file), compared (as the videos of comparison.json do them), or "
     "a JSON table of P(line i comes before line j).",
 )
 @click.option("--text-features", type=PATH_TYPE, help="Ready vectors of the lines.")
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
-    help="What sees a video.",
+    help="What sees the picture.",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
 @table_json_option
@@ -135,7 +135,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     if order == "compared":
         if graph is None:
             cure = "give --texts the comparison.json that `stepline compare` wrote"
-            raise SettingsError(f"--order compared: {options['texts']} is no comparison; {cure}")
+            raise SettingsError(f"--order compared: {options['texts']} is not a comparison; {cure}")
         before = np.array(graph.before)
     elif not is_setting:
         before = read_order(Path(order), len(texts))
@@ -162,14 +162,14 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     "--ask",
     "count",
     type=click.IntRange(min=1),
-    help="Have the vision-language model of "
-    "--set vision.witness.base_url=URL look at so many sentences, drawn at random.",
+    help="Let the vision-language model of "
+    "--set vision.witness.base_url=URL look at this many sentences, drawn at random.",
 )
 @click.option(
     "--people",
     type=PATH_TYPE,
-    help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
-    "verdicts.jsonl of an audit; sentences are drawn from theirs.",
+    help="With --ask: people's answers, as answers.jsonl of `annotate vnd` or verdicts.jsonl of "
+    "an audit. Sentences are drawn from those that they answered.",
 )
 @json_option
 @speech_options
@@ -188,9 +188,9 @@ def judge(
     Example:
       stepline judge stepline/demo/demo.mp4 --out out
 
-    Without --detector the wording and what is seen in the picture decide; the main job's record in
-    OUT is used or made. A model that --ask names decides nothing: it says how well judge, model and
-    people agree.
+    Without --detector, the wording and the picture decide. The main job's record in OUT is used, or
+    made. A model that --ask names decides nothing. It only shows how well judge, model and people
+    agree.
     """
     overrides = [*options["overrides"]]
     if detector is not None:
@@ -334,11 +334,11 @@ def _find_steps(
 def why_nobody_judged(record: "Record") -> str:
     """Return why no sentence of a record has P(shown), in words."""
     if record.transcript is None or not record.transcript.sentences:
-        return "nobody: nothing is said"
+        return "no one, because nothing is said"
     language = record.transcript.language
     if language is not None and not language.lower().startswith("en"):
-        return "nobody: not English, and no --detector"
-    return "nobody: there is no picture"
+        return "no one, because it is not English and there is no --detector"
+    return "no one, because there is no picture"
 
 
 @click.command()
@@ -346,12 +346,12 @@ def why_nobody_judged(record: "Record") -> str:
 @out_option("Folder for the results.", default="out")
 @click.option(
     "--length",
-    help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
+    help="Longest summary: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
 )
 @click.option(
     "--summarizer",
     type=PATH_TYPE,
-    help="What weighs the seconds: a network of `stepline train summarizer`, its file or folder.",
+    help="Network that weighs the seconds: file or folder of `stepline train summarizer`.",
 )
 @json_option
 @speech_options

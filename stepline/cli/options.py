@@ -168,7 +168,7 @@ def preset_option(command: str) -> Callable[[F], F]:
         "--preset",
         type=click.Choice(list(files)),
         callback=lambda context, option, name: files.get(name),  # noqa: ARG005
-        help=f"Values of {whose} (docs/reproduce.md); --settings and --set change them.",
+        help=f"Values of {whose} (docs/reproduce.md). --settings and --set change them.",
     )
 
 
@@ -203,7 +203,7 @@ address_options: Callable[[F], F] = combine_options(
     click.option(
         "--media-url",
         metavar="PREFIX",
-        help="What stands before a video's file name in its address, for HowTo, Recipe and Label "
+        help="Start of a video's address, before its file name, for HowTo, Recipe and Label "
         "Studio.",
     ),
 )
@@ -241,7 +241,7 @@ device_options: Callable[[F], F] = combine_options(
         expose_value=False,
         is_eager=True,
         callback=_note_compute,
-        help="Numeric precision; auto: float32, or float16 for recognition on a GPU.",
+        help="Numeric precision. auto: float32, or float16 for recognition on a GPU.",
     ),
 )
 
@@ -287,7 +287,7 @@ def part_from_options(options: dict[str, Any]) -> "Span | None":
             limits[index] = seconds
     if limits[0] >= limits[1]:
         raise SettingsError(
-            f"--from {options['begin'] or 0} --to {options['end']}: nothing lies between; swap them"
+            f"--from {options['begin'] or 0} --to {options['end']}: nothing is between; swap them"
         )
     return Span(*limits)
 
@@ -309,7 +309,7 @@ speech_options: Callable[[F], F] = combine_options(
         "--audio-track",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Sound track to use, from 1 on; by default the one with speech.",
+        help="Sound track to use, from 1 on. Default: the one with speech.",
     ),
     click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
     click.option(
@@ -355,7 +355,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     if options.get("translate"):
         if options.get("captions") is not None:
             raise SettingsError(
-                "--translate is for speech, and --captions stands for it; leave one of them out"
+                "--translate is for speech, and --captions replaces it; leave one of them out"
             )
         overrides.append("asr.translate=true")
     if options.get("dry_run"):
@@ -399,7 +399,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
         expose_value=False,
         callback=choose_log_form,
         hidden=hidden,
-        help="Format of the messages on stderr; json: one object per line.",
+        help="Format of the messages on stderr. json: one object per line.",
     )
     return combine_options(verbose, quiet, log_format)
 

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     help="A store of text features, minilm, conse or clip:FOLDER.",
 )
 @click.option(
-    "--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S)."
+    "--narrations", metavar="SOURCE", help="What is said. The final network also learns it (W + S)."
 )
 @click.option(
     "--narration-vectors",
     metavar="VECTORS",
-    help="The same; else their own, or the steps' encoder.",
+    help="The same for narrations. Default: their own, or the steps' encoder.",
 )
 @exclude_option
 @click.option(
     "--rounds",
     type=click.IntRange(min=0, max=20),
-    help="Times that labels are made anew.  [default: 1]",
+    help="Times that labels are made again.  [default: 1]",
 )
 @preset_option("refine")
 @settings_options("One setting, e.g. rounds.teachers=1.")
@@ -72,10 +72,9 @@ def refine(
     DATASET is records, or NAME:PATH of a public data set.
 
     First labels are where the steps are said. Networks learn them, stop early and label all videos
-    anew; the last labels are written as records (refined.parquet), next to a network that was
-    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
-    same command is given again. Under torchrun, the processes share the trainings and the
-    labelling.
+    again. The last labels are written as records (refined.parquet), next to a network that was
+    trained on them (aligner.safetensors). The same command continues a run that was stopped, round
+    by round. Under torchrun, the processes share the trainings and the labelling.
     """
     check_address_space("refine", MIN_DATASET_ADDRESS_BYTES)
 

@@ -14,8 +14,7 @@ from stepline.cli.options import PATH_TYPE
     "-o",
     "--out",
     type=PATH_TYPE,
-    help="Folder for a file NAME.schema.json of each; required "
-    "unless one NAME is given, which is printed without it.",
+    help="Folder for the files NAME.schema.json. One NAME is printed if this option is left out.",
 )
 def schema(names: tuple[str, ...], out: Path | None) -> None:
     """Write JSON Schemas of what Stepline writes and reads.
@@ -24,9 +23,9 @@ def schema(names: tuple[str, ...], out: Path | None) -> None:
     Example:
       stepline schema --out schemas
 
-    NAME is record (what `stepline steps` writes as JSON), events (a line of `stepline live`),
-    settings (of the main job, as a TOML file has them) or comparison (what `stepline compare`
-    writes). Without a NAME all are written.
+    NAME is record (JSON of `stepline steps`), events (a line of `stepline live`), settings (a TOML
+    file of the main job) or comparison (JSON of `stepline compare`). Without a NAME all are
+    written.
     """
     from stepline.errors import SettingsError
     from stepline.schema import schema_text, write_schemas

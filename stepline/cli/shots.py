@@ -47,8 +47,9 @@ def shots(source: "VideoArgument", out: Path, size: int, as_json: bool, **option
       stepline shots stepline/demo/demo.mp4 --out out
 
     SOURCE is a video, a record that `stepline steps` wrote, or a folder of them. For each shot the
-    list has its start and end to the frame, a picture of its middle, and the steps that are shown
-    in it where OUT holds the video's record. It is written as CSV, as JSON and as a page.
+    list has its start and end to the frame, and a picture of its middle. If OUT holds the video's
+    record, the list also has the steps that the shot shows. It is written as CSV, as JSON and as a
+    page.
     """
     from stepline.atomic_files import check_writable
     from stepline.shots.sources import ShotSource, find_sources

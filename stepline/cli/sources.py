@@ -69,7 +69,7 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     for folder in folders:
         if not Path(folder).is_dir():
             raise SettingsError(
-                f"--watch: {folder} is no folder; name the folders in which videos arrive"
+                f"--watch: {folder} is not a folder; name the folders in which videos arrive"
             )
 
     # files that have not changed since the last look are whole

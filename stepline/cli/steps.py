@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from stepline.progress import Progress
 
 FORMAT_NAMES = (
-    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}; mp4 and mkv are copies with chapters."
+    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}. mp4 and mkv are copies with chapters."
 )
 DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
@@ -62,7 +62,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--texts",
     type=PATH_TYPE,
     help="A file of your own lines to find, one per line, or comparison.json of "
-    "`stepline compare`; site: the chapters of a link's page.",
+    "`stepline compare`. site: the chapters of a link's page.",
 )
 @click.option("--title", help="Title of the video, instead of the one in its file or speech.")
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
@@ -100,7 +100,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the record as JSON; of several videos, one line each.",
+    help="Print the record as JSON. Several videos give one line each.",
 )
 @rewrite_options
 @click.option(
@@ -113,7 +113,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Videos to work on at the same time; without it, as many as cores and memory allow.",
+    help="Videos to process at the same time. Default: as many as cores and memory allow.",
 )
 @click.option("--dry-run", is_flag=True, help="Dry run: estimate the language-model cost.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
@@ -128,15 +128,15 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     Example:
       stepline steps stepline/demo/demo.mp4 --out out
 
-    VIDEOS are files, folders or links. In a folder, each video has a line instead of a table,
-    videos that are done are left alone, and one that fails ends no other; then the exit code is 1.
+    VIDEOS are files, folders or links. In a folder, each video has a line instead of a table, and
+    videos that are done are left alone. If one fails, the others go on and the exit code is 1.
 
-    Captions without their video (srt, vtt, sbv, ttml, dfxp, csv, json) are an input too: nothing
-    counts as shown then. In a folder they are those that lie next to no video of their name, csv
-    and json left out.
+    Captions without their video (srt, vtt, sbv, ttml, dfxp, csv, json) are an input too. Nothing
+    counts as shown then. In a folder, captions (but not csv and json) are an input if no video has
+    their name.
 
-    A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for
-    which the extra `links` is needed.
+    A link is an http(s) address of a file, of a page that shows a video, or of a playlist. For
+    pages and playlists, install the extra `links`.
     """
     from stepline.outputs import safe_stem
     from stepline.pipeline.networks import load_networks
@@ -265,7 +265,7 @@ def _check_dry_run(settings: "StepsSettings") -> None:
     """Raise SettingsError where no language model would be asked."""
     if not settings.vision.witness.named and settings.writing.writer != "llm":
         raise SettingsError(
-            "--dry-run tells what a vision-language model would be asked; name one with --set "
+            "--dry-run shows what a vision-language model would be asked; name one with --set "
             "vision.witness.base_url=URL, or a language model that writes with --writer llm"
         )
 
@@ -386,7 +386,7 @@ def demo(out: Path, browse: bool) -> None:
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("none",)),
-    help="What sees the picture: as in training.",
+    help="What sees the picture. Take the one of the training.",
 )
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option(
@@ -395,14 +395,14 @@ def demo(out: Path, browse: bool) -> None:
     type=PluginChoice("outputs"),
     multiple=True,
     metavar="FORMAT",
-    help=f"Also write this output; the JSON is always written. {FORMAT_NAMES}",
+    help=f"Also write this output. The JSON is always written. {FORMAT_NAMES}",
 )
-@click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
+@click.option("--clips", is_flag=True, help="Cut an mp4 of every step (videos only).")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print JSON, of several sources a line each, not a table.",
+    help="Print JSON, not a table. Several sources give one line each.",
 )
 @rewrite_options
 @settings_options("One setting, e.g. procx.choose=apart.")
@@ -449,7 +449,7 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
         )
     if ready and part is not None:
         raise SettingsError(
-            f"{ready[0]}: holds features, of which no part is taken; leave --from and --to out"
+            f"{ready[0]}: holds features, which are used whole; leave --from and --to out"
         )
     describe_video = partial(
         run_source,

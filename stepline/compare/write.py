@@ -64,7 +64,7 @@ def to_lines(comparison: TaskComparison) -> str:
             lines.append(one_line(step.text))
     if not lines:
         cure = "lower it with --set compare.common_share=0.3"
-        raise SettingsError(f"no step is common to so many videos; {cure}")
+        raise SettingsError(f"no step is common to enough videos; {cure}")
     return "\n".join(lines) + "\n"
 
 

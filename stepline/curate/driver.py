@@ -252,7 +252,7 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
     items.sort(key=lambda item: item.id)
     for earlier, item in pairwise(items):
         if earlier.id == item.id:
-            raise DatasetError(f"{item.id}: the source names two videos so; give each its own id")
+            raise DatasetError(f"{item.id}: two videos have this id; give each its own id")
     if not items:
         raise DatasetError(
             f"the source holds no video to work on ({len(refused)} refused); name another"

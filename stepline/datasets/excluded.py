@@ -117,7 +117,7 @@ def _check_splits(source: ExcludedSource, scored: Mapping[str | None, bool]) -> 
             fault = f"{source.path}: {source.name} holds no split {split!r}"
             raise DatasetError(f"{fault}; it has {', '.join(splits)}")
     if scored and not any(scored.values()):
-        fault = f"nobody is scored on its videos, all of split {splits[0]!r}"
+        fault = f"no one is scored on its videos, all of split {splits[0]!r}"
         cure = f"{source.name}:{splits[0]}={source.path} keeps them out"
         raise DatasetError(f"{source.path}: {fault}; {cure}")
 
@@ -136,10 +136,10 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
             # JSON read as ids would exclude nothing
             if not video.isprintable() or video[0] in MARKUP_BRACKETS:
                 cure = (
-                    "give one id a line; "
+                    "give one id per line; "
                     "`stepline excluded DATASET=FILE` makes such a list of annotations"
                 )
-                raise DatasetError(f"{path}: line {number} is no video id; {cure}")
+                raise DatasetError(f"{path}: line {number} is not a video id; {cure}")
             names[plain_id(video)].update(sets or [UNNAMED_SET])
     return _sorted(names)
 

@@ -95,7 +95,7 @@ def parse_json(name: str, text: str) -> Tree:
     try:
         return json_tree(text, _without_repeats)
     except RepeatedKeyError as error:
-        fault = f"{name}: key {error} stands twice in one object"
+        fault = f"{name}: key {error} is twice in one object"
         raise DatasetError(f"{fault}; keep one of them") from error
     except json.JSONDecodeError as error:
         location = f"line {error.lineno}, column {error.colno}"
@@ -361,7 +361,7 @@ class Node:
         try:
             return str(self._checked(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
-            fault = f"{self.location}: a number with thousands of digits is no id"
+            fault = f"{self.location}: a number with thousands of digits is not an id"
             raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:

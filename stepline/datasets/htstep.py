@@ -109,7 +109,7 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     queries = find_file(folder, QUERIES_FILE)
     splits = read_splits(folder)
     if not splits and queries is None:
-        fault = "no file tells which videos are of the hidden test splits"
+        fault = "no file states which videos are in the hidden test splits"
         raise DatasetError(f"{folder}: {fault}; put the release's {SPLITS_FILE} there")
     hidden = {}
     for split, ids in splits.items():
@@ -165,10 +165,10 @@ def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, 
         return queries
     splits = read_splits(path.parent)
     if subset not in splits:
-        cure = f"put {SPLITS_FILE} beside it, or leave the subset out"
+        cure = f"put {SPLITS_FILE} next to it, or leave the subset out"
         if splits:
             cure = f"it has {', '.join(splits)}"
-        raise DatasetError(f"{path}: nothing tells which videos are of {subset!r}; {cure}")
+        raise DatasetError(f"{path}: no file states which videos are in {subset!r}; {cure}")
     return {id: queries.get(id, ()) for id in splits[subset]}
 
 

@@ -24,7 +24,7 @@ FILE_NAME = "label_studio.json"
 SHOWN_LABELS = frozenset({"shown", "likely shown"})
 LABEL_KEYS = ("timelinelabels", "labels")
 DEFAULT_RATE = 24.0  # frames/s of Label Studio's Video where a task says none
-NOT_ANNOTATED = "nobody has annotated it"
+NOT_ANNOTATED = "no one has annotated it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:

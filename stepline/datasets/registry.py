@@ -149,7 +149,7 @@ DATASETS = {
             "Hugging Face dataset anilbatra/sieve_and_swap, folder pretraining/data",
             "none stated; research use",
             youcook2.FILE_NAMES["sieve_swap"],
-            "one step a segment: the first text, the others as its alternatives; duration; split "
+            "one step per segment: the first text, the others as its alternatives; duration; split "
             "by the file's name",
             BAD_SPANS,
             "steps",
@@ -275,9 +275,9 @@ DATASETS = {
             "Label Studio, Export > JSON, of tasks from `stepline steps --format labelstudio`",
             "your own",
             (label_studio.FILE_NAME,),
-            "one reference step a text, with the spans of its regions, none where its label is "
+            "one reference step per text, with the spans of its regions, none where its label is "
             'not "shown"; duration',
-            BAD_SPANS + "; tasks that nobody annotated",
+            BAD_SPANS + "; tasks that no one annotated",
             "reference",
             label_studio.read,
             training=(),

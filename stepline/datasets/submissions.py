@@ -77,8 +77,8 @@ def write_htstep_result(
 def _second(record: Record, step: Step) -> int:
     if step.at is None:
         raise DatasetError(
-            f"{record.id}: step {step.id} has no `at`; "
-            "HT-Step scores a second for each step; place it"
+            f"{record.id}: step {step.id} has no `at`, and HT-Step scores a second for each step; "
+            "place it"
         )
     return math.floor(step.at)
 
@@ -125,7 +125,7 @@ def _grounding_rows(record: Record, step: Step) -> list[tuple[str, float, float,
         return []
     if not step.id.isdecimal():
         raise DatasetError(
-            f"{record.id}: step id {step.id!r} is no global_step_index; "
+            f"{record.id}: step id {step.id!r} is not a global_step_index; "
             "take the ids from taxonomy.csv"
         )
     if step.score is None:

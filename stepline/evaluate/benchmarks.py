@@ -57,10 +57,10 @@ HT_STEP_RULE = (
 )
 # Of CrossTask: steps by themselves or in order, over test sets or all videos.
 EACH_STEP_RULE = (
-    "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without "
+    "the best second of each step by itself; hit: it is in rows floor(start):ceil(end) without "
     "the last; recall of a "
     "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave "
-    "30 random videos a "
+    "30 random videos per "
     "task out (seeds 0 to 19)"
 )
 ORDERED_STEPS_RULE = (
@@ -167,7 +167,7 @@ class Benchmark:
 
 # Forms of predictions that several benchmarks take.
 SECONDS_BY_ROW = (
-    "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts "
+    "JSON {id: [second or null per row]} or {id: {row id: second}}; or segments with texts "
     "(docs/evaluation.md)"
 )
 SECONDS_BY_STEP_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
@@ -181,7 +181,7 @@ def _grounding_benchmark(
         "segmentation": Convention(SEGMENTATION_RULE, temporal_grounding.segmentation),
     }
     why = (
-        "no official scorer asks for texts and times at once, so the usual measures of grounding "
+        "no official scorer asks for both texts and times, so the usual measures of grounding "
         "are given"
     )
     return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
@@ -215,7 +215,7 @@ BENCHMARKS = {
             "narration alignment and alignability in 80 HowTo100M videos",
             "TAN, eval_zeroshot_align; NaSVA, train.py; WYS2 section 4",
             "htm_align.json",
-            "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both "
+            "JSON {id: matrix (sentences, seconds)}, {id: [second or null per sentence]} or both "
             "with alignability",
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is "
             "stricter",
@@ -232,9 +232,9 @@ BENCHMARKS = {
             "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a "
             "server)",
             "the release's folder: annotations.json, taxonomy.csv",
-            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: "
+            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second per step]} or {id: "
             "{step: second}}",
-            "there is one official rule; the mAP that looks at labels stands beside it",
+            "there is one official rule; the mAP that looks at labels is printed too",
             {"official": Convention(HT_STEP_RULE, htstep.score)},
             splits=True,
         ),
@@ -243,7 +243,7 @@ BENCHMARKS = {
             "step localisation in 18 tasks",
             "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
             "the release's folder: tasks_primary.txt, videos_val.csv, annotations/",
-            "JSON {task_video: [second or null a step]} or {task_video: matrix (seconds, steps)}",
+            "JSON {task_video: [second or null per step]} or {task_video: matrix (seconds, steps)}",
             "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original "
             "decodes them in order",
             {
@@ -275,7 +275,7 @@ BENCHMARKS = {
         ),
         _grounding_benchmark(
             "interactive-cooking",
-            "instructions placed while somebody cooks",
+            "instructions placed while someone cooks",
             "Qualcomm Interactive Cooking (arXiv 2511.21998)",
             "main_{split}.json, .parquet or folder",
         ),
@@ -290,17 +290,17 @@ BENCHMARKS = {
             "vnd",
             "clips whose narration is shown or not",
             "WYS2 section 4 (VND-Test)",
-            "JSON {id: 0 or 1, or one a clip}",
-            "JSON {id: score, or one a clip}",
-            "the paper's only measure, with average precision beside it",
+            "JSON {id: 0 or 1, or one per clip}",
+            "JSON {id: score, or one per clip}",
+            "the paper's only measure, with average precision added",
             {"official": Convention(DETECTION_RULE, visual_narration.score)},
         ),
         Benchmark(
             "ivsum",
             "summaries of wikiHow videos",
             "IV-Sum, utils/evaluate_and_log; WYS2 section 4.4 (tau, rho)",
-            "JSON {id: [0 or 1 a frame]}",
-            "JSON {id: [score a frame]} or IV-Sum's results file",
+            "JSON {id: [0 or 1 per frame]}",
+            "JSON {id: [score per frame]} or IV-Sum's results file",
             "the official rule gives F = 1 to videos without a summary and multiplies "
             "probabilities",
             {
@@ -340,7 +340,7 @@ def evaluate(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
     if cut is not None and not benchmark.cuts:
-        raise DatasetError(f"{name}: its predictions are no proposals; leave --cut out")
+        raise DatasetError(f"{name}: its predictions are not proposals; leave --cut out")
     scorer = benchmark.conventions[protocol]
     return scorer.score(
         ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset, cut)

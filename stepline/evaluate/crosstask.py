@@ -187,7 +187,7 @@ def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     seconds, count = shown_rows.shape
     if len(rows) != count:
         counts = f"{len(rows)} predicted seconds for {count} steps"
-        raise DatasetError(f"{counts}; give one, or null, a step")
+        raise DatasetError(f"{counts}; give one, or null, per step")
     is_placed = np.isfinite(rows)
     inside = is_placed & (rows >= 0) & (rows < seconds)
     right = inside
@@ -360,7 +360,7 @@ def _hits_and_steps(
         row_count, column_count = scores.shape
         if column_count != count:
             counts = f"{column_count} columns for {count} steps"
-            raise DatasetError(f"{node.location}: {counts}; give one a step")
+            raise DatasetError(f"{node.location}: {counts}; give one per step")
         rows = ordered_rows(step_costs(scores)) if ordered else best_rows(-scores)
         seconds = row_count
         if not cut:
@@ -368,7 +368,7 @@ def _hits_and_steps(
         return count_hits(rows.astype(np.float64), truth.shown_rows(seconds))
     if ordered:
         fault = f"{node.location}: seconds cannot be put in order"
-        raise DatasetError(f"{fault}; give scores, one row a second")
+        raise DatasetError(f"{fault}; give scores, one row per second")
     # spans or seconds
     if isinstance(node.value, dict):
         spans = read_spans(node["spans"], count, "steps")

@@ -142,8 +142,8 @@ class TanWindow:
 def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
     """Return TAN's overlapping windows: WINDOW_ROWS rows, a quarter of that apart.
 
-    A window holds the sentences between the first and the last NOT alignable one whose middle is
-    from WINDOW_ROWS before to twice that after its start. The times of alignable ones would give
+    A window reaches from the first to the last NOT alignable sentence whose middle is from
+    WINDOW_ROWS before to twice that after its start. The times of alignable ones would give
     the answer away. The first four windows begin with sentence 0 and the last four end with the
     last (the first four win where a window is both). A window without a sentence that is not
     alignable is left out. Source: TAN, eval_zeroshot_align.
@@ -325,7 +325,7 @@ def score_narration(scoring: ScoringTask) -> Scores:
     notes = []
     if not transcript:
         notes.append(
-            "no transcript beside the annotations: alignable sentences are taken as said when shown"
+            "no transcript with the annotations: alignable sentences are taken as said when shown"
         )
     # labels and predictions of the predicted videos
     labels = {}
@@ -457,7 +457,7 @@ def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
     if not transcript:
         return None
     if id not in transcript:
-        fault = f"{id}: not in the transcript beside the annotations"
+        fault = f"{id}: not in the transcript next to the annotations"
         raise DatasetError(f"{fault}; give the transcript of all videos")
     starts = read_numbers(transcript[id]["start"])
     ends = read_numbers(transcript[id]["end"])

@@ -137,7 +137,7 @@ def read_number(node: Node) -> float:
     if not is_number(node.value):
         raise node.error("a number or null")
     if not np.isfinite(number := node.number()):
-        raise node.error("a finite number, or null where there is none")
+        raise node.error("a finite number, or null for a missing one")
     return number
 
 

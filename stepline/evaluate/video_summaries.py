@@ -105,7 +105,7 @@ def _correlation(first: Numbers, second: Numbers, measure: Callable[..., Any]) -
     truth = _vector(second, "reference scores")
     if len(scores) != len(truth):
         counts = f"{len(scores)} scores for {len(truth)} reference scores"
-        raise DatasetError(f"{counts}; give one a frame")
+        raise DatasetError(f"{counts}; give one per frame")
     # Numbers that are all equal have no order.
     if not _varies(scores) or not _varies(truth):
         return None
@@ -121,10 +121,10 @@ def _vector(values: Numbers, what: str) -> Floats:
         vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         fault = f"{what}: not a list of numbers ({error})"
-        raise DatasetError(f"{fault}; give one number a frame") from error
+        raise DatasetError(f"{fault}; give one number per frame") from error
     if vector.ndim != 1 or not np.isfinite(vector).all():
         fault = f"{what}: shape {vector.shape} or NaN in it"
-        raise DatasetError(f"{fault}; give one finite number a frame")
+        raise DatasetError(f"{fault}; give one finite number per frame")
     return vector
 
 

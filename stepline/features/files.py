@@ -102,7 +102,7 @@ def read_text_features(path: Path) -> TextFeatures:
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
         raise StoreError(
-            f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}"
+            f"{path}: no 'text' next to the features; give {{'text': [...], 'features': (K, D)}}"
         )
     # Other arrays of the file are of no concern here.
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
@@ -156,7 +156,7 @@ def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> f
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise StoreError(
-            f"{location}: rate {stated!r} is no number of rows a second; write the features again"
+            f"{location}: rate {stated!r} is not a rate in rows/s; write the features again"
         )
     return number
 
@@ -211,7 +211,7 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     except Exception as error:
         reason = first_line(error)
         if "pickle" in reason or "eights only" in reason:  # numpy and torch would advise to run it
-            reason = "it holds objects that only running code could read"
+            reason = "damaged, or a pickle with Python objects, which Stepline does not load"
         raise StoreError(
             f"{location}: cannot be read ({reason[:200]}); extract the features again"
         ) from error

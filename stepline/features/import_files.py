@@ -202,7 +202,7 @@ def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
         ends = _times(item.get("end"))
     except (ValueError, TypeError) as error:
         raise StoreError(
-            f"its times are no numbers ({error}); extract the text features again"
+            f"its times are not numbers ({error}); extract the text features again"
         ) from error
     return RowTexts(texts, starts, ends)
 

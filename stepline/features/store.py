@@ -45,9 +45,9 @@ NOT_FINITE = "it holds NaN or infinity"
 TOO_GREAT = "its values are beyond half precision"
 OTHER_WIDTH = "its width is another"
 REPEATED_ID = "its id came before"
-BAD_ID = "its id is no plain name"
+BAD_ID = "its id is not a plain name"
 OTHER_ID = "it says that it is another item"
-OTHER_COUNT = "its texts or times are not as many as its rows"
+OTHER_COUNT = "its texts or times are not one per row"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
 UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
@@ -185,7 +185,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         names = sorted(backbones)
         if len(names) > 1:
             what = f"{self.display_url}: features of {' and '.join(names)}"
-            raise StoreError(f"{what}; keep one backbone a store")
+            raise StoreError(f"{what}; keep one backbone per store")
         if not names:
             return ""
         return names[0]
@@ -235,7 +235,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         matrix = self._matrices[location.shard]
         if location.first + location.rows > matrix.rows or location.width != matrix.width:
             raise StoreError(
-                f"{matrix.path}: {location.id} lies outside of it; import the features again"
+                f"{matrix.path}: {location.id} is outside of it; import the features again"
             )
         # The part of the item's rows that was asked for.
         first, stop, _ = rows.indices(location.rows)
@@ -413,7 +413,7 @@ class FeatureWriter:
         if index_path(self._folder, self._shard).exists():
             cure = "let one of them finish, then start the other again"
             raise StoreError(
-                f"{self._folder}: another process has written shard {self._shard} meanwhile; {cure}"
+                f"{self._folder}: another process has now written shard {self._shard}; {cure}"
             )
         write_shard(np.concatenate(self._values), shard_path(self._folder, self._shard))
         write_index(self._folder, self._shard, self._locations, self._texts)

@@ -206,7 +206,7 @@ def picture_warning(
         when = "there"
         times = [f"{_clock(start)} to {_clock(stop)}" for start, stop in stretches]
         first_times = ", ".join(times[:MAX_TOLD_STRETCHES])
-        reasons.append(f"stands still from {first_times}")
+        reasons.append(f"does not move from {first_times}")
     if seconds - end > MAX_HELD_SECONDS:
         reasons.append(f"ends at {end} s, the sound at {seconds} s")
     if not reasons:

@@ -64,11 +64,11 @@ class GroundingInputs:
         steps = len(self.steps)
         if self.step_vectors is not None and len(self.step_vectors) != steps:
             raise ShapeError(
-                f"step vectors must have one row a step: {steps}, not {len(self.step_vectors)}"
+                f"step vectors must have one row per step: {steps}, not {len(self.step_vectors)}"
             )
         if self.visible is not None and len(self.visible) != steps:
             raise ShapeError(
-                f"visible must hold one probability a step: {steps}, not {len(self.visible)}"
+                f"visible must hold one probability per step: {steps}, not {len(self.visible)}"
             )
         sentences = 0
         if self.transcript is not None:

@@ -111,7 +111,7 @@ class RecipeFilter:
             sign = np.sign(numbers - numbers[:, None])
             before = sigmoid(self._settings.order * sign)
         if before.shape != (lines, lines):
-            expected = f"({lines}, {lines}), a row and a column a line"
+            expected = f"({lines}, {lines}), a row and a column per line"
             raise ShapeError(f"`before` must be {expected}, not {before.shape}")
         if lines > MAX_LINES:
             raise ShapeError(

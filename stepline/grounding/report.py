@@ -7,7 +7,7 @@ import numpy as np
 
 from stepline.grounding.correspondence import HARDLY_FIT
 
-PLACED_BY_WORDS = "steps stand where they are said, and may not be shown"
+PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class GroundReport:
     def unclear(self) -> str:
         """Why a step is "unclear", in plain words."""
         if not self.instructs:
-            return "hardly a sentence of the video tells a step"
-        return "told last, and only for some case" if self.earned else HARDLY_FIT
+            return "hardly any sentence of the video states a step"
+        return "said last, and only for some cases" if self.earned else HARDLY_FIT
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class GroundReport:
         if self.correspondence is not None and not self.earned:
             doubts.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
         if not self.instructs:
-            doubts.append(f"hardly a sentence tells a step, as in a talk: {PLACED_BY_WORDS}")
+            doubts.append(f"hardly any sentence states a step, as in a talk: {PLACED_BY_WORDS}")
         return tuple(doubts)
 
 
@@ -80,7 +80,7 @@ def evidence_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
     """
     if not weight and not by_shots:
         return (
-            "speech alone: the pictures do not tell where anything is done, so they weigh nothing"
+            "speech alone: the pictures do not show where anything is done, so they weigh nothing"
         )
     return (
         f"likeness weighs {weight:.1f}, {by_shots} of {steps} steps are placed by shots; "

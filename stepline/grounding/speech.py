@@ -328,4 +328,4 @@ def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> 
         raise ShapeError(f"{shapes} must share their width")
     counts = (len(texts), len(sentences))
     if counts != shape:
-        raise ShapeError(f"need one vector a text and a sentence: {shape}, not {counts}")
+        raise ShapeError(f"need one vector per text and per sentence: {shape}, not {counts}")

@@ -258,7 +258,7 @@ class CorrectedLibrary:
         """Return the corrected record of a file. name: its path below the library's folder."""
         stamp = _present_stamp(self.folder / name)
         if stamp is None:
-            raise StoreError(f"{self.folder / name}: it has gone; search again")
+            raise StoreError(f"{self.folder / name}: it is gone; search again")
         video = LibraryVideo(video_id(name), name, stamp)
         return self._current(video).corrected.record
 

@@ -149,7 +149,7 @@ class ConflictError(StoreError):
     def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
         fields = ", ".join(sorted({field for _, field in places}))
         cure = "look at their change, then send yours again"
-        super().__init__(f"{theirs[-1].by} changed {fields} meanwhile; {cure}")
+        super().__init__(f"{theirs[-1].by} has changed {fields} since you read it; {cure}")
         self.theirs = tuple(theirs)
 
 
@@ -157,7 +157,7 @@ class RecordChangedError(StoreError):
     """The machine's record was made again since, and its steps are others."""
 
     def __init__(self) -> None:
-        reason = "the video was understood again since it was opened here, and its steps are others"
+        reason = "the video was processed again since it was opened here, and its steps changed"
         super().__init__(f"{reason}; look at the new steps, then make the change again")
 
 

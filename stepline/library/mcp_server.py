@@ -296,7 +296,7 @@ class LibraryTools:
         """Return the file of a video: where it may be read, or elsewhere the file that was seen."""
         path = self._library.media_file(video, record.video)
         if path is None:
-            reason = "its video is not where it was, or another file by now"
+            reason = "its video was moved, or is another file now"
             raise MediaError(f"{_title(record)!r}: {reason}; move it back")
         return path
 
@@ -414,7 +414,7 @@ def _note(citations: Sequence[Citation]) -> str | None:
     if not citations:
         return "nothing of the library answers this"
     if citations[0].verdict == "said, not shown":
-        return "the likeliest of these is said, not shown: the picture does not show it"
+        return "the most likely of these is said, not shown: the picture does not show it"
     return None
 
 

@@ -335,7 +335,7 @@ class SearchIndex:
                     ids.append(np.arange(first, first + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
-                raise _damage(self.path, "vectors that are none") from error
+                raise _damage(self.path, "invalid vectors") from error
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
         return self._moment_rows
 
@@ -465,7 +465,7 @@ def _step_ids(path: Path, numbers: str) -> list[int]:
     try:
         return StepIds.validate_json(numbers, strict=True)
     except ValidationError as error:
-        raise _damage(path, "steps that are none") from error
+        raise _damage(path, "invalid steps") from error
 
 
 def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:

@@ -209,7 +209,7 @@ class SourceClock:
         if abs(drift) <= MIN_DRIFT_SECONDS:
             return None
         self._drift = ahead
-        reason = "its clock and the clock on the wall drift apart"
+        reason = "its clock drifts away from the clock on the wall"
         return Gap(self.end, round(drift, 3), reason, "drift")
 
 

@@ -47,7 +47,7 @@ class Damage:
         if self.packets:
             lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
         if self.stamps:
-            lines.append(f"{_counted(self.stamps, 'broken time stamp')} mended")
+            lines.append(f"{_counted(self.stamps, 'broken time stamp')} corrected")
         if self.jumps:
             noun = "jumps"
             if self.jumps == 1:
@@ -56,7 +56,7 @@ class Damage:
             if self.leap:
                 leap = f", the longest by {self.leap:.0f} s,"
             lines.append(
-                f"{self.jumps} {noun} of the time stamps{leap} mended: the parts are taken to "
+                f"{self.jumps} {noun} of the time stamps{leap} corrected: the parts are taken to "
                 "follow each other"
             )
         return tuple(lines)

@@ -186,7 +186,7 @@ class _LimitedResponse(http.client.HTTPResponse):
         if coding in ("", "identity"):
             return
         if coding not in ("gzip", "x-gzip", "deflate"):
-            raise self.limits.fault(f"the answer is compressed as {coding[:40]!r}, unasked")
+            raise self.limits.fault(f"the answer's compression {coding[:40]!r} is not supported")
         self.is_packed = True
         # Who reads it gets it unpacked, of a length that is not known.
         del self.headers["Content-Encoding"]
@@ -302,7 +302,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             reason = "it leads elsewhere; give the address that it leads to"
             raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         if req.type == "https" and newurl.startswith("http:"):
-            risk = "leads from https to http, on whose way anybody can change it"
+            risk = "leads from https to http, where anyone can change it on the way"
             raise MediaError(f"{req.host} {risk}; give another")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

@@ -386,7 +386,7 @@ def _fetch_page(
         downloads = result.get("requested_downloads") or ()
         files = [Path(download["filepath"]) for download in downloads]
         if not files or not files[0].is_file():
-            raise MediaError("yt-dlp brought no file; see with --verbose what it says")
+            raise MediaError("yt-dlp downloaded no file; --verbose shows its messages")
         if language is not None:
             captions = _fetch_captions(downloader, result, folder / name, language)
 

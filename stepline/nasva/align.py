@@ -108,11 +108,11 @@ def score_texts(
     settings = settings or AlignerSettings()
     if vectors.ndim != 2:
         raise ShapeError(
-            f"text vectors must be (texts, width), not {vectors.shape}; give one row a text"
+            f"text vectors must be (texts, width), not {vectors.shape}; give one row per text"
         )
     texts = len(vectors)
     if said_spans is not None and len(said_spans) != texts:
-        raise ShapeError(f"{len(said_spans)} times for {texts} texts; give one a text, or none")
+        raise ShapeError(f"{len(said_spans)} times for {texts} texts; give one per text, or none")
     rows = len(features.values)
     middles = None
     if said_spans is not None and settings.mode == "narration":

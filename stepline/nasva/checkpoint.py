@@ -373,9 +373,9 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
         width, video_width = weights["video_in.0.weight"].shape
         if width % RELEASED_HEADS:
             fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads"
-            unknown = "no weight tells how many it has"
+            unknown = "no weight shows how many it has"
             cure = "give the .pth of its authors, or one of `stepline train nasva`"
-            raise ModelError(f"{path}: {fault} of the released code; {unknown}; {cure}")
+            raise ModelError(f"{path}: {fault} of the released code, and {unknown}; {cure}")
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],

@@ -87,7 +87,7 @@ SmallIndices: TypeAlias = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 OTHER_TEXTS = "the features of its texts are of other texts"
 NO_TEXT = "it has no text"
 NO_LABEL = "none of its texts has a label"
-LABELS_OUTSIDE = "all its labels lie outside of what is seen"
+LABELS_OUTSIDE = "all its labels are outside of what is seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class AlignerSamples(LazySamples[Sample]):
         if not self._parts:
             reasons = reasons_in_words(self.omitted)
             raise ShapeError(
-                f"no sample is left of {len(self.omitted)}: {reasons}; mend the sources"
+                f"no sample is left of {len(self.omitted)}: {reasons}; fix the sources"
             )
         part = self._parts[0]
         video = self._features[part.video]

@@ -205,7 +205,7 @@ def fit_by_foreign_evidence(
         share = shown_fraction(p_own, own_or_foreign(foreign))
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
-        raise DatasetError(f"{reason}, so P(shown) cannot be told; give the rate, or train longer")
+        raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")
 
     # a regression on drawn verdicts
     p = shown_probability(p_own, len(own) / len(foreign), share)

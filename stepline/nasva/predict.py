@@ -95,7 +95,7 @@ def place_steps(
     settings = settings or AlignerSettings()
     if len(fit.scores) != len(steps):
         raise ShapeError(
-            f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step"
+            f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row per step"
         )
 
     # whether each step is shown, by itself

@@ -244,7 +244,7 @@ class SelfTrainSettings(Settings):
         for number in self.by_round:
             if number > self.rounds:
                 cure = f"give rounds.rounds={number}, or take it out"
-                raise ValueError(f"by_round.{number} is of no round; {cure}")
+                raise ValueError(f"by_round.{number} has no round; {cure}")
             RefineSettings.model_validate(self.refinement(number).model_dump())
         return self
 

@@ -231,7 +231,7 @@ def find_outputs(names: Sequence[str]) -> None:
         if not isinstance(output, Output):
             kind = type(output).__name__
             raise SettingsError(
-                f"{name!r}: the plugin is a {kind}, no Output; mend or uninstall it"
+                f"{name!r}: the plugin is a {kind}, not an Output; correct or uninstall it"
             )
 
         # the JSON stays the last
@@ -245,7 +245,7 @@ def render(record: Record, name: str) -> str:
     find_outputs([name])
     text = OUTPUTS[name].write(record, OutputExtras())
     if not isinstance(text, str):
-        reason = "cannot hold this record" if text is None else "is no text"
+        reason = "cannot hold this record" if text is None else "is not a text"
         cure = "write it with stepline.write_outputs, or take another"
         raise SettingsError(f"output format {name!r} {reason}; {cure}")
     return text

@@ -25,7 +25,7 @@ VERDICT_MARKS: dict[Verdict, str] = {
     "unplaced": "·",
 }
 MARKS_LEGEND = "● shown  ◐ likely shown, by the words  ? unclear  ○ said, not shown  × not found"
-PICTURES_LEGEND = "● told by a network, with its confidence, which is not calibrated"
+PICTURES_LEGEND = "● described by a network, with its confidence, which is not calibrated"
 
 
 def step_table(record: Record) -> str:

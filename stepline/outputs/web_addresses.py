@@ -27,7 +27,7 @@ class WebAddresses:
             parts = urlsplit(self.base)
             if not is_address(self.base) or not parts.hostname:
                 cure = "give one such as https://example.org/steps/"
-                raise SettingsError(f"--base-url {self.base!r}: is no address of http(s); {cure}")
+                raise SettingsError(f"--base-url {self.base!r}: is not an http(s) address; {cure}")
             if parts.query or parts.fragment:
                 cure = "give the address of the folder alone"
                 raise SettingsError(f"--base-url {self.base!r}: holds more than a folder; {cure}")

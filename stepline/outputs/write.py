@@ -98,7 +98,7 @@ def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
             log.warning("%s: Google asks for more of a Recipe: %s", path, "; ".join(gaps))
     if "labelstudio" in extras.formats and extras.web == NO_ADDRESSES:
         path = output_path(record, folder, "labelstudio")
-        log.warning("%s: Label Studio opens addresses alone; name the video's by --media-url", path)
+        log.warning("%s: Label Studio opens only addresses; give the video's by --media-url", path)
 
 
 def _write_pictures(

@@ -343,7 +343,7 @@ def run_video(
     taken_before = is_taken(request.path, options.out)
     with lock_video(request.id, options.out):
         if is_taken(request.path, options.out) and not taken_before:
-            reason = "another process wrote a video of that name there meanwhile"
+            reason = "another process has now written a video of that name there"
             raise SettingsError(f"{options.out / stem}: {reason}; run again")
         earlier = _earlier_result(request, settings, options, networks)
         if earlier is not None:
@@ -416,7 +416,7 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
     if options.overwrite:
         return
     for foreign in foreign_outputs(request.id, options.out, options.formats):
-        reason = "an output would be written over this file, which no earlier run left so"
+        reason = "an output would be written over this file, which is not as an earlier run left it"
         cure = "give another --out, or --overwrite to lose it"
         raise SettingsError(f"{foreign}: {reason}; {cure}")
 
@@ -485,13 +485,13 @@ def read_texts(path: Path) -> tuple[str, ...]:
     except LimitError as error:
         raise SettingsError(f"--texts {path}: {error}; give fewer lines") from error
     except (OSError, UnicodeDecodeError) as error:
-        cure = "give a file with one line a step"
+        cure = "give a file with one line per step"
         raise SettingsError(f"--texts {path}: cannot be read as UTF-8 text; {cure}") from error
     bullet = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
     lines = [bullet.sub("", line).strip() for line in text.splitlines()]
     texts = tuple(line for line in lines if any(letter.isalpha() for letter in line))
     if not texts:
-        raise SettingsError(f"--texts {path}: holds no line of text; write one line a step")
+        raise SettingsError(f"--texts {path}: holds no line of text; write one line per step")
     if len(texts) > MAX_TEXTS:
         count = f"{len(texts)} lines are more than {MAX_TEXTS}"
         raise SettingsError(f"--texts {path}: {count}; give those of this video")

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
     from stepline.vision import ScreenText
 
-FROM_PICTURES = "speech tells no step; the steps are told from the pictures, by a trained network"
-FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision-language model"
+FROM_PICTURES = "speech gives no step; a trained network describes the steps from the pictures"
+FROM_WITNESS = "no one speaks; a vision-language model describes the steps from the pictures"
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ def with_seen_steps(
 # s from a picture within which a line on screen counts as read in it. Lines are read once per second
 READ_NEAR_SECONDS = 1.0
 UNREAD_REMARK = (
-    "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
+    "against: no one says the amount {}, and it is not read in the picture: the model's claim"
 )
-READ_REMARK = "for: the amount {} stands on screen: {}"
+READ_REMARK = "for: the amount {} is on screen: {}"
 
 
 def check_amounts(

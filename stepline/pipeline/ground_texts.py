@@ -42,7 +42,7 @@ def ground_texts(
     from stepline.nasva.predict import ground_by_aligner
 
     if not texts:
-        raise SettingsError("no lines to find; give a text file with one a line")
+        raise SettingsError("no lines to find; give a text file with one per line")
     ready = is_feature_file(source)
     request = Request(source, source.name.split(".")[0], texts=tuple(texts), graph=graph)
     if ready:
@@ -124,7 +124,7 @@ def read_order(path: Path, lines: int) -> "Array":
         ) from error
     if matrix.shape != (lines, lines):
         raise ShapeError(
-            f"{path}: a table of {matrix.shape} for {lines} lines; give one row and column a line"
+            f"{path}: a table of {matrix.shape} for {lines} lines; give one row and column per line"
         )
     return matrix
 

@@ -115,7 +115,7 @@ def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
     # Questions are about whole seconds, and a row has to be one.
     if vision.rate != 1.0:
         raise SettingsError(
-            f"vision.rate={vision.rate}: vision.witness needs a row a second; set it to 1"
+            f"vision.rate={vision.rate}: vision.witness needs one row per second; set it to 1"
         )
     # Opened and closed, so that a fault is reported now.
     open_server(vision.witness).close()

@@ -47,7 +47,7 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         result: Result = _adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
-        reason = f"a stored result is no {kind.__name__} ({error.error_count()} errors)"
+        reason = f"a stored result is not a {kind.__name__} ({error.error_count()} errors)"
         raise StoreError(f"{reason}; remove it") from error
 
 

@@ -417,6 +417,6 @@ def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[st
     for line in lines:
         if line in largest:
             text = shorten(one_line(line.text), MAX_LINE_CHARS)
-            kind = "for: its words stand" if is_said(line.text, words) else "text"
+            kind = "for: its words are" if is_said(line.text, words) else "text"
             remarks[text] = f"{kind}{ON_SCREEN}{text}"
     return list(remarks.values())

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SCREEN_NOTE = (
-    "a screen recording: steps stand where the screen changes; "
+    "a screen recording: steps are placed where the screen changes; "
     "`--set vision.screen=off` places them as in a film"
 )
-CAPTIONS_NOTE = "nobody speaks; the steps are told by the captions on the screen"
+CAPTIONS_NOTE = "no one speaks; the steps are the captions on the screen"
 CAPTIONS_READER = "captions on the screen"
 MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
 BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
@@ -119,7 +119,7 @@ def click_remarks(click: Click) -> tuple[str, ...]:
     remarks = []
     if click.label is not None:
         remarks.append(
-            f"for: {_quoted(click.label.text)} stands on screen, and the screen changes next"
+            f"for: {_quoted(click.label.text)} is on screen, and the screen changes next"
         )
     remarks.append(f"for: {_result(click.event)}")
     return tuple(remarks)

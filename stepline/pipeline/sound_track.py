@@ -37,8 +37,8 @@ def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSetti
     if number is None:
         number, reason = _best_track(request, info, settings)
         media = media.model_copy(update={"audio_track": number})
-    hint = "" if settings.media.audio_track else "; --audio-track N hears another"
-    note = f"{count} sound tracks: track {number} is heard, {reason}{hint}"
+    hint = "" if settings.media.audio_track else "; --audio-track N selects another"
+    note = f"{count} sound tracks: track {number} is used, {reason}{hint}"
     return SoundChoice(media, (note,))
 
 
@@ -63,7 +63,7 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     if most >= MIN_VOICED_SECONDS:
         tracks = [number for number in tracks if voiced[number] >= AS_VOICED * most]
         if len(tracks) < len(voiced):
-            reason = "in which somebody speaks"
+            reason = "in which someone speaks"
     # Of those, the file's default.
     if default in tracks:
         return default, reason or "the default one"

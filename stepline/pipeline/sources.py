@@ -320,7 +320,7 @@ def _report_left_out(folder: Path, files: Sequence[Path]) -> None:
     counts = Counter(suffix for suffix in suffixes if suffix in KIN_SUFFIXES)
     if counts:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
-        log.warning("%s: left out: %s; name the files to have them read", folder, kinds)
+        log.warning("%s: left out: %s; name the files to read them", folder, kinds)
 
 
 def _is_input(file: Path, *, captions: bool) -> bool:

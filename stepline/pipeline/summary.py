@@ -69,7 +69,7 @@ def write_summary(
         if place.exists() and not _has_board(board):
             cure = "give another folder with --out"
             raise SettingsError(
-                f"{place}: the summary would be written over this file, which is none; {cure}"
+                f"{place}: the summary would replace this file, which is not a summary; {cure}"
             )
 
     # both files, or neither

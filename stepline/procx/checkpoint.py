@@ -112,7 +112,7 @@ def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]
     tokens = tuple(header["vocabulary"]["tokens"])
     has_marks = tokens[: len(MARK_TOKENS)] == MARK_TOKENS
     if not has_marks or not all(isinstance(token, str) for token in tokens):
-        raise ValueError("its vocabulary is none")
+        raise ValueError("its vocabulary is not valid")
     vocabulary = Vocabulary(tokens, bool(header["vocabulary"]["lower"]))
     trained = TrainingFeatures(**header["trained"])
     return settings, vocabulary, trained

@@ -178,7 +178,7 @@ class StepDataset(LazySamples[StepSample]):
         """What the features are of. Raises ShapeError without any sample."""
         if self._spec is None or not self._parts:
             raise ShapeError(
-                f"no video is left to train on: {reasons_in_words(self.omitted)}; mend the sources"
+                f"no video is left to train on: {reasons_in_words(self.omitted)}; fix the sources"
             )
         return self._spec
 

@@ -261,7 +261,7 @@ def count_loss(
     classes = logits.shape[-1]
     if rates is not None and rates.shape != (classes,):
         raise ShapeError(
-            f"rates of counts must be ({classes},), one a count, not {tuple(rates.shape)}"
+            f"rates of counts must be ({classes},), one per count, not {tuple(rates.shape)}"
         )
     logits = logits.float()
     true = counts.clamp(max=classes - 1)

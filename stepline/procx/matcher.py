@@ -119,7 +119,7 @@ def build_targets(
             is_span = start <= end and first <= last
             if not is_span:  # NaN too
                 video_span = f"the video's 0-{duration} seconds"
-                raise ShapeError(f"step {start}-{end} does not lie in {video_span}; leave it out")
+                raise ShapeError(f"step {start}-{end} is not in {video_span}; leave it out")
             span = torch.tensor([first, last])
             boxes[video, number] = span
             box_pad[video, number] = False

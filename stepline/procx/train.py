@@ -224,7 +224,7 @@ def _train_vocabulary(
                 count += len(rows)
                 yield from (row.text for row in rows)
             if not count:
-                cure = "mend it, or leave --words out"
+                cure = "correct it, or leave --words out"
                 raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
 
     return train_vocabulary(texts(), settings.vocabulary)

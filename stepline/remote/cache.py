@@ -131,7 +131,7 @@ def _fetch_once(
         if remote.fetch(path) != fingerprint:
             remove_file(path)
             raise StoreError(
-                f"{remote.display_url}: it changed meanwhile; give the same command again"
+                f"{remote.display_url}: it changed while it was read; give the same command again"
             )
 
 

@@ -219,7 +219,7 @@ def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str 
     host = host_of(source)
     other = host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
-        what = f"{host} leads from https to http, on whose way anybody can change it"
+        what = f"{host} leads from https to http, where anyone can change it on the way"
         return f"{what}; give an address that does not"
     if may_lead(host, other, settings):
         return None

@@ -143,7 +143,7 @@ class RemotePath(FileAddress):
 
     def _checked_size(self, size: int) -> int:
         if size < 0:
-            what = f"{self.display_url}: its server does not tell its size"
+            what = f"{self.display_url}: its server does not state its size"
             raise StoreError(f"{what}; download it, and give the file")
         if self.local is None and size > self.settings.largest * BYTES_PER_MIB:
             limit = f"places.largest={self.settings.largest} MiB"
@@ -313,7 +313,7 @@ class RemotePath(FileAddress):
         may take."""
         if self.byte_range is not None:
             raise StoreError(
-                f"{self.display_url}: a part of a file cannot be written; write the file anew"
+                f"{self.display_url}: a part of a file cannot be written; write the whole file"
             )
         blocks = 1 + size // (self.settings.block * BYTES_PER_MIB)
         return filesystem(self.url, self.settings), self.settings.seconds * blocks

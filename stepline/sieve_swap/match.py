@@ -141,7 +141,7 @@ DocumentIds: TypeAlias = npt.NDArray[np.int64]
 TOO_FAR = "no step is near enough"
 NOT_IN_ORDER = "no step of the document that fits best is near enough, in its order"
 NO_DOCUMENT = "the video has no document"
-NOT_TOLD = "it tells no step of the document that fits best"
+NOT_TOLD = "it states no step of the document that fits best"
 
 # that a step is stated in this piece of narration, and that it is stated at all. Both are needed to
 # pass the sieve of "line-model".

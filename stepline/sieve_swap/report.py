@@ -121,8 +121,8 @@ def _numbers(statistics: Statistics) -> str:
         "videos in, videos kept": f"{video_count:,}, {videos:,}",
         "sentences in, swapped, kept in own words": f"{sentences:,}, {swapped:,}, {own:,}",
         "steps out": f"{steps:,}",
-        "steps a video": f"{steps_per_video:.1f}",
-        "seconds a step": f"{seconds_per_step:.1f}",
+        "steps per video": f"{steps_per_video:.1f}",
+        "seconds per step": f"{seconds_per_step:.1f}",
         "different documents used": f"{len(statistics.documents):,}",
         "different content words before, after": f"{words_before:,}, {words_after:,}",
     }
@@ -160,9 +160,9 @@ def _figures(statistics: Statistics) -> str:
     bar_title = f"seconds, bars of {VIDEO_BAR_SECONDS}"
     density_bar = 100 / DENSITY_BARS  # per cent
     plots = {
-        "Steps a video": histogram(statistics.steps_a_video, "steps"),
-        "Words a step": histogram(statistics.words_a_step, "words", last=MAX_BAR),
-        "Seconds a step": histogram(statistics.seconds_a_step, "seconds", last=MAX_BAR),
+        "Steps per video": histogram(statistics.steps_a_video, "steps"),
+        "Words per step": histogram(statistics.words_a_step, "words", last=MAX_BAR),
+        "Seconds per step": histogram(statistics.seconds_a_step, "seconds", last=MAX_BAR),
         "Length of the videos": histogram(video_seconds, bar_title),
         "Content words among a text's words": grouped_histogram(
             densities, "per cent", bar=density_bar

@@ -120,7 +120,7 @@ def run(job: Job) -> RunResult:
     job.say(f"{video_count} videos to go through")
     category = job.settings.pairing.category
     if category and not video_filter.has_categories:
-        cure = f"put {VIDEOS_FILE} beside it, or give --set pairing.category="
+        cure = f"put {VIDEOS_FILE} next to it, or give --set pairing.category="
         raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
     write_atomic(job.out / IDENTITY_FILE, _identity(job))
     # pair, then sieve and swap

@@ -156,7 +156,7 @@ def _check_inputs(
 ) -> None:
     """Raise ShapeError where documents are missing, ModelError for a base of another encoder."""
     if paired is not None and len(paired) != len(records):
-        raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
+        raise ShapeError(f"paired must have an entry per record: {len(records)}, not {len(paired)}")
     if paired is None and (settings.scope == "paired" or settings.is_ordered):
         fault = f"scope 'paired' and method {settings.method!r} need each record's documents"
         raise ShapeError(f"{fault}; give `paired`")

@@ -113,7 +113,7 @@ class Access:
         # Without a password the server answers this machine alone.
         if password is None and not is_this_machine(f"{host}:0"):
             raise SettingsError(
-                f"--host {host} lets others in; give --password-file a file with a password"
+                f"--host {host} lets others connect; give --password-file a file with a password"
             )
         self.token = secrets.token_urlsafe(32)
         self.password = password

@@ -97,13 +97,13 @@ class StudioApi:
             *self._jobs.operations(),
             Operation("GET", "/api/search", self.search, "The moments that answer a query.", query),
             Operation(
-                "GET", "/api/live", self.live_runs, "The live runs whose logs lie in the library."
+                "GET", "/api/live", self.live_runs, "The live runs whose logs are in the library."
             ),
             Operation(
                 "GET",
                 "/api/live/{name}/events",
                 self.live_events,
-                "What a live run tells, from its first event on, as server-sent events.",
+                "The events of a live run, from the first on, as server-sent events.",
             ),
             Operation(
                 "POST",

@@ -157,7 +157,7 @@ class Webhook:
             if fault is not None:
                 if pause == self._pause:  # one warning, however long it lasts
                     log.warning(
-                        "webhook: %s is not told yet (%s); what waits for it is kept",
+                        "webhook: %s cannot be reached yet (%s); its events are kept",
                         self._host,
                         fault,
                     )
@@ -191,7 +191,7 @@ class Webhook:
                     outbox.count_refusal(event.number)
                 return fault
             log.warning(
-                "webhook: %s is never told of a %s of %.0f (%s)",
+                "webhook: %s never gets a %s of %.0f (%s)",
                 self._host,
                 event.name,
                 event.created,
@@ -237,7 +237,7 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
         return None
     if not is_link(url):
         raise SettingsError(
-            f"--webhook {display_url(url)}: no address; it begins with http:// or https://"
+            f"--webhook {display_url(url)}: not an address; start it with http:// or https://"
         )
 
     # an address of http(s), and not this machine's
@@ -249,7 +249,7 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
     # the key that signs what is sent
     if key_file is None:
         raise SettingsError(
-            "--webhook needs --webhook-secret, a file with the key that signs what is told"
+            "--webhook needs --webhook-secret, a file with the key that signs what is sent"
         )
     try:
         key = read_limited(key_file, MAX_KEY_FILE_BYTES).split(b"\n")[0].strip()

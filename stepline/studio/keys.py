@@ -102,7 +102,7 @@ class KeyFile:
             key = ApiKey(name=name, role=role, digest=_digest(secret), created=time.time())
         except ValidationError as error:
             rule = "a name has 1 to 80 letters, digits, and any of _ . -"
-            raise SettingsError(f"{name[:80]!r}: no name of a key; {rule}") from error
+            raise SettingsError(f"{name[:80]!r}: not a name for a key; {rule}") from error
         # Two commands at the same time would lose one of their keys.
         with self._locked():
             keys = self.all()
@@ -111,7 +111,7 @@ class KeyFile:
                     f"{self.path}: {name} has a key; revoke it, or take another name"
                 )
             if len(keys) >= MAX_KEYS:
-                raise SettingsError(f"{self.path}: {MAX_KEYS} keys are the most; revoke some")
+                raise SettingsError(f"{self.path}: {MAX_KEYS} keys are the limit; revoke some")
             self._write((*keys, key))
         return secret
 

@@ -198,7 +198,7 @@ class StudioServer(LocalServer):
         except OSError as error:
             if options.port is not None or not last_port:
                 raise
-            cure = "what a browser could not send to it waits there: free it, and give --port"
+            cure = "unsent edits of a browser wait for that port: free it, and give --port"
             log.warning(
                 "port %d, of the last time, is taken (%s); %s", last_port, error.strerror, cure
             )

@@ -81,7 +81,7 @@ def share(
     folder = library.resolve_allowed(out)
     if is_below(folder, (library.folder,)):
         cure = "name one in a folder of --allow, or leave `out` away and take the file"
-        raise StoreError(f"{out}: lies in the library; {cure}")
+        raise StoreError(f"{out}: is in the library; {cure}")
     claim_shared_folder(folder)
     return _write_share(library, ids, folder, with_videos=with_videos)
 

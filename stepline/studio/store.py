@@ -186,7 +186,7 @@ class EventOutbox:
                 return event
             except ValueError as error:
                 # A stranger's words are not signed with this user's key.
-                log.warning("webhook: a row of the library is no event of Stepline's; left out")
+                log.warning("webhook: a row of the library is not an event of Stepline; left out")
                 with self._database.change() as connection:
                     cursor = connection.execute("DELETE FROM event WHERE number IS ?", row[:1])
                 if cursor.rowcount < 1:

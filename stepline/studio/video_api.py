@@ -345,8 +345,8 @@ class VideoApi:
         if path is None or not os.access(path, os.R_OK):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,
-                "the video's file is not in the library nor in a folder of --allow, cannot be "
-                "read, has changed, or is still compared with its record",
+                "the video's file is not in the library or a folder of --allow, cannot be "
+                "read, has changed, or is still compared",
             )
         return path
 

@@ -102,7 +102,7 @@ class JsonWindow:
                     reason = f"has a member of more than {self._most} characters"
                     raise JsonError(reason) from error
                 if isinstance(error, RecursionError) or not self._more(size):
-                    reason = f"breaks off or is no JSON ({str(error)[:100]})"
+                    reason = f"breaks off or is not JSON ({str(error)[:100]})"
                     raise JsonError(reason) from error
                 size *= 2  # so that a long value is scanned a few times only
                 continue
@@ -133,7 +133,7 @@ class JsonObjectReader(JsonWindow):
     def members(self) -> Iterator[tuple[str, object]]:
         """Yield key and value of each member, and a JsonDamage last where the file breaks off."""
         if self.peek() != "{":
-            yield "", JsonDamage("is no JSON object")
+            yield "", JsonDamage("is not a JSON object")
             return
         self.place += 1
         while (mark := self.peek()) != "}":

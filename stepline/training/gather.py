@@ -167,7 +167,7 @@ def source_flaw(omitted: Sequence[Rejected]) -> str:
     if values:
         example = f" ({values[0]})"
     words = reasons_in_words(omitted).replace(reason, f"{reason}{example}", 1)
-    cure = SOURCE_CURES.get(reason, "mend it, or leave it out")
+    cure = SOURCE_CURES.get(reason, "correct it, or leave it out")
     return f"nothing of it is left to train on: {words}; {cure}"
 
 

@@ -93,7 +93,7 @@ class NetworkFile:
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
         if seeds:
             raise ModelError(
-                f"{path}: holds a network a seed; give one of them, such as {seeds[0]}"
+                f"{path}: holds one network per seed; give one of them, such as {seeds[0]}"
             )
         # A single network under any other name is taken too.
         fault = "no such file"
@@ -164,7 +164,7 @@ class NetworkFile:
     def _header(self, file: Any) -> Header:
         header: Header = parse_json((file.metadata() or {}).get("stepline", "{}"))
         if not isinstance(header, dict):
-            raise ValueError("its header is none")
+            raise ValueError("its header is not an object")
         if header.get("kind") != self.kind or header.get("version") != self.version:
             raise ValueError(f"kind {header.get('kind')!r}, version {header.get('version')!r}")
         return header

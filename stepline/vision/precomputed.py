@@ -75,7 +75,7 @@ class PrecomputedBackbone:
     def _text_features(self) -> TextFeatures:
         if self._texts is None:
             raise SettingsError(
-                "vision.texts is not set; ready features need the features of the texts beside them"
+                "vision.texts is not set; ready features also need the features of the texts"
             )
         return read_text_features(self._texts)
 

@@ -66,10 +66,10 @@ class VisionLanguageSettings(ChatSettings):
     @model_validator(mode="after")
     def _sees_one_way(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
-            raise ValueError("a GGUF sees with a projector alone; name its file as projector")
+            raise ValueError("a GGUF needs a projector to see; name its file as projector")
         if self.video is not None and self.together:
             raise ValueError(
-                "together puts pictures side by side; leave it off where video shows clips"
+                "together puts pictures side by side; leave it off if video shows clips"
             )
         return self
 

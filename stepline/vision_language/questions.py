@@ -177,7 +177,7 @@ def _read_each(
         with contextlib.suppress(ValueError, RecursionError):
             tree = parse_json(match[1])
     if not isinstance(tree, dict):
-        return (Reply(refusal="the reply is no JSON object"),) * len(keys)
+        return (Reply(refusal="the reply is not a JSON object"),) * len(keys)
     # A reply that adds something is refused as a whole.
     if not set(tree) <= set(keys):
         return (Reply(refusal=TOO_MUCH),) * len(keys)

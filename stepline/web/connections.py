@@ -48,7 +48,7 @@ def check_framing(head: bytes) -> None:
     if len(lengths) > 1:
         raise h11.RemoteProtocolError("several lengths")
     if lengths and not ONE_LENGTH.fullmatch(lengths[0]):
-        raise h11.RemoteProtocolError("a length that is no number")
+        raise h11.RemoteProtocolError("a length that is not a number")
 
 
 class StrictConnection(h11.Connection):

@@ -125,10 +125,10 @@ class Guards:
             return f"a request that sends something needs the header `X-Stepline: {self.token}`"
         length = request.headers.get("Content-Length", "")
         if not is_whole_number(length):
-            return "state the bytes of the body by the header Content-Length"
+            return "state the size of the body in the header Content-Length"
         most = self.max_bytes(request)
         if int(length) > most:
-            return f"a body of {length} bytes is too long; here {most} are the most"
+            return f"a body of {length} bytes is too long; the limit here is {most}"
         return None
 
 
@@ -171,7 +171,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if reason == HTTPStatus(error.status_code).phrase:
         reason = "no such page"
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            reason = f"{request.method} is no method of this address"
+            reason = f"{request.method} is not a method of this address"
     response = _error_of_route(request, error.status_code, reason)
     response.headers.update(error.headers or {})
     return response

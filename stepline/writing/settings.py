@@ -78,7 +78,7 @@ class LlmSettings(ChatSettings, PromptSettings):
     @model_validator(mode="after")
     def _sees_with_a_projector(self) -> "LlmSettings":
         if self.pictures and self.gguf is not None and self.projector is None:
-            raise ValueError("a GGUF sees with a projector alone; name its file as projector")
+            raise ValueError("a GGUF needs a projector to see; name its file as projector")
         return self
 
     @model_serializer(mode="wrap")

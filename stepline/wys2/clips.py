@@ -97,7 +97,7 @@ def _checked_duration(record: Record) -> float:
     duration = record.video.duration or max(sentence.span.end for sentence in sentences)
     last_start = sentences[-1].span.start
     if last_start >= duration:
-        fault = f"{record.id}: somebody speaks at {last_start:g} s of {duration:g} s"
+        fault = f"{record.id}: someone speaks at {last_start:g} s of {duration:g} s"
         raise DatasetError(f"{fault}; check whose transcript it is")
     if record.reference and not any(step.spans for step in record.reference):
         fault = f"{record.id}: none of its {len(record.reference)} key-steps has a time"

@@ -74,7 +74,7 @@ def load_detector(path: Path) -> LoadedDetector:
     if not path.exists():
         cure = f"train it again with {NEEDED_CLIPS} validation clips of either kind or more"
         raise ModelError(
-            f"{file}: no {path.name} beside it, so its scores are no probabilities; {cure}"
+            f"{file}: no {path.name} next to it, so its scores are not probabilities; {cure}"
         )
     # Only the regression of this very file makes its scores probabilities.
     digest = sha256(file)

@@ -80,7 +80,7 @@ def _check_importance(importance: Importance) -> None:
     is_sequence = importance.ndim == 1 and len(importance) > 0
     if not is_sequence or not np.isfinite(importance).all():
         shape = importance.shape
-        raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {shape}")
+        raise ShapeError(f"importance must be (T,) finite numbers, one per second, not {shape}")
 
 
 def _mean_importance(importance: Importance, span: Span) -> float:

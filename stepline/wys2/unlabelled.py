@@ -137,7 +137,7 @@ class ClipStream:
         video = record.video.id
         is_known = number < len(self._videos)
         if not is_known or self._videos[number] != video:
-            fault = "the unlabelled videos have changed meanwhile"
+            fault = "the unlabelled videos have changed during the run"
             raise DatasetError(f"{record.id}: {fault}; start the command again")
         # The stored vectors are of these very sentences.
         stored_texts = None

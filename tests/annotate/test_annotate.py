@@ -119,7 +119,7 @@ def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
     assert queue.next("cat").clip.id == "c"  # the others have both of theirs
 
 
-def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, clock):
+def test_a_clip_stays_an_annotators_whatever_others_answer(tmp_path, clock):
     answers = AnswerLog(tmp_path / "a.jsonl")
     queue = AnnotationQueue([clip("a"), clip("b")], answers, annotators=2, clock=clock)
     given = queue.next("ann").clip.id
@@ -149,7 +149,7 @@ def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
     assert [answer.seconds for answer in AnswerLog(tmp_path / "a.jsonl")] == [4.0]
 
 
-def test_the_last_answer_can_be_taken_back_once_and_given_anew(tmp_path, clock):
+def test_the_last_answer_can_be_taken_back_once_and_given_again(tmp_path, clock):
     queue = AnnotationQueue(
         [clip("a"), clip("b")], AnswerLog(tmp_path / "answers.jsonl"), clock=clock
     )
@@ -222,7 +222,7 @@ def test_a_wrong_list_of_clips_is_named(tmp_path, text, message):
         read_clips(tmp_path / "clips.json")
 
 
-def test_clips_are_read_as_written_and_ids_stand_once(tmp_path):
+def test_clips_are_read_as_written_and_ids_occur_once(tmp_path):
     clips = [clip("a", shown=False), clip("b")]
     write_clips(clips, tmp_path / "clips.json")
     assert read_clips(tmp_path / "clips.json") == clips

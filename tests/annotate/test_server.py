@@ -70,7 +70,7 @@ def test_clips_are_given_whole_and_in_ranges(server):
 @pytest.mark.parametrize(
     "name", ["7", "-1", "²", "٣", "1_0", "../page.html", "9" * 5000, "", "1.mp4/../1"]
 )
-def test_a_clip_that_is_none_is_refused_before_any_work(server, monkeypatch, name):
+def test_an_invalid_clip_is_refused_before_any_work(server, monkeypatch, name):
     monkeypatch.setattr("stepline.media.cut_clip", lambda *_: pytest.fail("cut"))
     assert ask(server, "GET", f"/clip/{quote(name)}.mp4")[0].status == 400
 
@@ -130,7 +130,7 @@ def test_a_second_request_on_a_connection_has_its_own_time(server, monkeypatch):
     assert received(connected(server, whole + whole + b"GET /ha")).count(b"200 OK") == 2
 
 
-def test_idle_connections_keep_nobody_out(server, monkeypatch):
+def test_idle_connections_keep_no_one_out(server, monkeypatch):
     monkeypatch.setattr("stepline.web.connections.MAX_CONNECTIONS", 5)
     idle = [connected(server) for _ in range(40)]
     assert ask(server, "GET", "/")[0].status == 200
@@ -140,7 +140,7 @@ def test_idle_connections_keep_nobody_out(server, monkeypatch):
         connection.close()
 
 
-def test_many_requests_at_once_are_answered_beside_idle_connections(server, monkeypatch):
+def test_many_simultaneous_requests_are_answered_next_to_idle_connections(server, monkeypatch):
     monkeypatch.setattr("stepline.web.connections.MAX_CONNECTIONS", 12)
     idle = [connected(server) for _ in range(30)]
     with ThreadPoolExecutor(4) as threads:
@@ -212,7 +212,7 @@ def test_other_names_and_other_sites_are_refused(server):
     assert (reply.status, b"script" in data) == (400, False)
 
 
-def test_an_answer_that_comes_at_once_is_refused(server):
+def test_an_answer_that_comes_too_early_is_refused(server):
     told = {"clip": "q", "annotator": "ann", "shown": True, "confidence": "very"}
     reply, data = ask(server, "POST", "/answer", json.dumps(told), X_Stepline="annotate")
     assert (reply.status, "watched to its end" in json.loads(data)["error"]) == (409, True)

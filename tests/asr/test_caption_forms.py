@@ -117,7 +117,7 @@ def test_text_behind_an_empty_line_belongs_to_its_cue(tmp_path: Path) -> None:
     assert [text for _, text in lines_of(heard)] == ["Cut the strip.", "Fold it.", "Press."]
 
 
-def test_a_number_in_the_text_is_no_number_of_a_cue(tmp_path: Path) -> None:
+def test_a_number_in_the_text_is_not_a_number_of_a_cue(tmp_path: Path) -> None:
     text = srt((1, 3, "count to\n10"), (3, 5, "then to\n\n20"), (5, 7, "stop"))
     assert [text for _, text in lines_of(read(tmp_path, text))] == [
         "count to 10",
@@ -170,13 +170,13 @@ def test_a_cue_that_two_segments_hold_comes_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "title", [r"{\an8}How to fold", r"{\a6}How to fold", r"<i>{\pos(100,20)}How to fold</i>"]
 )
-def test_a_title_on_the_picture_is_no_speech(title: str, tmp_path: Path) -> None:
+def test_a_title_on_the_picture_is_not_speech(title: str, tmp_path: Path) -> None:
     heard = read(tmp_path, srt((1, 3, "Cut the strip,"), (2, 4, title), (3, 5, "then fold it.")))
     assert [text for _, text in lines_of(heard)] == ["Cut the strip, then fold it."]
     assert [(d.text, "title" in d.reason) for d in heard.dropped] == [("How to fold", True)]
 
 
-def test_a_title_of_webvtt_is_no_speech(tmp_path: Path) -> None:
+def test_a_title_of_webvtt_is_not_speech(tmp_path: Path) -> None:
     text = vtt((1, 3, "Cut it."), (2, 4, "How to fold"), (4, 6, "Fold it."))
     text = text.replace("00:00:04.000\nHow", "00:00:04.000 line:5%\nHow")
     text = text.replace("00:00:03.000\n", "00:00:03.000 line:85% align:start\n")

@@ -161,7 +161,7 @@ def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
         ("1", "", "the caption has no time"),
         ("1", "1e9", "its time lies past 360000 s"),
         ("-5", "-1", "it ends at -1.00 s, not after its start at -5.00 s"),
-        ("1", "1.1", "shown for 0.10 s; nothing is said in 0.2 s"),
+        ("1", "1.1", "shown for 0.10 s, and 0.2 s is too short for speech"),
     ],
 )
 def test_a_cue_with_a_broken_time_is_dropped_with_its_reason(
@@ -204,7 +204,7 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
         (
             b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
-            "line 2: '00:00:xx,000 --> 00:00:02,000' is no timing",
+            "line 2: '00:00:xx,000 --> 00:00:02,000' is not a timing",
         ),
         (b"start,end,text\n1,2\n", "line 2: 2 columns"),
     ],

@@ -67,7 +67,7 @@ def test_an_unsure_sentence_falls_with_its_neighbours() -> None:
     unsure = SpeechEvidence(0.5, -0.5)
     found = reasons((sentence("Thank you."), unsure), (sentence("It is my trip."), unsure))
     assert found[1] is not None
-    assert "beside it" in found[1]
+    assert "next to it" in found[1]
 
 
 def test_a_loop_is_found_and_an_emphasis_is_not() -> None:

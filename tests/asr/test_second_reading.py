@@ -102,7 +102,7 @@ def test_a_word_stretched_over_a_silence_has_both_sides_read_again() -> None:
     assert found.words[0].span.start == 4.0
 
 
-def test_a_reading_that_is_no_surer_changes_nothing() -> None:
+def test_a_reading_that_is_no_more_certain_changes_nothing() -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said("Call for help.", 6.0, 6.1))
     found = read_again(sound, WindowTranscript(tuple(FIRST)), read, SETTINGS, tail=True)

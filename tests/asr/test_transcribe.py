@@ -45,7 +45,7 @@ def text(found: TranscriptionResult) -> str:
         "cpr_silent.mp4",
     ],
 )
-def test_nothing_is_invented_where_nobody_speaks(clip: str) -> None:
+def test_nothing_is_invented_where_no_one_speaks(clip: str) -> None:
     assert heard(clip).transcript.sentences == ()
 
 
@@ -142,7 +142,7 @@ def demo_voice() -> list[AudioBlock]:
     return [block for block in read_sound(DEMO) if block.start < 8]
 
 
-def test_a_few_words_not_understood_beside_clear_english_are_not_taken_for_another_language(
+def test_a_few_words_not_understood_next_to_clear_english_are_not_taken_for_another_language(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read_by(monkeypatch, [("What happened over there?", 0.4, 2.8, 0.2), CLEAR])
@@ -154,7 +154,7 @@ def test_a_few_words_not_understood_beside_clear_english_are_not_taken_for_anoth
     assert (found.transcript.language, found.warnings) == ("en", ())
 
 
-def test_where_most_is_not_understood_the_cure_is_told_once_and_no_language_is_named(
+def test_where_most_is_not_understood_the_cure_is_reported_once_and_no_language_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read_by(
@@ -217,7 +217,7 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
 def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> None:
     with pytest.raises(
         SettingsError,
-        match=r"asr.translate: whisper-tiny.en hears only English; asr.model=whisper-base",
+        match=r"asr.translate: whisper-tiny.en knows only English; asr.model=whisper-base",
     ):
         transcribe(read_sound(DEMO), AsrSettings(model=TINY, translate=True))
     with pytest.raises(ValueError, match="recogniser=whisper"):
@@ -309,7 +309,7 @@ def test_no_sound_is_an_empty_transcript() -> None:
 def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
     noise = [AudioBlock(0.0, np.zeros(16_000, np.float32))]
     with pytest.raises(
-        SettingsError, match="asr.language 'zh': whisper-tiny.en hears only English"
+        SettingsError, match="asr.language 'zh': whisper-tiny.en knows only English"
     ):
         transcribe(noise, AsrSettings(model=TINY, language="zh"))
 

@@ -67,15 +67,15 @@ def test_a_file_of_another_in_the_place_of_a_lock_stays(folder):
     lock = folder / LOCK_NAME
     for content in (PRECIOUS, b"{}", b"\x00" * 5000):
         lock.write_bytes(content)
-        with pytest.raises(StoreError, match="holds something else"), lock_output(lock, folder):
+        with pytest.raises(StoreError, match="is not a lock file"), lock_output(lock, folder):
             pass
         assert lock.read_bytes() == content
 
 
-def test_a_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
+def test_a_pipe_in_the_place_of_a_lock_holds_no_one_up(folder):
     lock = folder / LOCK_NAME
     os.mkfifo(lock)
-    with pytest.raises(StoreError, match="no plain file"), lock_output(lock, folder):
+    with pytest.raises(StoreError, match="not a plain file"), lock_output(lock, folder):
         pass
 
 

@@ -92,13 +92,13 @@ NO_ADDRESSES = (
 
 
 @pytest.mark.parametrize("url", NO_ADDRESSES)
-def test_an_address_that_is_none_ends_in_one_line(url, tmp_path):
+def test_an_invalid_address_ends_in_one_line(url, tmp_path):
     with pytest.raises(MediaError) as caught:
         fetch(url, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_addresses_that_are_none_end_no_batch(server, tmp_path, stepline):
+def test_invalid_addresses_end_no_batch(server, tmp_path, stepline):
     urls = [url for url in NO_ADDRESSES if "\x00" not in url]
     options = ("--backbone", "none", "--set", "links.private=true", "--set", "links.pause=0")
     result = stepline("steps", *urls, f"{server.url}/v.mp4", *options, "--out", tmp_path)
@@ -111,7 +111,7 @@ def test_addresses_that_are_none_end_no_batch(server, tmp_path, stepline):
 @pytest.mark.parametrize(
     "url", ["http://[bad/", "rtsp://[bad/", "http://a:b/", "rtmp://a:99999/x", "udp://"]
 )
-def test_a_live_address_that_is_none_is_told_with_its_cure(url):
+def test_an_invalid_live_address_is_reported_with_its_cure(url):
     with pytest.raises(SettingsError, match="correct the address"):
         parse_sources(url)
 

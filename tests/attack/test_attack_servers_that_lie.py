@@ -244,7 +244,7 @@ def told(outbox, url):
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_a_redirect_is_no_receipt_of_a_webhook(outbox, code):
+def test_a_redirect_is_not_a_receipt_of_a_webhook(outbox, code):
     with serve() as elsewhere, serve() as server:
         elsewhere.pages["/"] = b"thanks"
         head = (

@@ -186,7 +186,7 @@ def test_a_row_of_a_job_reads_no_file_from_elsewhere(
 
 
 @pytest.mark.parametrize("options", ["[]", "{", "1e999", '{"a": NaN}'])
-def test_a_row_of_a_job_that_is_none_is_an_error_with_a_cure(folder, options):
+def test_an_invalid_row_of_a_job_is_an_error_with_a_cure(folder, options):
     add_job(folder, "v0.mp4", options)
     studio = Studio(folder)
     with pytest.raises(StoreError, match="a row of its table job is not Stepline's.*copy"):
@@ -194,7 +194,7 @@ def test_a_row_of_a_job_that_is_none_is_an_error_with_a_cure(folder, options):
     studio.close()
 
 
-def test_a_folder_that_links_lead_out_of_is_no_job(tmp_path, small_video):
+def test_a_folder_that_links_lead_out_of_is_not_a_job(tmp_path, small_video):
     made = library(tmp_path / "library", small_video)
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (made / "more").mkdir()
@@ -231,11 +231,11 @@ def test_a_row_of_an_event_is_signed_only_where_it_is_one(folder, caplog):
     studio = Studio(folder)
     assert studio.events.first().body == rows[-1][2]
     studio.close()
-    assert "no event of Stepline's" in caplog.text
+    assert "not an event of Stepline" in caplog.text
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "99999", "9" * 5000, "²"])
-def test_a_port_that_is_none_is_an_error_with_a_cure(folder, port):
+def test_an_invalid_port_is_an_error_with_a_cure(folder, port):
     change(folder, "UPDATE library SET value = ? WHERE name = 'port'", port)
     database = LibraryDatabase(folder)
     with pytest.raises(StoreError, match="table library"):
@@ -255,7 +255,7 @@ def test_a_port_that_is_none_is_an_error_with_a_cure(folder, port):
         ['{"id": "other", "video": "other", "by": "a", "when": 0, "base": 0, "undoes": "x"}'],
     ],
 )
-def test_rows_of_corrections_that_are_none_are_an_error_with_a_cure(tmp_path, small_video, bodies):
+def test_invalid_rows_of_corrections_are_an_error_with_a_cure(tmp_path, small_video, bodies):
     made = library(tmp_path / "library", small_video)
     Studio(made).close()
     for number, body in enumerate(bodies):
@@ -313,7 +313,7 @@ def test_an_index_of_a_stranger_is_made_again(tmp_path, small_video):
     index.close()
 
 
-def test_vectors_and_steps_that_are_none_are_an_error_with_a_cure(tmp_path, small_video):
+def test_invalid_vectors_and_steps_are_an_error_with_a_cure(tmp_path, small_video):
     made = library(tmp_path / "library", small_video)
     index = SearchIndex(made)
     index.update()
@@ -344,7 +344,7 @@ def test_a_new_database_is_readable_by_its_owner_alone(tmp_path):
     assert modes == {0o600}
 
 
-def test_a_full_disk_is_told_as_one(tmp_path, small_video, limited_file_size):
+def test_a_full_disk_is_reported_as_one(tmp_path, small_video, limited_file_size):
     made = library(tmp_path / "library", small_video, [f"Title {n} {'x' * 900}" for n in range(30)])
     index = SearchIndex(made, None)
     index.update()

@@ -71,7 +71,7 @@ def wait_until(fact):
 
 
 @pytest.mark.parametrize("name", [".stepline-studio.sqlite", "v0.json", "secret", "video.mp4"])
-def test_a_record_gives_out_no_file_that_is_no_video(folder, tmp_path, name):
+def test_a_record_gives_out_no_file_that_is_not_a_video(folder, tmp_path, name):
     keys = tmp_path / "keys"
     keys.mkdir()
     (keys / "id").write_bytes(PRECIOUS)
@@ -95,7 +95,7 @@ def test_a_video_of_any_name_is_given_where_the_record_has_its_bytes(folder):
     assert found == folder / "film"
 
 
-def test_a_file_elsewhere_that_is_no_video_is_not_even_read(folder, tmp_path, monkeypatch):
+def test_a_file_elsewhere_that_is_not_a_video_is_not_even_read(folder, tmp_path, monkeypatch):
     (tmp_path / "secret").write_bytes(PRECIOUS)
     set_path(folder, tmp_path / "secret", sha256=sha256(tmp_path / "secret"))
     (folder / "v0.mp4").unlink()
@@ -105,7 +105,7 @@ def test_a_file_elsewhere_that_is_no_video_is_not_even_read(folder, tmp_path, mo
     corrected.close()
 
 
-def test_a_link_to_a_record_elsewhere_is_no_record_of_the_library(folder, tmp_path, small_video):
+def test_a_link_to_a_record_elsewhere_is_not_a_record_of_the_library(folder, tmp_path, small_video):
     other = library(tmp_path / "other", small_video, ("Secret plans",))
     (folder / "link.json").symlink_to(other / "v0.json")
     (folder / "own.json").symlink_to(folder / "v0.json")
@@ -141,7 +141,7 @@ def test_nothing_is_shared_into_the_library(folder, server):
     before = sorted(folder.rglob("*"))
     for out in ("share", str(folder / "share")):
         reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})
-        assert (reply.status, b"lies in the library; name one" in data) == (409, True)
+        assert (reply.status, b"is in the library; name one" in data) == (409, True)
     assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
     assert sorted(folder.rglob("*")) == before
 
@@ -163,7 +163,7 @@ def test_a_shared_folder_is_written_through_no_link(handed, server, tmp_path, na
     assert (target / "file").read_bytes() == PRECIOUS
 
 
-def test_copies_in_a_shared_folder_are_no_videos_and_no_answers(folder, handed, server):
+def test_copies_in_a_shared_folder_are_neither_videos_nor_answers(folder, handed, server):
     body = {"ids": [LEMONADE], "out": str(handed / "share"), "videos": True}
     assert server.ask("POST", "/api/share", body)[0].status == 200
     shutil.copytree(handed / "share", folder / "share")  # as an earlier version left it
@@ -202,7 +202,7 @@ def test_an_edit_of_a_record_that_was_made_again_is_a_conflict(folder, server):
     made_again(folder)
     reply, data = server.ask("POST", f"{PLACE}/corrections", body)
     assert reply.status == 409
-    assert "understood again" in json.loads(data)["error"]
+    assert "processed again" in json.loads(data)["error"]
     current = server.read(f"{PLACE}/record")
     assert current["revision"] == 0
     body |= {"record": current["stamp"], "id": "x"}
@@ -239,7 +239,7 @@ def test_two_first_corrections_of_two_records_are_a_conflict(folder):
 # ---------------------------------------------------------------- nobody waits
 
 
-def test_nobody_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
+def test_no_one_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
     outside = tmp_path / "outside.mp4"
     shutil.move(folder / "v0.mp4", outside)
     set_path(folder, outside)
@@ -261,7 +261,7 @@ def test_nobody_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
         wait_until(lambda: running.read(PLACE)["media"])
 
 
-def test_nobody_waits_for_those_who_read_long_videos(server, monkeypatch):
+def test_no_one_waits_for_those_who_read_long_videos(server, monkeypatch):
     may_go_on = threading.Event()
 
     def wait(path):
@@ -321,7 +321,7 @@ def test_a_whole_upload_is_not_ended(server, monkeypatch):
     assert server.read("/api/uploads")["uploads"] == []
 
 
-def test_uploads_that_nobody_goes_on_with_keep_nobody_out(server, monkeypatch):
+def test_uploads_that_no_one_goes_on_with_keep_no_one_out(server, monkeypatch):
     monkeypatch.setattr("stepline.studio.uploads.MAX_OPEN_UPLOADS", 3)
     ids = [begin(server)[1] for _ in range(3)]
     assert begin(server)[0] == 429
@@ -340,7 +340,7 @@ def test_an_upload_that_can_never_be_whole_is_ended(server):
     assert server.ask("HEAD", f"/api/uploads/{id}")[0].status == 404
 
 
-def test_uploads_at_once_have_room_together(server, monkeypatch):
+def test_simultaneous_uploads_have_room_together(server, monkeypatch):
     free = shutil.disk_usage(server.studio.library.folder).free
     size = (free - 2**30) // 3
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))
@@ -379,14 +379,14 @@ def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeyp
 # ---------------------------------------------------------------- passwords
 
 
-def test_right_passwords_at_once_all_let_in():
+def test_simultaneous_right_passwords_all_let_in():
     password = Password("open sesame")
     with ThreadPoolExecutor(20) as threads:
         asked = list(threads.map(lambda _: password.check("open sesame", "a"), range(20)))
     assert asked == [True] * 20
 
 
-def test_wrong_passwords_at_once_are_counted():
+def test_simultaneous_wrong_passwords_are_counted():
     password = Password("open sesame")
 
     def wrong(_):

@@ -71,7 +71,7 @@ def test_a_second_studio_of_a_library_is_refused_and_the_first_goes_on(folder, s
         assert kept_ids(first) == ["c0", "c1"]
 
 
-def test_of_studios_that_begin_at_once_one_serves(folder):
+def test_of_studios_that_begin_together_one_serves(folder):
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     started = [StudioProcess.begin(folder, variables=variables) for _ in range(4)]
     try:

@@ -58,7 +58,7 @@ def test_a_host_that_keeps_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         check_available(LlmSettings(base_url="http://models.example/v1"))
 
 
-def test_a_name_that_nobody_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_no_one_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror("Name or service not known")
 
@@ -89,7 +89,7 @@ def test_a_gguf_must_be_there_and_hold_weights(tmp_path: Path) -> None:
         check_available(LlmSettings(gguf=vocabulary))
 
 
-def test_who_asks_nobody_looks_for_nobody(nobody: str) -> None:
+def test_who_asks_no_one_looks_for_no_one(nobody: str) -> None:
     check_writer(WritingSettings())
     check_writer(WritingSettings(writer="llm", llm=LlmSettings(base_url=nobody, dry_run=True)))
     with pytest.raises(WriterError):

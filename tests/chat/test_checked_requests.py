@@ -153,7 +153,7 @@ def entries(replies: Path) -> dict[str, str]:
 
 
 @every_user
-def test_a_good_reply_is_asked_for_once_and_lies_under_the_same_key_as_ever(
+def test_a_good_reply_is_asked_for_once_and_is_under_the_same_key_as_ever(
     user: User, replies: Path, tmp_path: Path
 ) -> None:
     server = ScriptedServer(user.good)
@@ -215,7 +215,7 @@ def test_a_fault_that_stays_ends_the_asking(user: User, tmp_path: Path) -> None:
 
 
 @every_user
-def test_an_error_that_is_no_fault_of_a_request_is_raised(user: User, tmp_path: Path) -> None:
+def test_an_error_that_is_not_a_fault_of_a_request_is_raised(user: User, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         user.ask(ScriptedServer(ZeroDivisionError()), tmp_path)
 

@@ -113,7 +113,7 @@ def test_the_graph_is_read_from_the_file(comparison, file):
     assert read_lines(text) == (("chop it",), None)
 
 
-def test_what_is_no_comparison_is_one_line_with_its_cure(comparison, tmp_path, stepline):
+def test_what_is_not_a_comparison_is_one_line_with_its_cure(comparison, tmp_path, stepline):
     path = tmp_path / "other.json"
     for content in ("[]", '{"version": 1}', "{"):
         path.write_text(content)
@@ -181,11 +181,11 @@ def test_an_order_of_videos_needs_a_comparison(file, tmp_path, stepline, small_v
     options = ("--aligner", tmp_path / "none", "--order", "compared")
     done = stepline("ground", small_video, "--texts", lines, *options)
     assert done.exit_code == 1
-    assert "is no comparison" in done.stderr
+    assert "is not a comparison" in done.stderr
     # with one it gets as far as the network that is not there
     done = stepline("ground", small_video, "--texts", file, *options)
     assert done.exit_code == 1
-    assert "is no comparison" not in done.stderr
+    assert "is not a comparison" not in done.stderr
 
 
 def test_a_live_run_announces_the_lines_with_their_kinds(comparison):

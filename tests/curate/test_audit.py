@@ -145,7 +145,7 @@ def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
     assert "raw narration" in ask(served, "GET", "/")[1].decode()
 
 
-def test_what_is_no_verdict_of_the_page_is_refused(served):
+def test_what_is_not_a_verdict_of_the_page_is_refused(served):
     first = served.sample.texts[0].id
     assert say(served, first, "ann", "perhaps")[0] == 400
     assert say(served, "another", "ann", "aligned")[0] == 409

@@ -22,7 +22,7 @@ def films(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline):
+def test_a_run_says_what_went_through_and_status_reports_it_again(films, stepline):
     asked = (
         "curate",
         films / "films",
@@ -47,7 +47,7 @@ def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline)
     }
     shown = stepline("curate", "status", films / "out")
     rows = {line.split()[0]: line.split()[1:4] for line in shown.stdout.splitlines()[1:6]}
-    assert "nobody works on it now" in shown.stdout
+    assert "no process works on it now" in shown.stdout
     assert rows["read"] == ["2", "2", "0"]
     assert rows["total"] == ["1", "0", "0"]
     told = json.loads(stepline("curate", "status", films / "out", "--json").stdout)

@@ -65,7 +65,7 @@ def test_a_fall_joins_reasons_that_differ_in_numbers():
     assert (written.count, written.lost) == (5, (("chat: greets # viewers", 2),))
 
 
-def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted():
+def test_a_left_out_video_is_reported_at_its_stage_with_the_kind_that_the_run_noted():
     failures = [
         StageFailure("mute", "transcribe", "error", "nothing is said in 3.5 s"),
         StageFailure("dumb", "probe", "hang", "of an earlier run with other settings"),
@@ -91,7 +91,7 @@ def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted(
     ]
 
 
-def test_the_rarest_reasons_stand_together():
+def test_the_rarest_reasons_are_together():
     reasons = DatasetCounts().left_out
     reasons.update(
         {"reason a": 9, "reason b": 8, "reason c": 7, "reason d": 6, "reason e": 5, "reason f": 4}
@@ -137,7 +137,7 @@ def test_near_duplicates_are_steps_said_alike_and_videos_made_of_them():
     assert (found.repeated, found.groups) == (7, (("a", "b"),))
 
 
-def test_tasks_are_set_beside_documents_of_their_title():
+def test_tasks_are_set_next_to_documents_of_their_title():
     line = TextStep("d#0", "Whisk", "d", 0, "book")
     documents = [
         Document("d", "Make an Omelette", (line,) * 3, "book"),
@@ -287,7 +287,7 @@ def test_an_audit_of_nothing_is_an_error_in_one_line(tmp_path):
     assert "no dataset yet" in done.output
 
 
-def test_a_model_that_checks_the_sample_is_told_beside_people_and_never_among_them(out):
+def test_a_model_that_checks_the_sample_is_reported_next_to_people_and_never_among_them(out):
     runner = CliRunner()
     bare = ["curate", "audit", str(out), "--set", "frames=false"]
     unnamed = runner.invoke(main, [*bare, "--by-model"])

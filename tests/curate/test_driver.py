@@ -102,7 +102,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
 
 
 @pytest.mark.slow
-def test_of_two_commands_at_once_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(
+def test_of_two_commands_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(
     tmp_path, google_bucket
 ):
     (tmp_path / "in").mkdir()

@@ -126,7 +126,7 @@ def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
     }
 
 
-def test_the_card_tells_counts_reasons_licences_and_how_to_load(tmp_path):
+def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
     folder, _ = export(tmp_path)
     text = (folder / "README.md").read_text()
     head, _, body = text.removeprefix("---\n").partition("\n---\n")

@@ -331,7 +331,7 @@ def test_a_dry_run_takes_in_more_videos_while_its_interval_is_wide(tmp_path):
     assert len(made) == 10
 
 
-def test_a_sample_of_which_nothing_is_left_to_train_on_grows(tmp_path, monkeypatch):
+def test_a_sample_with_nothing_left_to_train_on_grows(tmp_path, monkeypatch):
     def run(job, items):
         if len(items) < 4:
             raise DatasetError("train: no video is left")
@@ -347,14 +347,14 @@ def test_a_sample_of_which_nothing_is_left_to_train_on_grows(tmp_path, monkeypat
     )
     assert told.sampled == 12
     assert (
-        "the sample did not go through (train: no video is left): 12 videos are worked on" in said
+        "the sample did not go through (train: no video is left): 12 videos are processed" in said
     )
     few = videos(tmp_path / "few", {f"v{n}": "word" for n in range(3)})
     with pytest.raises(DatasetError, match="no video is left"):
         dry_run(job, few, SETTINGS)
 
 
-def test_a_dry_run_of_one_video_tells_what_it_takes(tmp_path):
+def test_a_dry_run_of_one_video_reports_what_it_takes(tmp_path):
     items = videos(tmp_path / "in", {"v0": "word"})
     told = dry_run(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items, SETTINGS)
     assert (told.videos, told.sampled) == (1, 1)

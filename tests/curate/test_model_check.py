@@ -94,7 +94,7 @@ def test_folders_of_corrected_videos_are_said_to_decide_nothing(sample, tmp_path
     assert "decide nothing here" in checked.notes[0]
 
 
-def test_what_is_no_answer_is_no_verdict(sample, tmp_path):
+def test_what_is_not_an_answer_is_not_a_verdict(sample, tmp_path):
     checked, said, _ = check(sample, tmp_path, Answers.says("They are all shown."))
     assert said == {}
     assert checked.answered == 0

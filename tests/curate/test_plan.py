@@ -45,7 +45,9 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
     )
 
 
-def test_a_librarys_next_minor_version_makes_anew_what_it_computes_and_a_patch_nothing(monkeypatch):
+def test_a_librarys_next_minor_version_makes_again_what_it_computes_and_a_patch_nothing(
+    monkeypatch,
+):
     heard = replace(READ, libraries=lambda recipe: ("ctranslate2",))
     stages = {**STAGES, "read": heard}
     spoken, captioned = replace(ITEM, captions=None), ITEM

@@ -76,7 +76,7 @@ def test_each_sentence_is_shown_while_it_is_said_or_elsewhere_or_nowhere():
     assert row.low < row.kappa < row.high  # sentences of one video are drawn one by one
 
 
-def test_so_many_sentences_are_drawn_at_random_and_the_same_each_time():
+def test_the_asked_number_of_sentences_is_drawn_at_random_and_the_same_each_time():
     drawn = [sample_sentences(RECORD, 2, seed=seed).texts for seed in range(8)]
     assert {len(texts) for texts in drawn} == {2}
     assert len({frozenset(text.id for text in texts) for texts in drawn}) > 1
@@ -120,7 +120,7 @@ def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
         (
             '{"clip": "w:1", "annotator": "a", "shown": true, "confidence": "very"}\n',
             DatasetError,
-            "nobody answered",
+            "no one has answered",
         ),
         ("{}\n", StoreError, "not a verdict"),
     ],
@@ -140,7 +140,7 @@ def test_a_part_of_a_video_is_asked_about_on_its_own_clock():
     assert {round(second + 0.5, 1) for second in seconds} == set(found.asking.pictures["v"])
 
 
-def test_a_dry_run_counts_and_asks_nobody():
+def test_a_dry_run_counts_and_asks_no_one():
     found, asked = check(10, dry_run=True)
     assert asked == []
     assert found.answers == {}

@@ -128,7 +128,7 @@ def hop(*seconds):
     return np.array(seconds, dtype=np.float64)
 
 
-def test_workers_that_share_a_gpu_stand_in_line_and_decode_beside_it():
+def test_workers_that_share_a_gpu_wait_in_line_and_decode_at_the_same_time():
     hops = [Hop("transcribe", hop(1.0, 1.0, 1.0, 1.0), hop(2.0, 2.0, 2.0, 2.0))]
     alone = simulate_gpus(hops, GpuCluster(nodes=1, cores=4, sharing=1, start=0.0))
     shared = simulate_gpus(hops, GpuCluster(nodes=1, cores=4, sharing=2, start=0.0))

@@ -33,7 +33,7 @@ def ids(entries):
     return [(entry.id, type(entry).__name__) for entry in entries]
 
 
-def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path):
+def test_a_folder_gives_its_videos_sorted_with_the_captions_next_to_them(tmp_path):
     filled(
         tmp_path,
         whisk_dot_mp4="w",
@@ -95,7 +95,7 @@ def test_a_folder_without_videos_and_a_wrong_path_are_errors(tmp_path):
     with pytest.raises(DatasetError, match="is not there"):
         list(read_source(str(tmp_path / "none")))
     filled(tmp_path, one_dot_mp4="1")
-    with pytest.raises(DatasetError, match="one file is no source"):
+    with pytest.raises(DatasetError, match="one file is not a source"):
         list(read_source(str(tmp_path / "one.mp4")))
 
 
@@ -257,7 +257,7 @@ def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
     entries = list(read_source(str(path)))
     assert [entry.id for entry in entries if isinstance(entry, VideoItem)] == ["good"]
     assert (
-        sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Rejected))
+        sum("not a plain name" in entry.reason for entry in entries if isinstance(entry, Rejected))
         == 4
     )
 
@@ -336,7 +336,7 @@ def test_a_compressed_or_damaged_tar_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1536, 1800, 2560, 3000, 3072])
-def test_a_tar_that_was_cut_off_is_told_beside_the_videos_before(tmp_path, cut):
+def test_a_tar_that_was_cut_off_is_reported_next_to_the_videos_before(tmp_path, cut):
     tar_of(tmp_path / "a.tar", ("a.mp4", "video a"), ("b.mp4", "video b"), ("c.mp4", "video c"))
     (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:cut])
     entries = list(read_source(str(tmp_path / "a.tar")))

@@ -80,7 +80,7 @@ def test_progress_knows_its_rate_and_what_is_left():
     assert progress.seconds_left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)
 
 
-def test_status_tells_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):
+def test_status_reports_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     out = RemotePath(str(tmp_path / "out"))
     run_recipe(

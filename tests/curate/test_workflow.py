@@ -99,7 +99,7 @@ def test_forty_videos_become_a_published_data_set_with_a_network_that_is_better(
     asked = ("--train", "nasva", "--licence", "MIT")
     lines = lines_of(call(*asked))
     assert "160 of 160 clips answered" in lines["review"]
-    assert "held-out steps in clips that nobody has seen" in lines["measure"]
+    assert "held-out steps in clips that no one has seen" in lines["measure"]
     assert lines["measure"].endswith("--train nasva --licence MIT --workers 1 --review")
     assert not (out / "published").exists()
 
@@ -168,7 +168,7 @@ def test_it_goes_on_with_the_answers_so_far(eight):
     waiting = lines_of(call())
     assert waiting["review"].startswith("5 of 32 clips answered, 4.5 min for a person; next: ")
     lines = lines_of(call("--partly"))
-    assert lines["review"] == "5 of 32 clips answered; the others count as nobody's"
+    assert lines["review"] == "5 of 32 clips answered; the others count as not answered"
     assert lines["agreement"] == "not known: no clip has 2 answers; Ann answered"
     assert (out / "published/dataset.json").exists()
 
@@ -228,7 +228,7 @@ def test_the_clips_are_served_and_answered_in_their_order(eight):
     assert list(AnswerLog(out / "workflow/answers.jsonl")) == []
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_work(eight, monkeypatch):
+def test_a_disk_that_is_too_small_is_reported_before_the_work(eight, monkeypatch):
     _, out, call = eight
     (out / "workflow/forecast.json").unlink()
     usage = type("Usage", (), {"free": 1000})

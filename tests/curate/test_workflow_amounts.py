@@ -1,4 +1,4 @@
-"""Which networks the data carry: the rule, and that its curves are those that the docs report."""
+"""Which networks the data are enough for: the rule, and that its curves are those of the docs."""
 
 from pathlib import Path
 

@@ -55,13 +55,13 @@ def test_recall_is_over_the_steps_that_people_saw_somewhere():
     assert str(measure).startswith("nasva is recommended: R@1 100.0 against 33.3, the grounding")
 
 
-def test_a_step_that_nobody_saw_where_a_network_has_it_is_not_scored():
+def test_a_step_that_no_one_saw_where_a_network_has_it_is_not_scored():
     rows = [*seen("a")[:2], ("a", "2", (30, 34), None), *seen("b")]
     measure = measure_aligner(RECORDS, PLACED, review_of(*rows), seed=0)
     assert measure.items == 4  # of a step 1 alone
 
 
-def test_clips_that_a_network_needs_are_those_that_nobody_is_asked_about():
+def test_clips_that_a_network_needs_are_those_that_no_one_is_asked_about():
     review = review_of(("a", "1", (0, 4), True), ("a", "2", (10, 14), False))
     places = unanswered_places(RECORDS, PLACED, review.places)
     # of b nothing is asked: it is not reviewed
@@ -71,11 +71,11 @@ def test_clips_that_a_network_needs_are_those_that_nobody_is_asked_about():
     ]
 
 
-def test_nothing_that_people_saw_tells_nothing():
+def test_without_anything_that_people_saw_nothing_is_known():
     measure = measure_aligner(RECORDS, PLACED, review_of(("a", "1", (0, 4), False)), seed=0)
     assert math.isnan(measure.gain)
     assert not measure.is_better
-    assert "no held-out clip tells it from the grounding" in str(measure)
+    assert "no held-out clip shows a difference from the grounding" in str(measure)
 
 
 @pytest.mark.parametrize(

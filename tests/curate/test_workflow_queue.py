@@ -32,7 +32,7 @@ def test_the_least_sure_come_first():
     assert places[1].span == Span(20, 24)  # not placed: where it is said
 
 
-def test_a_step_nobody_judged_is_as_unsure_as_can_be():
+def test_a_step_that_no_one_judged_is_as_unsure_as_can_be():
     (place,) = step_places(a_record("a", (None, (0, 4), (0, 4))), is_held_out=False)
     assert place.certainty == 0.0
 

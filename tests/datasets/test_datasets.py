@@ -103,7 +103,7 @@ def test_crosstask_holds_every_step_of_the_task(sample):
     assert record.recipe == ("pour water", "stir mixture", "pour into cups")
 
 
-def test_coin_spans_of_one_step_stand_together(sample):
+def test_coin_spans_of_one_step_are_together(sample):
     reading = read("coin", sample("coin"))
     assert [(step.id, step.spans) for step in reading.records[0].reference] == [
         ("373", (Span(21, 22),)),
@@ -153,7 +153,7 @@ def test_label_studio_reads_what_people_made_of_the_steps(sample):
     assert two.reference == (Step(id="Glue it", text="Glue it"),)
     assert [(row.id, row.reason) for row in reading.rejected] == [
         ("strip", "ends before it starts"),
-        ("c", "nobody has annotated it"),
+        ("c", "no one has annotated it"),
     ]
 
 
@@ -243,7 +243,7 @@ def test_goal_step_numbers_substeps_below_their_step(sample):
     assert [step.id for step in record.reference] == ["1", "1.1", "2"]
 
 
-def test_tutorialvqa_sentences_without_times_stay_beside_the_record(sample):
+def test_tutorialvqa_sentences_without_times_stay_next_to_the_record(sample):
     reading = read("tutorialvqa", sample("tutorialvqa"))
     assert reading.spoken == {"14643": ("Choose File.", "Save it.")}
     assert reading.records[0].reference[0].sources == (0, 1)
@@ -322,7 +322,7 @@ def test_stream_holds_one_entry_at_a_time(sample):
             '{"database": {"a": {"annotation": [{"id": "1", "label": "x", "segment": [1]}]}}}',
             r"segment: a list of 1 is not a pair",
         ),
-        ('{"database": {"a": {}, "a": {}}}', "key 'a' stands twice"),
+        ('{"database": {"a": {}, "a": {}}}', "key 'a' is twice"),
         (
             '{"database": {"a": {"annotation": [], "duration": "long"}}}',
             "duration: 'long' is not a number",
@@ -339,7 +339,7 @@ def test_malformed_files_are_one_line_with_the_place(tmp_path, text, message):
     assert ";" in str(caught.value)
 
 
-def test_damaged_gzip_and_wrong_encoding_are_told(tmp_path):
+def test_damaged_gzip_and_wrong_encoding_are_reported(tmp_path):
     path = tmp_path / "COIN.json"
     path.write_bytes(gzip.compress(b'{"database": {}}')[:-12])
     with pytest.raises(DatasetError, match="gzip is damaged"):
@@ -349,7 +349,7 @@ def test_damaged_gzip_and_wrong_encoding_are_told(tmp_path):
         read("coin", path)
 
 
-def test_a_comma_in_a_crosstask_step_is_told_and_not_cut(sample):
+def test_a_comma_in_a_crosstask_step_is_reported_and_not_cut(sample):
     folder = sample("crosstask")
     tasks = folder / "tasks_primary.txt"
     tasks.write_text(

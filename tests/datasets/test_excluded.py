@@ -70,7 +70,9 @@ def test_ht_steps_hidden_test_videos_are_always_in_it_and_its_training_videos_no
     assert "h3" in collect_excluded([one])
 
 
-def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline, htstep, tmp_path):
+def test_a_split_that_is_not_there_or_that_no_one_is_scored_on_is_reported(
+    stepline, htstep, tmp_path
+):
     (tmp_path / "train.json").write_text(
         json.dumps({"a": {"duration": 9.0, "timestamps": [], "sentences": []}})
     )
@@ -81,7 +83,7 @@ def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline,
         ),
         (
             f"tasty={tmp_path / 'train.json'}",
-            "nobody is scored on its videos, all of split 'train'; tasty:train=",
+            "no one is scored on its videos, all of split 'train'; tasty:train=",
         ),
     ):
         result = stepline("excluded", given, "--out", tmp_path / "list.txt")
@@ -90,7 +92,7 @@ def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline,
     (htstep / "video_splits.json").unlink()
     result = stepline("excluded", f"ht-step={htstep}", "--out", tmp_path / "list.txt")
     assert (
-        "no file tells which videos are of the hidden test splits; put the release's video_splits.json"
+        "no file states which videos are in the hidden test splits; put the release's video_splits.json"
         in result.stderr
     )
 
@@ -129,12 +131,12 @@ def test_the_prefix_goes_only_before_eleven_letters(video, plain):
     assert plain_id(video) == plain
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path):
+def test_a_file_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "list.txt").write_bytes(b"\xff\xfe\x00binary")
     with pytest.raises(DatasetError, match="not UTF-8"):
         read_excluded([tmp_path / "list.txt"])
     with pytest.raises(DatasetError, match="cannot be read"):
         read_excluded([tmp_path / "none.txt"])
     (tmp_path / "htm_align.json").write_text('{"abcdefghijk": [[1, 0, 2, "stir"]]}')
-    with pytest.raises(DatasetError, match="line 1 is no video id.*stepline excluded"):
+    with pytest.raises(DatasetError, match="line 1 is not a video id.*stepline excluded"):
         read_excluded([tmp_path / "htm_align.json"])

@@ -181,7 +181,7 @@ def test_several_times_on_one_line_are_read(tmp_path):
     assert found(tmp_path / "a.txt", reply).segments == {"a": expected}
 
 
-def test_a_length_of_time_in_a_sentence_is_no_time_of_the_video(tmp_path):
+def test_a_length_of_time_in_a_sentence_is_not_a_time_of_the_video(tmp_path):
     reply = "00:10 - 00:20: heat it for 2 - 3 seconds, then stir\n30 - 40 s: wait for 5 - 6 seconds, then pour"
     assert [row[:2] for row in found(tmp_path / "a.txt", reply).segments["a"]] == [
         (10, 20),

@@ -82,7 +82,7 @@ def test_ht_step_grounding_rows_are_read_back(tmp_path):
     [
         (
             Step(id="x", text="a", spans=(Span(0, 1),), score=0.5),
-            "step id 'x' is no global_step_index",
+            "step id 'x' is not a global_step_index",
         ),
         (Step(id="5", text="a", spans=(Span(0, 1),)), "step 5 has no score"),
     ],

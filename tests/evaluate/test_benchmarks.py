@@ -82,7 +82,7 @@ def test_json_against_another_system_and_a_row_a_video(files):
 def test_wrong_use_is_one_clear_error(files):
     for words, cure in (
         (["htm_align"], "did you mean 'htm-align'"),
-        (["vnd", "--predictions", files / "one.json"], "--reference is lacking"),
+        (["vnd", "--predictions", files / "one.json"], "--reference is missing"),
     ):
         result = run(*words)
         assert result.exit_code == 1

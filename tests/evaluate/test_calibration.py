@@ -16,7 +16,7 @@ def test_a_fit_is_calibrated_on_other_videos():
     assert calibration_error(shown, p) < 0.08
 
 
-def test_a_feature_that_never_changes_is_no_evidence():
+def test_a_feature_that_never_changes_is_not_evidence():
     rows, shown = drawn()
     rows[:, 5] = 0.0
     assert fit_logistic(rows, shown).weights[5] == pytest.approx(0.0, abs=1e-9)

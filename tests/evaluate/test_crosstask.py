@@ -90,7 +90,7 @@ def test_a_step_counts_once_and_unplaced_or_outside_seconds_are_wrong():
     shown = np.array([[1, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)
     assert count_hits(np.array([1.0, 0, np.nan]), shown) == (1, 3)
     assert count_hits(np.array([-1.0, 99, 0]), shown) == (1, 3)
-    with pytest.raises(DatasetError, match="a step"):
+    with pytest.raises(DatasetError, match="per step"):
         count_hits(np.array([1.0]), shown)
 
 
@@ -166,7 +166,7 @@ def test_seconds_cannot_be_put_in_order(release):
     for task in ("11", "22"):
         for n in range(40):
             (release / "annotations" / f"{task}_n{n}.csv").write_text("1,0,2\n")
-    with pytest.raises(DatasetError, match="scores, one row a second"):
+    with pytest.raises(DatasetError, match="scores, one row per second"):
         scored(release, {"22_c": [7]}, convention="ordered")
 
 

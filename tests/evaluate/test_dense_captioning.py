@@ -265,7 +265,7 @@ def test_an_empty_caption_counts_as_a_prediction(run):
     assert values(run(half))["SODA_d"] == pytest.approx(values(run(full))["SODA_d"])
 
 
-def test_each_reason_for_unread_rows_and_predictions_beyond_the_limit_are_told(run):
+def test_each_reason_for_unread_rows_and_predictions_beyond_the_limit_are_reported(run):
     rows = [*PERFECT["v_a"], [1, None, "x"], ["soon", 2, "x"], [3, 4, None]]
     notes = run({**PERFECT, "v_a": rows}).notes
     assert any(

@@ -162,7 +162,7 @@ def test_alignable_and_narrated_are_not_the_same():
         narration_labels(truth, said[:2])
 
 
-def test_narration_is_scored_with_the_transcript_beside_the_annotations(tmp_path):
+def test_narration_is_scored_with_the_transcript_next_to_the_annotations(tmp_path):
     write(tmp_path, "htm_align.json", TRUTH)
     said = {"a": {"start": [2.5, 8, 20], "end": [4, 9, 22]}, "b": {"start": [0], "end": [1]}}
     write(tmp_path, "sentencified_htm_370k.json", said)
@@ -226,7 +226,7 @@ def test_a_malformed_annotation_is_an_error(tmp_path, rows):
         evaluate("htm-align", write(tmp_path, "p.json", {}), reference)
 
 
-def test_an_id_that_stands_twice_is_an_error(tmp_path):
+def test_an_id_that_is_there_twice_is_an_error(tmp_path):
     reference = write(tmp_path, "htm_align.json", TRUTH)
     (tmp_path / "p.json").write_text('{"a": [1, 2, 3], "a": [1, 2, 3]}')
     with pytest.raises(DatasetError, match="twice"):

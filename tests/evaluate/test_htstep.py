@@ -140,7 +140,7 @@ def test_any_instance_of_a_step_is_a_hit_and_a_step_counts_once(folder):
     ) == pytest.approx(1 / 3)
 
 
-def test_seconds_that_name_no_step_are_told_and_nan_is_an_error(folder):
+def test_seconds_that_name_no_step_are_reported_and_nan_is_an_error(folder):
     (folder / "p.json").write_text(json.dumps({"v1": {"Cut it!": 5, "1": 41}, "v2": {"pour": 8.0}}))
     notes = evaluate("ht-step", folder / "p.json", folder).notes
     assert "1 seconds name no single step of their video's article variation: 'Cut it!'" in notes

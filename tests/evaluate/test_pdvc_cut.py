@@ -85,7 +85,7 @@ def test_the_score_is_that_of_the_cut_proposals(files):
     assert any(note.startswith("2 videos: ranked and cut") for note in notes)
 
 
-def test_what_is_no_result_of_pdvc_stays_as_it_is(files):
+def test_what_is_not_a_result_of_pdvc_stays_as_it_is(files):
     value, notes = soda(run(files, "plain"))
     assert not any("PDVC" in note for note in notes)
     done = run(files, "plain", "--cut", "pdvc")
@@ -100,7 +100,7 @@ def test_what_is_no_result_of_pdvc_stays_as_it_is(files):
 
 def test_other_benchmarks_have_nothing_to_cut(files):
     done = run(files, "pdvc", "--cut", "pdvc", benchmark="vnd")
-    assert "its predictions are no proposals; leave --cut out" in done.stderr
+    assert "its predictions are not proposals; leave --cut out" in done.stderr
 
 
 @pytest.mark.parametrize(

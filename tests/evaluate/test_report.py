@@ -97,7 +97,7 @@ def test_paired_draws_tell_a_small_steady_gain_that_separate_intervals_do_not():
     assert tree["against"]["differences"]["R@1"]["not_better"] == 0
 
 
-def test_what_the_other_system_lacks_is_told():
+def test_what_the_other_system_lacks_is_reported():
     one, other = scores([1, 2]), scores([1, 0], missing=("v1",), extra=("x",), notes=("odd",))
     other = dataclasses.replace(
         other, statistics={**other.statistics, "AUC": other.statistics["R@1"]}

@@ -172,7 +172,7 @@ def test_several_processes_give_the_same_scores_in_the_same_order():
 
 
 @needs_tables
-def test_a_caption_in_another_script_is_told_once_and_scores_nothing(caplog):
+def test_a_caption_in_another_script_is_reported_once_and_scores_nothing(caplog):
     foreign = {"v": [(0.0, 10.0, "切洋葱"), (10.0, 20.0, "炒鸡蛋")]}
     with caplog.at_level("WARNING"):
         assert soda(foreign, foreign).f1 == 0.0

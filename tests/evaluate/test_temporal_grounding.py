@@ -84,7 +84,7 @@ def test_seconds_are_given_by_row(run):
         run({"a": [5], "b": []})
 
 
-def test_seconds_for_rows_that_are_not_there_are_told_and_never_a_silent_zero(run):
+def test_seconds_for_rows_that_are_not_there_are_reported_and_never_a_silent_zero(run):
     found = run({"a": {"0": 5, "7": 1}, "b": {"0": 5.5}})
     assert "1 of 3 seconds are for rows that the reference does not hold" in found.notes
     assert values(found)["R@1"] == 0.5
@@ -122,7 +122,7 @@ def test_coins_steps_go_by_their_own_ids(tmp_path):
         evaluate("coin", tmp_path / "p.json", tmp_path)
 
 
-def test_a_found_span_may_serve_several_and_precision_tells_the_rest(run):
+def test_a_found_span_may_serve_several_and_precision_shows_the_rest(run):
     found = values(run({"a": [[0, 40, "x"], [90, 95, "y"]]}, convention="segmentation"))
     assert found["Recall@IoU 0.1"] == 0.5
     assert found["Recall@IoU 0.5"] == 0.25
@@ -210,7 +210,7 @@ def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():
 @pytest.mark.parametrize(
     "spans", [[[1]], [1, 2], [["a", "b"]], [[1, 2, 3]], [[1, 2], [3]], [[None, 1]]]
 )
-def test_what_is_no_pair_of_seconds_is_an_error(spans):
+def test_what_is_not_a_pair_of_seconds_is_an_error(spans):
     with pytest.raises(DatasetError):
         span_array(spans)
 

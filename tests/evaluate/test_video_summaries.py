@@ -45,7 +45,7 @@ def test_a_constant_side_leaves_correlation_undefined():
 
 
 @pytest.mark.parametrize("frames", [[float("nan")], ["a"], [[1]]])
-def test_frames_that_are_no_numbers_are_an_error(frames):
+def test_frames_that_are_not_numbers_are_an_error(frames):
     with pytest.raises(DatasetError):
         frames_overlap(frames, [1])
     with pytest.raises(DatasetError):

@@ -70,11 +70,11 @@ def test_a_store_grows_and_refuses_an_id_twice(tmp_path):
         ("v", rows(0, 0), ShapeError, "it has no row"),
         ("v", rows(0, 2, 3), ShapeError, "its width is another .3, not 4"),
         ("v", np.ones((2, 4), np.int64), ShapeError, "float numbers"),
-        ("", rows(), StoreError, "its id is no plain name"),
-        ("a/b", rows(), StoreError, "its id is no plain name"),
+        ("", rows(), StoreError, "its id is not a plain name"),
+        ("a/b", rows(), StoreError, "its id is not a plain name"),
     ],
 )
-def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, message):
+def test_what_is_not_features_is_refused_by_name(tmp_path, id, values, kind, message):
     with FeatureWriter(tmp_path, width=4) as writer, pytest.raises(kind, match=message):
         writer.add(id, values, rate=1.0, backbone="clip")
     with pytest.raises(StoreError, match="no feature store"):
@@ -82,14 +82,11 @@ def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, mess
 
 
 def test_texts_must_be_as_many_as_rows(tmp_path):
-    with (
-        FeatureWriter(tmp_path) as writer,
-        pytest.raises(ShapeError, match="not as many as its rows"),
-    ):
+    with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not one per row"):
         writer.add("v", rows(), rate=1.0, backbone="clip", texts=RowTexts(("one", "two")))
 
 
-def test_what_is_missing_or_damaged_is_told(tmp_path):
+def test_what_is_missing_or_damaged_is_reported(tmp_path):
     store = fill(tmp_path, shard_bytes=60)
     with pytest.raises(StoreError, match="no features of 'w'; import them"):
         store.read("w")

@@ -72,7 +72,7 @@ def test_every_kind_of_file_gives_its_item(tmp_path):
     assert (store.read("f").rate, store.read("f").backbone) == (2.0, "s3d")
 
 
-def test_a_webdataset_is_keyed_by_what_stands_before_the_first_dot(tmp_path):
+def test_a_webdataset_is_keyed_by_what_is_before_the_first_dot(tmp_path):
     files = {"x/k1.video.npy": npy(rows(1)), "x/k1.text.npy": npy(rows(2, 2)), "x/k1.json": b"{}"}
     archive = tar(tmp_path / "000.tar", files | {"x/k2.video.npy": npy(rows(3))})
     import_features(archive, tmp_path / "video", ending=".video.npy")
@@ -115,7 +115,7 @@ def test_texts_and_their_times_come_along(tmp_path):
     assert (lines.starts, lines.ends) == ((1.0, 4.0), (3.0, 9.5))
 
 
-def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
+def test_what_is_not_features_is_left_out_with_its_reason(tmp_path):
     broken = rows(1)
     broken[2, 1] = np.nan
     source = write(
@@ -145,7 +145,7 @@ def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
         "cut": "the file cannot be read",
         "good": "its id came before",
         "other": "it says that it is another item",
-        "texts": "its texts or times are not as many as its rows",
+        "texts": "its texts or times are not one per row",
         "code": "the file cannot be read",
     }
     assert read_dropped(tmp_path / "store" / DROPPED_NAME) == done.dropped
@@ -171,7 +171,7 @@ def test_an_import_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path):
     assert (third.already, third.added, third.dropped) == (6, (), ())
 
 
-def test_a_source_without_features_is_told(tmp_path):
+def test_a_source_without_features_is_reported(tmp_path):
     with pytest.raises(StoreError, match="no such file or folder"):
         import_features(tmp_path / "none", tmp_path / "store")
     with pytest.raises(StoreError, match="holds no feature file"):
@@ -184,7 +184,7 @@ def test_a_source_without_features_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1024 + 512, 1024 + 700, 2 * 1024 + 100, 2 * 1024, 3 * 1024 - 1])
-def test_an_archive_that_was_cut_off_anywhere_is_an_error_and_what_stands_before_is_stored(
+def test_an_archive_that_was_cut_off_anywhere_is_an_error_and_what_is_before_is_stored(
     tmp_path, stepline, cut
 ):
     # Each member is a header and one padded block of data; after the third come the empty blocks of

@@ -79,7 +79,9 @@ def test_kills_at_any_moment_change_no_byte(runs, whole, tmp_path, name, count):
 @pytest.mark.parametrize(
     "share", [0.5, *(pytest.param(n / 8, marks=pytest.mark.slow) for n in (0, 1, 2, 3, 5, 6, 7))]
 )
-def test_a_full_disk_is_told_and_the_next_run_has_every_byte(runs, whole, tmp_path, name, share):
+def test_a_full_disk_is_reported_and_the_next_run_has_every_byte(
+    runs, whole, tmp_path, name, share
+):
     expected, _ = whole(name)
     size = max(4096, int(share * sum(map(len, expected.values()))))
     out = tmp_path / "out"
@@ -96,7 +98,7 @@ def test_a_full_disk_is_told_and_the_next_run_has_every_byte(runs, whole, tmp_pa
 
 
 @NAMES
-def test_a_read_only_disk_is_told_in_a_line(runs, tmp_path, name):
+def test_a_read_only_disk_is_reported_in_a_line(runs, tmp_path, name):
     out = tmp_path / "out"
     out.mkdir()
     done = runs[name].run(out, prefix=read_only_disk(out))
@@ -106,7 +108,7 @@ def test_a_read_only_disk_is_told_in_a_line(runs, tmp_path, name):
 
 
 @NAMES
-def test_a_folder_of_another_user_is_told_in_a_line(runs, tmp_path, name):
+def test_a_folder_of_another_user_is_reported_in_a_line(runs, tmp_path, name):
     done = runs[name].run(tmp_path / "out", prefix=other_user())
     assert done.returncode == 1, done.stderr
     assert "ermission denied" in assert_one_line(done.stderr)
@@ -157,7 +159,7 @@ def test_little_memory_leaves_nothing_that_the_next_run_trusts(runs, whole, tmp_
 @pytest.mark.parametrize(
     "mib", [700, *(pytest.param(n, marks=pytest.mark.slow) for n in (500, 900, 1500, 2000))]
 )
-def test_too_few_addresses_are_told_before_anything_is_blamed_for_it(runs, tmp_path, name, mib):
+def test_too_few_addresses_are_reported_before_anything_is_blamed_for_it(runs, tmp_path, name, mib):
     """Not a store, a missing library or Stepline itself; and no library of C++ ends the run."""
     done = runs[name].run(tmp_path / "out", prefix=["prlimit", f"--as={mib * 2**20}"])
     if done.returncode == 0:

@@ -91,7 +91,7 @@ def test_nothing_known_is_not_known():
     assert Correspondence(0.0, None, 0.0).log_odds(WEIGHTS) == 0.0
 
 
-def test_a_talk_of_whose_sentences_few_tell_a_step_does_not_instruct():
+def test_a_talk_with_few_sentences_that_state_a_step_does_not_instruct():
     # one sentence of one: Beta(7.1, 6.9) has a mean of .507, other talk .091
     assert instruction_log_bayes(1, 1) == pytest.approx(math.log(7.1 / 14 / 0.091))
     assert (
@@ -133,7 +133,7 @@ def test_a_step_of_a_talk_is_not_shown_by_pictures_that_fit_the_talk(written: bo
         (("if it bleeds, press", "call for help"), ["shown", "shown"]),
     ],
 )
-def test_what_is_told_last_and_for_some_case_is_unclear(
+def test_what_is_said_last_and_for_some_cases_is_unclear(
     texts: tuple[str, str], statuses: list[str]
 ):
     said = sentences(5, 25, text="press the wound firmly")
@@ -149,7 +149,7 @@ def test_what_is_told_last_and_for_some_case_is_unclear(
         on_screen=lines,
     )
     assert [step.status for step in found.steps] == statuses
-    assert found.report.unclear == "told last, and only for some case"
+    assert found.report.unclear == "said last, and only for some cases"
     assert all(step.at is not None for step in found.steps)
 
 

@@ -39,11 +39,11 @@ def test_contrast_removes_what_a_step_has_everywhere_and_what_a_second_has_for_a
     np.testing.assert_allclose(evidence.contrast(scores, [slice(0, 2)], 0), [[1, -1], [-1, 1]])
 
 
-def test_a_video_that_looks_the_same_throughout_is_no_evidence():
+def test_a_video_that_looks_the_same_throughout_is_not_evidence():
     assert not evidence.contrast(np.full((3, 10), 0.4), ONE_SHOT, 2).any()
 
 
-def test_missing_seconds_are_no_evidence():
+def test_missing_seconds_are_not_evidence():
     scores = np.array([[3.0, 1.0, np.nan], [4.0, 6.0, np.nan]])
     assert evidence.contrast(scores, [slice(0, 3)], 0)[:, 2].tolist() == [0, 0]
 

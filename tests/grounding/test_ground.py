@@ -112,7 +112,7 @@ def test_spans_stop_at_cuts_and_at_the_end():
     assert grounding.steps[1].spans[0].end == 28.4
 
 
-def test_a_line_that_nobody_says_and_nothing_shows_is_not_found():
+def test_a_line_that_no_one_says_and_nothing_shows_is_not_found():
     (step,) = ground([Step(id="1", text="bake")], duration=60.0).steps
     assert (step.status, step.at, step.spans) == ("not found", None, ())
 
@@ -133,14 +133,14 @@ def test_lines_without_any_speech_are_found_by_sight():
     assert abs(grounding.steps[2].at - 50) <= 3.5
 
 
-def test_two_steps_said_at_once_share_the_seconds():
+def test_two_steps_said_together_share_the_seconds():
     first, second = ground(spoken(20.0, 21.0), duration=60.0).steps
     alone = ground(spoken(20.0), duration=60.0).steps[0]
     assert first.at <= alone.at
     assert second.at >= alone.at + 1
 
 
-def test_a_span_ends_before_the_second_at_which_another_step_is_likeliest():
+def test_a_span_ends_before_the_second_at_which_another_step_is_most_likely():
     steps = ground(spoken(10.0, 12.0, 12.0, 16.0, 40.0), duration=60.0).steps
     assert [step.at for step in steps] == [11.5, 14.5, 14.5, 19.5, 42.5]
     spans = [step.spans[0] for step in steps]
@@ -205,7 +205,7 @@ def test_the_threshold_is_a_setting():
 
 
 def test_vectors_that_do_not_match_the_steps_are_refused():
-    with pytest.raises(ShapeError, match="one row a step: 2, not 5"):
+    with pytest.raises(ShapeError, match="one row per step: 2, not 5"):
         ground(spoken(1.0, 9.0), duration=60.0, features=pictures({}), step_vectors=WORDS)
 
 
@@ -322,7 +322,7 @@ def test_nothing_is_shown_in_a_still_stretch_past_its_first_seconds():
     film = stopped(20, 40)
     steps = ground(spoken(5.0, 35.0, 50.0), duration=60.0, activity=film).steps
     assert [step.status == "said" for step in steps] == [False, True, True]
-    warning = "the picture stands still from 0:20 to 1:00; what is said there is not shown"
+    warning = "the picture does not move from 0:20 to 1:00; what is said there is not shown"
     assert picture_warning(film, 60) == warning
     assert picture_warning(stopped(40, 10), 50) is None
 
@@ -351,7 +351,7 @@ def test_a_cover_of_one_frame_shows_nothing():
     assert "one picture" in picture_warning(cover, 30)
 
 
-def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():
+def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_no_one_else_needs():
     scenes = ["talk", "hands", "talk", "hands", "hands", "talk"]  # 8 s each
     steps = spoken(8.0, 17.0, 33.0)  # the second is said over the presenter
     grounding = ground(steps, duration=48.0, activity=edited(scenes, 8))

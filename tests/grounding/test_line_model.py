@@ -90,7 +90,7 @@ def test_order_decides_between_two_sentences_alike():
     assert match.posterior[1, 2] > 5 * match.posterior[1, 0]
 
 
-def test_a_line_told_twice_has_two_places():
+def test_a_line_said_twice_has_two_places():
     features = cosine_only([[8.0, 0.0, 0.0, 8.0]])
     match = match_features(features, replace(simple_weights(again=-1.0), bias=-3.0))
     assert match.posterior[0, [0, 3]].min() > 0.9
@@ -106,7 +106,7 @@ def test_a_line_left_out_of_an_unfinished_narration_costs_nothing():
     assert so_far < whole / 2
 
 
-def test_while_a_narration_goes_on_a_line_is_said_at_most_as_likely_as_a_path_tells_it():
+def test_while_a_narration_goes_on_a_line_is_said_at_most_as_likely_as_a_path_says_it():
     # the regression is sure of every line, and no path tells the second
     features = cosine_only([[6.0, 0.0], [0.0, 0.0]])
     weights = replace(simple_weights(end=-5.0), bias=-3.0, said_bias=9.0, said_so_far_bias=9.0)
@@ -151,7 +151,7 @@ def test_rare_words_weigh_more_and_numbers_count():
     assert content_words("Chopped 2 onions, in 1/2 cup") == {"chop", "2", "onion", "1/2", "cup"}
 
 
-def test_a_sentence_that_tells_a_step_is_likelier():
+def test_a_sentence_that_states_a_step_is_more_likely():
     vectors = np.ones((1, 2), np.float32)
     talk = np.ones((2, 2), np.float32)
     texts = (["stir well"], ["stir well now", "stir well then"])

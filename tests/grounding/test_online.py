@@ -120,7 +120,7 @@ def test_a_step_is_to_come_then_shown_then_done():
     assert all((numbers(state).sum(axis=0) <= 1).all() for state in states)
 
 
-def test_a_lag_tells_a_step_that_is_shown_before_its_words():
+def test_a_lag_finds_a_step_that_is_shown_before_its_words():
     values = pictures(4.0, (5, 14, 24, 55, 34))  # the last is said in [43, 46)
     early, late = known_at(38, values), known_at(48, values)
     assert len(early.smoothed(4.0).now) == 4
@@ -148,7 +148,7 @@ def test_a_long_video_costs_what_its_last_minutes_cost():
     assert [step.at for step in grounder.steps][:28] == [step.at for step in whole.steps][:28]
 
 
-def test_a_revised_step_is_placed_anew():
+def test_a_revised_step_is_placed_again():
     grounder = OnlineGrounder()
     (step,) = steps(10.0)
     grounder.update_steps([step])

@@ -32,7 +32,7 @@ def follow(evidence: np.ndarray, **options: object) -> RecipeFilter:
     return recipe
 
 
-def test_the_current_line_is_followed_and_the_next_one_told():
+def test_the_current_line_is_followed_and_the_next_one_reported():
     recipe = follow(shown([0, 1, 2]))
     state = recipe.state()
     assert state.line == 2
@@ -54,7 +54,7 @@ def test_a_line_that_is_done_again_is_followed_back():
     assert recipe.state().p_done[1] > 0.9
 
 
-def test_a_pause_is_no_line_and_nothing_seen_shows_none():
+def test_a_pause_is_not_a_line_and_nothing_seen_shows_none():
     assert follow(shown([0, None])).state().line is None
     assert follow(np.zeros((5, 3))).state().line is None
 
@@ -110,7 +110,7 @@ def test_the_smoothed_answer_is_that_of_all_paths():
     assert np.allclose(found, expected[:2])
 
 
-def test_seconds_that_are_no_longer_kept_cannot_be_taken_anew():
+def test_seconds_that_are_no_longer_kept_cannot_be_taken_again():
     recipe = follow(shown([0, 1, 2, 3]))
     with pytest.raises(ShapeError, match="30 s kept"):
         recipe.update(np.zeros((5, 40)), RATE, start=8)
@@ -143,7 +143,7 @@ def test_likeness_weighs_nothing_where_the_words_do_not_bear_it_out():
     assert not line_evidence(prior, cosine * np.nan, said, 0.5, GroundSettings()).any()
 
 
-def test_similarity_is_told_in_deviations_from_the_usual_one():
+def test_similarity_is_given_in_deviations_from_the_usual_one():
     row = np.array([[0.1, 0.1, 0.3, np.nan]])
     assert standardised(row)[0].round(2).tolist() == [-0.71, -0.71, 1.41, 0.0]
     assert standardised(row, (0.1, 0.1))[0].round(1).tolist() == [0.0, 0.0, 2.0, 0.0]

@@ -48,7 +48,7 @@ def test_words_said_twice_count_both_times():
     np.testing.assert_allclose(SIMPLE.distribution([first, second], 30), mean)
 
 
-def test_a_step_that_nobody_says_may_be_shown_at_any_second():
+def test_a_step_that_no_one_says_may_be_shown_at_any_second():
     np.testing.assert_allclose(SIMPLE.distribution([], 4), [0.25] * 4)
 
 

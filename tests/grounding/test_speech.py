@@ -200,7 +200,7 @@ def test_a_line_is_said_where_its_sentence_is():
     assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
 
 
-def test_a_line_that_nobody_speaks_of_is_not_said():
+def test_a_line_that_no_one_speaks_of_is_not_said():
     steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]])
     assert [step.said for step in steps] == [None, Span(4.0, 6.0)]
     assert steps[0].sources == ()

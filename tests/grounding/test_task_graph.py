@@ -103,7 +103,7 @@ def test_an_order_that_videos_have_costs_less_than_in_lists():
     assert np.isfinite(ratios).all()
 
 
-def test_a_line_of_which_nothing_is_seen_keeps_its_prices():
+def test_a_line_without_anything_seen_keeps_its_prices():
     graph = make_graph(departures=(0, 0, 0, 0))
     assert np.allclose(order_log_ratios(graph), 0.0)
 
@@ -147,7 +147,7 @@ def test_a_line_is_found_in_the_words_of_another_video():
     assert worded.tellings[0, 5] > 100 * alone.tellings[0, 5]
 
 
-def test_nobody_tells_a_line_that_few_do_so_it_is_less_likely_shown():
+def test_no_one_says_a_line_that_few_do_so_it_is_less_likely_shown():
     prior = GraphPrior(make_graph(), CoarseSettings(graph_share=1.0))
     log_odds = prior.shown_log_odds
     assert log_odds.tolist()[:2] == [0.0, 0.0]

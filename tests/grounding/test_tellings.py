@@ -29,12 +29,12 @@ def likeliest(tellings):
     return grounding.alignment.scores[0].argmax()
 
 
-def test_two_near_sentences_outweigh_the_likeliest_one():
+def test_two_near_sentences_outweigh_the_most_likely_one():
     assert likeliest([0.0, 0.0, 0.9]) > 38
     assert 10 <= likeliest([0.33, 0.33, 0.34]) <= 18
 
 
-def test_a_line_that_nothing_tells_can_be_anywhere():
+def test_a_line_without_evidence_can_be_anywhere():
     unsaid = Step(id="1", text="fold it")
     inputs = GroundingInputs([unsaid], SECONDS, HEARD, written=False, tellings=np.zeros((1, 3)))
     assert inputs.weighted_passages[0].spans == []

@@ -44,7 +44,7 @@ def test_every_step_of_a_long_video_is_decided_once():
     assert all(part.decides <= set(part.steps) for part in parts)
 
 
-def test_a_line_that_nobody_speaks_needs_the_whole_video():
+def test_a_line_that_no_one_speaks_needs_the_whole_video():
     steps, _ = said()
     assert len(cut_into_windows([*steps, Step(id="x", text="unsaid")], float(LENGTH), SHORT)) == 1
 

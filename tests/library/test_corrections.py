@@ -82,7 +82,7 @@ def test_a_title_is_corrected_undone_and_clashes_with_another():
     undone = corrected(machine_record(), [first, correction(1, undoes="c0")])
     assert undone.record == machine_record()
     other = correction(1, {"do": "title", "title": "Sour water"}, base=0, by="bob")
-    with pytest.raises(ConflictError, match="ann changed title meanwhile"):
+    with pytest.raises(ConflictError, match="ann has changed title since you read it"):
         check_correction(machine_record(), [first], other)
     step = correction(1, {"do": "change", "step": "s1", "text": "Other"}, base=0, by="bob")
     check_correction(machine_record(), [first], step)
@@ -210,7 +210,7 @@ def test_an_undo_waits_for_what_rests_on_it():
     add = correction(0, {"do": "add", "id": "n", "text": "wait", "after": "s1"})
     other = correction(1, {"do": "change", "step": "n", "text": "wait a minute"}, by="bob")
     undo = correction(2, undoes="c0")
-    with pytest.raises(ConflictError, match="bob changed text meanwhile") as error:
+    with pytest.raises(ConflictError, match="bob has changed text since you read it") as error:
         check_correction(machine_record(), [add, other], undo)
     assert error.value.theirs == (other,)
     taken = [add, other, correction(2, undoes="c1"), correction(3, undoes="c0")]

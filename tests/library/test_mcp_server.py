@@ -121,7 +121,7 @@ def test_where_the_whisk_is_used(tools):
     assert "whisk" in best["sentence"]
 
 
-def test_what_is_only_said_is_told_as_that(tools):
+def test_what_is_only_said_is_reported_as_that(tools):
     found = call(tools, "search_moments", query="sharpen the mower's blade")
     assert found["moments"][0]["verdict"] == "said, not shown"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
@@ -206,11 +206,11 @@ def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
             record.model_copy(update={"video": changed}), library / f"changed{number}.json"
         )
         (video,) = call(tools, "list_videos", query=f"changed {number}")["videos"]
-        assert "another file by now" in refused(tools, "get_frame", video=video["video"], second=1)
+        assert "is another file now" in refused(tools, "get_frame", video=video["video"], second=1)
         allowing = LibraryTools(library, allow=[tmp_path])
         assert call(allowing, "cut_clip", video=video["video"], start=0, end=1)
     (lawn,) = call(tools, "list_videos", query="lawn")["videos"]
-    assert "not where it was" in refused(tools, "get_frame", video=lawn["video"], second=1)
+    assert "was moved" in refused(tools, "get_frame", video=lawn["video"], second=1)
 
 
 def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_path, monkeypatch):
@@ -288,7 +288,7 @@ def test_over_http_only_the_token_opens_and_only_by_this_machine_s_name(tools):
         thread.join(60)
 
 
-def test_a_folder_that_is_none_is_one_line(stepline, tmp_path):
+def test_an_invalid_folder_is_one_line(stepline, tmp_path):
     result = stepline("mcp", tmp_path / "none")
     assert result.exit_code == 1
     assert "no such folder" in result.stderr

@@ -43,7 +43,7 @@ def sink() -> Record:
                 sources=(1,),
                 status="shown",
                 score=0.9,
-                seen=("for: its words stand on screen: CATCH THE WATER",),
+                seen=("for: its words are on screen: CATCH THE WATER",),
             ),
             Step(
                 id="2",
@@ -175,7 +175,7 @@ def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later
     assert index.search("plumbing")
 
 
-def test_a_damaged_index_or_one_of_another_version_is_made_anew(index, folder):
+def test_a_damaged_index_or_one_of_another_version_is_made_again(index, folder):
     index.close()
     for damage in (
         lambda: (folder / INDEX_FILE).write_bytes(b"no database" * 100),
@@ -206,7 +206,7 @@ def test_a_query_is_words_never_syntax(index, query):
     assert index.search("whisk")
 
 
-def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(
+def test_an_invalid_folder_and_an_index_that_cannot_be_kept_are_one_line(
     tmp_path, monkeypatch, folder
 ):
     with pytest.raises(StoreError, match="no such folder"):

@@ -74,7 +74,7 @@ def test_metadata_are_set_replaced_and_removed_by_their_name():
         ({"do": "title", "title": "\u200b"}, "title .* holds no visible character"),
     ],
 )
-def test_a_text_that_nobody_sees_is_refused(edit, reason):
+def test_a_text_that_no_one_sees_is_refused(edit, reason):
     with pytest.raises(StoreError, match=reason):
         check_correction(record(), [], correction(0, edit))
 
@@ -92,7 +92,7 @@ def test_a_text_that_nobody_sees_is_refused(edit, reason):
         {"do": "title", "title": "x" * 201},
     ],
 )
-def test_a_text_that_is_empty_or_too_long_is_no_edit(edit):
+def test_a_text_that_is_empty_or_too_long_is_not_an_edit(edit):
     with pytest.raises(ValueError, match="string_too_long|string_pattern_mismatch"):
         correction(0, edit)
 
@@ -111,9 +111,9 @@ def test_different_tags_and_names_never_clash_and_the_same_do():
     first = correction(0, tag("Safety"), metadata("Course", "A1"))
     check_correction(record(), [first], correction(1, tag("Forklift"), base=0, by="bob"))
     check_correction(record(), [first], correction(1, metadata("Owner", "x"), base=0, by="bob"))
-    with pytest.raises(ConflictError, match="ann changed tag safety meanwhile"):
+    with pytest.raises(ConflictError, match="ann has changed tag safety since you read it"):
         check_correction(record(), [first], correction(1, untag("SAFETY"), base=0, by="bob"))
-    with pytest.raises(ConflictError, match="ann changed metadata course meanwhile"):
+    with pytest.raises(ConflictError, match="ann has changed metadata course since you read it"):
         other = correction(1, metadata("course", "B2"), base=0, by="bob")
         check_correction(record(), [first], other)
 

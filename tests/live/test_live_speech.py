@@ -145,7 +145,7 @@ def test_silence_is_never_read_and_costs_no_memory():
     assert hearer.windows == []
 
 
-def test_windows_are_bounded_where_nobody_pauses_or_nothing_is_understood():
+def test_windows_are_bounded_where_no_one_pauses_or_nothing_is_understood():
     words = speak("stir " * 200)
     for heard in (words, []):
         hearer = Hearer(heard)

@@ -108,7 +108,7 @@ def kinds(told):
     return [event.event for event in told]
 
 
-def test_steps_are_told_soon_after_their_sentence(session):
+def test_steps_are_reported_soon_after_their_sentence(session):
     words = speak(TEXT)
     live, told = session(words)
     play(live, sound(words, 16))
@@ -143,7 +143,7 @@ def test_a_picture_without_time_to_look_says_only_what_was_said(session):
     assert [event.status for event in ended] == ["said"] * 3
 
 
-def test_a_killed_run_tells_nothing_twice(session):
+def test_a_killed_run_reports_nothing_twice(session):
     words = speak(TEXT)
     whole, told = session(words)
     blocks = sound(words, 16)
@@ -246,7 +246,7 @@ def test_written_steps_find_those_told_before():
     ]
 
 
-def test_what_lies_far_back_is_forgotten_and_what_is_told_stays_the_same(session, monkeypatch):
+def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(session, monkeypatch):
     near = load_settings(
         StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"]
     )
@@ -297,7 +297,7 @@ def test_the_words_of_sentences_long_past_are_on_disk_alone(tmp_path):
     assert len(list(again._log)) == 1
 
 
-def test_gaps_and_drifting_clocks_are_told(session):
+def test_gaps_and_drifting_clocks_are_reported(session):
     live, told = session([])
     live.advance([Gap(3.0, 2.5, "the connection ended"), Gap(9.0, 1.5, "drifts", "drift")])
     assert [(event.event, event.at, event.seconds) for event in told] == [
@@ -340,7 +340,7 @@ def test_a_line_that_only_resembles_the_one_that_was_said_is_not_believed_said(s
     ] == ["1"]
 
 
-def test_recipe_lines_are_told_at_once_and_found_when_they_are_said(session):
+def test_recipe_lines_are_reported_immediately_and_found_when_they_are_said(session):
     words = speak(TEXT)
     live, told = session(words, texts=("Slice the lemons", "Grill the fish"))
     live.announce_lines()
@@ -363,7 +363,7 @@ class NumberedLines(Colours):
         return np.eye(5, dtype=np.float32)[[int(text[-1]) for text in texts]]
 
 
-def test_the_line_of_a_recipe_that_is_shown_is_told_with_the_next_and_the_skipped(session):
+def test_the_line_of_a_recipe_that_is_shown_is_reported_with_the_next_and_the_skipped(session):
     live, told = session(
         [], texts=("line 0", "line 3", "line 1", "line 2"), backbone=NumberedLines()
     )
@@ -473,7 +473,7 @@ def test_a_stream_that_is_cut_leaves_what_steps_leaves_of_what_came(stream, tmp_
     assert (tmp_path / "end" / own.name).read_bytes() == own.read_bytes()
 
 
-def test_a_finished_run_is_begun_anew_and_another_source_is_refused(
+def test_a_finished_run_is_begun_again_and_another_source_is_refused(
     small_video, tmp_path, plain_settings
 ):
     job = LiveJob(str(small_video), tmp_path, speed=1000)

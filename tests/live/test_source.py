@@ -162,7 +162,7 @@ def test_a_playlist_that_grows_is_followed_and_what_it_has_lost_is_a_gap(stream,
     assert source.end == pytest.approx(12, abs=0.5)
 
 
-def test_what_a_stream_sends_to_nobody_is_a_gap(stream):
+def test_what_a_stream_sends_to_no_one_is_a_gap(stream):
     whole = stream.read_bytes()
     page, _ = cut_stream(whole, 2, lost=-(-len(whole) // 6 // 188) * 188)
     with serve() as server:
@@ -201,7 +201,7 @@ def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
     assert source.end == pytest.approx(24, abs=2.0)
 
 
-def test_a_clock_that_drifts_is_told_once_a_second_of_drift():
+def test_a_clock_that_drifts_is_reported_once_per_second_of_drift():
     now = [0.0]
     source = SourceClock(clock=lambda: now[0])
     told = []
@@ -226,7 +226,7 @@ def test_a_device_that_is_not_there_is_one_line():
 
 
 @pytest.mark.parametrize("name", ["gopher://a/b", "camera+camera", "microphone:a+microphone:b"])
-def test_what_is_no_source_is_refused(name):
+def test_what_is_not_a_source_is_refused(name):
     with pytest.raises(SettingsError):
         parse_sources(name)
 

@@ -82,7 +82,7 @@ def test_a_stamp_far_past_the_end_is_not_believed() -> None:
     clock.time_of(1000, MILLI, 0.1)
     assert clock.time_of(10**9, MILLI, 0.1) == pytest.approx(1.1)
     assert clock.time_of(1200, MILLI, 0.1) == pytest.approx(1.2)
-    assert damage.warnings(10.0, 10.0) == ("1 broken time stamp was mended",)
+    assert damage.warnings(10.0, 10.0) == ("1 broken time stamp was corrected",)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_stamp_far_past_the_end_is_not_believed() -> None:
         (58.4, None, ()),
     ],
 )
-def test_a_file_that_ends_early_is_told(
+def test_a_file_that_ends_early_is_reported(
     end: float, duration: float | None, expected: tuple[str, ...]
 ) -> None:
     assert Damage().warnings(end, duration) == expected
@@ -138,7 +138,7 @@ def picture(kind: str) -> bytes:
         ("gif.mp4", picture("GIF"), "a playlist, picture or other format"),
     ],
 )
-def test_what_is_no_video_is_refused_in_one_line(
+def test_what_is_not_a_video_is_refused_in_one_line(
     tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     path = tmp_path / name
@@ -157,7 +157,7 @@ def test_what_is_no_video_is_refused_in_one_line(
 @pytest.mark.parametrize(
     "path", ["no-such.mp4", "http://127.0.0.1/a.mp4", "concat:a.mp4|b.mp4", "a\0b.mp4", "x" * 5000]
 )
-def test_what_is_no_file_is_refused(path: str) -> None:
+def test_what_is_not_a_file_is_refused(path: str) -> None:
     with pytest.raises(MediaError, match="check the path"):
         probe(path)
 
@@ -173,7 +173,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         probe(tmp_path / "a.mp4")
 
 
-def test_a_playlist_calls_nobody(tmp_path: Path) -> None:
+def test_a_playlist_calls_no_one(tmp_path: Path) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -281,7 +281,7 @@ def test_without_a_decoder_on_the_gpu_software_gives_the_same_pictures_and_says_
     assert place == "cuda:1" or "the device cpu" in line
 
 
-def test_a_gpus_decoder_is_asked_for_many_pictures_alone_and_what_it_cannot_take_is_told(
+def test_a_gpus_decoder_is_asked_for_many_pictures_alone_and_what_it_cannot_take_is_reported(
     tmp_path, monkeypatch, told
 ):
     path = make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2], sounds=[(0.0, tone(0.3))])
@@ -303,7 +303,7 @@ def test_a_gpus_decoder_is_asked_for_many_pictures_alone_and_what_it_cannot_take
     assert told() == ["media.decoder=cuda: pictures are decoded by software (it cannot take mpeg4)"]
 
 
-def test_a_file_that_is_none_is_told_alike_with_every_decoder(tmp_path, told):
+def test_an_invalid_file_is_reported_alike_with_every_decoder(tmp_path, told):
     (tmp_path / "a.mp4").write_bytes(b"no video" * 100)
     with pytest.raises(MediaError, match="not a video that can be read"):
         list(read_frames(tmp_path / "a.mp4", 5.0, settings=GPU_DECODER))

@@ -150,7 +150,7 @@ def test_the_same_cut_gives_the_same_bytes(video: Path, tmp_path: Path) -> None:
     assert (tmp_path / "b.mp4").read_bytes() == (tmp_path / "c.mp4").read_bytes()
 
 
-def test_a_folder_that_cannot_be_written_is_told(video: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(video: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         cut_clip(video, Span(1.0, 2.0), tmp_path / "file" / "b.mp4")

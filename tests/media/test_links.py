@@ -83,7 +83,7 @@ def test_what_a_killed_run_left_is_gone_on_with_by_the_next(server, tmp_path):
     assert video.path.read_bytes() == server.video
 
 
-def test_a_file_that_changed_meanwhile_is_begun_anew(server, tmp_path):
+def test_a_file_that_changed_in_between_is_begun_again(server, tmp_path):
     server.pages["/whisk.mp4"] = lambda request: request.answer(b"old" * 3000, breaks_at=5000)
     error_of(f"{server.url}/whisk.mp4", tmp_path, OURS.model_copy(update={"attempts": 1}))
     (mark,) = tmp_path.glob("*/.*.mark")
@@ -153,7 +153,7 @@ def test_a_picture_without_sound_is_a_video_too(apart, tmp_path):
     assert video.path.read_bytes() == apart.pages["/p.mp4"]
 
 
-def test_a_track_that_is_not_what_its_page_says_is_told_in_one_line(apart, tmp_path):
+def test_a_track_that_is_not_what_its_page_says_is_reported_in_one_line(apart, tmp_path):
     apart.pages["/s.m4a"] = apart.pages["/p.mp4"]
     assert "holds no sound, as its site says it does" in error_of(
         f"{apart.url}/whisk.mpd", tmp_path / "downloads"
@@ -301,7 +301,7 @@ def test_without_the_extra_a_page_says_what_to_install(server, tmp_path, monkeyp
         (b"", "video/mp4", "the file is empty"),
     ],
 )
-def test_an_answer_that_is_no_medium_is_not_kept(server, tmp_path, body, kind, what):
+def test_an_answer_that_is_not_a_medium_is_not_kept(server, tmp_path, body, kind, what):
     folder = tmp_path / "downloads"
     server.pages["/whisk.mp4"] = lambda request: request.answer(body, kind=kind)
     assert what in error_of(f"{server.url}/whisk.mp4", folder)

@@ -9,7 +9,7 @@ from stepline.media import MediaSettings, probe
 TIMES = [k / 10 for k in range(10)]
 
 
-def test_it_tells_what_is_in_the_file(tmp_path: Path) -> None:
+def test_it_reports_what_is_in_the_file(tmp_path: Path) -> None:
     info = probe(make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))]))
     assert (info.width, info.height, info.rotation) == (64, 48, 0)
     assert info.frame_rate == pytest.approx(10.0)
@@ -17,17 +17,17 @@ def test_it_tells_what_is_in_the_file(tmp_path: Path) -> None:
     assert (info.has_picture, info.has_sound, info.warnings) == (True, True, ())
 
 
-def test_a_rotated_video_is_told_upright(tmp_path: Path) -> None:
+def test_a_rotated_video_is_reported_as_upright(tmp_path: Path) -> None:
     info = probe(make_video(tmp_path / "a.mp4", times=TIMES, rotation=90))
     assert (info.width, info.height, info.rotation) == (48, 64, 270)
 
 
-def test_sound_alone_is_no_picture(tmp_path: Path) -> None:
+def test_sound_alone_is_not_a_picture(tmp_path: Path) -> None:
     info = probe(make_video(tmp_path / "a.mp3", sounds=[(0.0, tone(3.0))], sound_codec="mp3"))
     assert (info.has_picture, info.has_sound, info.width, info.frame_rate) == (False, True, 0, 0.0)
 
 
-def test_a_cover_picture_is_no_picture(tmp_path: Path) -> None:
+def test_a_cover_picture_is_not_a_picture(tmp_path: Path) -> None:
     import av
     import numpy as np
 

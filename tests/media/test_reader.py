@@ -136,7 +136,7 @@ def test_joined_recordings_go_on(tmp_path: Path) -> None:
     assert seen[4:8] == pytest.approx([2, 7, 12, 17], abs=2)  # the seam costs a packet or two
     assert sum(len(block.samples) for block in blocks) / 16_000 == pytest.approx(4.0, abs=0.2)
     assert reader.end == pytest.approx(4.0, abs=0.2)
-    assert any("mended" in warning for warning in reader.warnings)
+    assert any("corrected" in warning for warning in reader.warnings)
 
 
 def test_of_two_sound_tracks_the_default_one_is_heard(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_stretch_asks_about_each_word_once(tokenizer):
     assert counts == [ASKED_WORDS, ASKED_WORDS, 5]
 
 
-def test_padding_is_no_token(tokenizer):
+def test_padding_is_not_a_token(tokenizer):
     windows = sentence_windows(["Stir."], tokenizer) + sentence_windows(
         ["Stir it well."], tokenizer
     )

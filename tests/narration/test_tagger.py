@@ -45,7 +45,7 @@ def test_each_word_has_an_edit(readings):
     assert verb[WORD_EDITS.index("verb")] == verb.max()
 
 
-def test_padding_beside_a_longer_window_changes_nothing(readings):
+def test_padding_next_to_a_longer_window_changes_nothing(readings):
     long = ["Stir the sauce slowly. " * 20, *NARRATION]
     tagger = load_tagger()
     (alone,) = tagger.read_sentences(long[:1])
@@ -88,7 +88,7 @@ def test_another_file_is_one_line_with_the_cure(tmp_path):
         NarrationTagger(path)
 
 
-def test_a_file_that_reads_marks_alone_is_no_tagger():
+def test_a_file_that_reads_marks_alone_is_not_a_tagger():
     package = Path(stepline.narration.__file__).parent
     with pytest.raises(ModelError, match="no front verbs"):
         NarrationTagger(package / MARKS_FILE)

@@ -38,7 +38,7 @@ def vectors(texts, seed=1):
     return np.random.default_rng(seed).normal(size=(texts, WIDTH)).astype(np.float32)
 
 
-def test_a_short_video_is_aligned_at_once():
+def test_a_short_video_is_aligned_in_one_piece():
     aligner, features, texts = network(), video(20), vectors(3)
     whole = score_texts(aligner, features, texts)
     assert (whole.rate, whole.scores.shape) == (1.0, (3, 20))
@@ -55,7 +55,7 @@ def test_windows_are_tans():
 
 
 @pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
-def test_every_row_lies_in_a_window(rows):
+def test_every_row_is_in_a_window(rows):
     covered = np.zeros(rows, dtype=bool)
     for part in alignment_windows(rows, 1, None, SMALL):
         assert part.end - part.start <= SMALL.window
@@ -240,7 +240,7 @@ def test_with_nothing_seen_the_order_takes_nothing_from_shown():
     np.testing.assert_allclose(found.p_shown, shown, atol=1e-6)
 
 
-def test_rivals_keep_apart_and_the_surer_one_stays():
+def test_rivals_keep_apart_and_the_more_certain_one_stays():
     scores = np.full((2, 30), -0.5, np.float32)
     scores[0, 5], scores[1, 5], scores[1, 20] = 0.9, 0.55, 0.5
     assert posterior(scores, np.array([0.9, 0.9]), PLAIN).best.tolist() == [5, 5]

@@ -47,7 +47,7 @@ def test_a_network_trained_with_a_backbones_texts_fits_that_backbone(tmp_path, t
     load_aligner(path).check_space(settings.backbone, settings.text_space, rate=1.0)
 
 
-def test_another_file_is_no_checkpoint(tmp_path):
+def test_another_file_is_not_a_checkpoint(tmp_path):
     import torch
 
     save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")

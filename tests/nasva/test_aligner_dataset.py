@@ -83,7 +83,7 @@ def test_what_is_past_the_truncation_has_no_label(tmp_path):
     assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.LABELS_OUTSIDE)]
 
 
-def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
+def test_whatever_does_not_fit_is_reported_and_nothing_takes_its_place(tmp_path):
     given = [
         told("good", (0, 2), (3, 4)),
         told("missing", (0, 2)),
@@ -131,7 +131,7 @@ def test_features_of_another_width_are_left_out(tmp_path):
     ]
 
 
-def test_stored_texts_must_be_those_that_are_told(tmp_path):
+def test_stored_texts_must_be_those_that_are_described(tmp_path):
     features = store(tmp_path / "video", a=8, b=8)
     with FeatureWriter(tmp_path / "texts") as writer:
         for number, id in enumerate("ab"):
@@ -186,7 +186,7 @@ def places(told):
     return [[(span.start, span.end) for span in spans] for spans in told.spans]
 
 
-def test_a_record_tells_what_is_said_and_its_steps_and_never_the_truth():
+def test_a_record_reports_what_is_said_and_its_steps_and_never_the_truth():
     (narration,) = labelled_texts([record()], "narration")
     assert places(narration) == [[(0, 2)], [(2, 5)]]
     (steps,) = labelled_texts([record()], "step")

@@ -125,7 +125,7 @@ def test_an_aligner_learns_in_bf16_and_is_stored_in_float32(tmp_path, stores, st
     assert recall(network, stores) > 0.8
 
 
-def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
+def test_the_folder_reports_what_the_run_is(tmp_path, stores, stepline):
     pytest.importorskip("tensorboard", reason="curves need the extra `train`")
     held = ("--set", "data.held_out=0.3", "--tensorboard", "--json")
     made = stepline(*command(stores, tmp_path, *QUICK_RUN, options=held))
@@ -345,7 +345,7 @@ def test_features_that_became_nan_on_disk_stop_the_run_by_name(tmp_path, steplin
     assert stepline("features", "check", stores / "video").exit_code == 1
 
 
-def test_what_is_left_out_is_told_and_listed(tmp_path, stores, stepline):
+def test_what_is_left_out_is_reported_and_listed(tmp_path, stores, stepline):
     part = tmp_path / "video"
     with FeatureWriter(part) as writer:
         for id in ("v1", "v3", "v4", "v7"):

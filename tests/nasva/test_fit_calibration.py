@@ -130,7 +130,7 @@ def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share
     assert shown_probability(np.array([0.1]), 1.0, 0.6)[0] == 0.0
 
 
-def test_p_shown_means_what_it_says_though_nobody_told_the_truth() -> None:
+def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
     fits, _ = made(200, 0.6, seed=0)
     calibration, share = calibrate_by_foreign_texts(NETWORK, fits)
     assert share == pytest.approx(0.6, abs=0.12)
@@ -141,7 +141,7 @@ def test_p_shown_means_what_it_says_though_nobody_told_the_truth() -> None:
     assert calibration.aligner == "abc"
 
 
-def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_told_is_an_error() -> None:
+def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error() -> None:
     fits, _ = made(40, 0.6, seed=2)
     assert calibrate_by_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
     twice = [(own, TextScores(np.concatenate([own.scores] * 2), None, 1.0)) for own, _ in fits]

@@ -167,7 +167,7 @@ def test_steps_takes_it_for_ready_features(stepline, files, small_video, caption
     )
 
 
-def test_calibrate_takes_it_and_stores_the_fit_beside_it(stepline, files, tmp_path):
+def test_calibrate_takes_it_and_stores_the_fit_next_to_it(stepline, files, tmp_path):
     path = tmp_path / "released.pth"
     path.write_bytes((files / "released.pth").read_bytes())
     given = (
@@ -227,11 +227,11 @@ def test_a_rate_that_it_does_not_take_is_refused(stepline, files):
     assert "trained at 1 rows per second, given are 2; set vision.rate=1" in result.stderr
 
 
-def test_what_no_weight_tells_is_said_where_it_cannot_be_as_released(tmp_path):
+def test_what_no_weight_shows_is_said_where_it_cannot_be_as_released(tmp_path):
     torch.save(released_layout(Aligner(tiny(width=36))), tmp_path / "other.pth")
     with pytest.raises(
         ModelError,
-        match="36 wide, not a multiple of the 8 attention heads of the released code; no weight",
+        match="36 wide, not a multiple of the 8 attention heads of the released code, and no",
     ):
         read_aligner(tmp_path / "other.pth")
 
@@ -377,7 +377,7 @@ def test_the_servers_file_alone_is_a_reference(stepline, files, htstep, tmp_path
         stepline, files, alone, tmp_path / "result.json", "--subset", "test_seen"
     )
     assert (
-        "nothing tells which videos are of 'test_seen'; put video_splits.json beside it"
+        "no file states which videos are in 'test_seen'; put video_splits.json next to it"
         in refused.stderr
     )
 

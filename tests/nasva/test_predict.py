@@ -40,7 +40,7 @@ def test_a_step_that_is_said_but_not_shown_says_so():
     assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said"
 
 
-def test_without_calibration_every_step_counts_as_shown_and_that_is_told():
+def test_without_calibration_every_step_counts_as_shown_and_a_note_says_so():
     placing = place_steps(steps(), fit())
     assert placing.note == UNCALIBRATED_NOTE
     assert [step.status for step in placing.steps] == ["shown", "shown"]
@@ -63,7 +63,7 @@ def test_times_stay_inside_a_video_whose_last_second_is_short():
     assert placing.at[0] == pytest.approx(9.15)
 
 
-def test_the_second_of_a_step_lies_in_its_span():
+def test_the_second_of_a_step_is_in_its_span():
     scores = np.zeros((1, 40), np.float32)
     # row 2 alone is best, seven others together
     scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91

@@ -115,7 +115,7 @@ def test_kept_is_the_share_of_texts_with_a_label():
     assert labelled_fraction(()) == 0.0
 
 
-def test_moved_is_told_of_texts_with_both_labels():
+def test_moved_is_reported_for_texts_with_both_labels():
     seconds, iou = label_shift(BEFORE, AFTER)
     assert seconds == 1.0  # the median of 2 and 0
     assert iou == pytest.approx((2 / 6 + 1) / 2)

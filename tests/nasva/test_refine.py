@@ -106,7 +106,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     ]
 
 
-def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
+def test_narrations_are_learnt_next_to_the_steps(dataset, tmp_path):
     samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).videos
     with FeatureWriter(tmp_path / "said") as said:
         for sample in samples:
@@ -126,7 +126,7 @@ def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
     assert steps == {"aligner": 2 * 3}  # 22 samples in batches of 8, 2 epochs
 
 
-def test_a_threshold_that_keeps_nothing_is_told_in_one_line(dataset, tmp_path):
+def test_a_threshold_that_keeps_nothing_is_reported_in_one_line(dataset, tmp_path):
     high = ["--set", "rounds.refine.threshold=0.99", "--set", "rounds.refine.threshold_kind=cosine"]
     done = CliRunner().invoke(main, command(dataset, tmp_path / "out", *high))
     assert done.exit_code == 1

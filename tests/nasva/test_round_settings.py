@@ -68,14 +68,14 @@ def test_what_is_written_down_is_read_back():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("rounds.by_round.4.seconds=none", r"by_round.4 is of no round; give rounds.rounds=4"),
+        ("rounds.by_round.4.seconds=none", r"by_round.4 has no round; give rounds.rounds=4"),
         ("rounds.by_round.2.second=none", "did you mean 'rounds.by_round.2.seconds'"),
         ("rounds.by_round.2.threshold_kind=quantile", "quantile of 1 drops every text"),
         ("rounds.by_round.first.seconds=none", "by_round.first"),
         ("rounds.by_round.2.seconds=0", "at most 1e.09, or none"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(override, message):
+def test_a_mistake_is_reported_in_one_line(override, message):
     with pytest.raises(SettingsError, match=message) as error:
         rounds("rounds.rounds=3", "rounds.refine.threshold=1.0", override)
     assert "\n" not in str(error.value)

@@ -36,7 +36,7 @@ def test_an_hour_of_a_hundred_steps_is_a_small_file():
     assert len(alignment_npz(alignment)) < 20_000
 
 
-def test_what_is_no_alignment_is_an_error_with_a_cure(tmp_path):
+def test_what_is_not_an_alignment_is_an_error_with_a_cure(tmp_path):
     path = tmp_path / "v.alignment.npz"
     with pytest.raises(StoreError, match="stepline steps --alignment --force"):
         stepline.read_alignment(path)

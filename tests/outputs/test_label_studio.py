@@ -49,7 +49,7 @@ def test_without_an_address_one_line_names_the_option(task, record, caplog):
         task(record, web=WebAddresses(media="https://a.org"))
     (line,) = [row.getMessage() for row in caplog.records]
     assert line.endswith(
-        "mint-lemonade.labelstudio.json: Label Studio opens addresses alone; name the video's by "
+        "mint-lemonade.labelstudio.json: Label Studio opens only addresses; give the video's by "
         "--media-url"
     )
 

@@ -153,7 +153,7 @@ def test_a_little_confidence_is_not_called_none():
     assert "&lt;1 %" in page(Record(id="r", video=Video(id="r"), steps=rows))
 
 
-def test_what_the_picture_says_of_a_step_stands_beside_it(record):
+def test_what_the_picture_says_of_a_step_is_next_to_it(record):
     first = record.steps[0].model_copy(
         update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")}
     )
@@ -267,14 +267,14 @@ def test_an_empty_record_has_a_page_without_player_or_picture():
     assert elements.all("video") == elements.all("image") == []
 
 
-def test_the_reference_stands_beside_the_prediction_only_where_there_is_one(record):
+def test_the_reference_is_next_to_the_prediction_only_where_there_is_one(record):
     assert [row.name for row in timeline(record, 67.0).rows] == ["Said", "Shown", "Reference"]
     bare = record.model_copy(update={"reference": ()})
     assert [row.name for row in timeline(bare, 67.0).rows] == ["Said", "Shown"]
     assert "Reference" not in page(bare).split("</style>")[1]
 
 
-def test_captions_stand_beside_what_is_said_only_where_there_are_some(record):
+def test_captions_are_next_to_what_is_said_only_where_there_are_some(record):
     told = record.model_copy(
         update={"captions": (make_step(1, "pour <the> juice", ((37.0, 44.0),)),)}
     )

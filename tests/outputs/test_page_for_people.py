@@ -55,7 +55,7 @@ def test_the_fit_is_scaled_in_words_and_not_in_numbers():
     assert "0." not in scale
 
 
-def test_evidence_is_told_in_plain_words():
+def test_evidence_is_given_in_plain_words():
     step = Step(
         id="a",
         text="cut",
@@ -128,7 +128,7 @@ def test_a_crowded_timeline_is_seen_to_scroll_on_a_phone(browser, tmp_path):
 
 @in_browser
 @pytest.mark.browser
-def test_an_upright_video_has_whole_pictures_and_stands_beside_the_steps(browser, tmp_path):
+def test_an_upright_video_has_whole_pictures_and_is_next_to_the_steps(browser, tmp_path):
     record = record_of(4)
     frames = pictures(record, lambda _: upright_picture())
     assert len(set(frames.values())) == len(frames)

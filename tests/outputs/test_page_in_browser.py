@@ -210,7 +210,7 @@ def test_a_link_opens_the_video_at_a_time_or_at_a_step(browser, folder):
     assert page.complaints() == []
 
 
-def test_beside_no_step_stands_no_empty_circle(open_page):
+def test_a_place_without_a_step_has_no_empty_circle(open_page):
     page = open_page()
     page.run(f"{TIME} = 8")
     page.wait_until("document.getElementById('now-number').offsetWidth > 0")
@@ -354,7 +354,7 @@ def test_steps_and_links_are_copied_as_text(open_page, browser):
     assert page.run("navigator.clipboard.readText()").endswith("mint-lemonade.html#t=20")
 
 
-def test_the_keys_are_told_by_a_key_and_a_button(open_page):
+def test_a_key_and_a_button_show_the_keys(open_page):
     page = open_page()
     page.press("?", 191, "?")
     assert page.run("keys.open")
@@ -371,7 +371,7 @@ def test_the_keys_are_told_by_a_key_and_a_button(open_page):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_every_verdict_can_be_read_and_tells_its_figure_once(browser, folder, width, dark):
+def test_every_verdict_can_be_read_and_reports_its_figure_once(browser, folder, width, dark):
     record = sample_record()
     steps = list(record.steps)
     for number in (0, 1, 2):

@@ -185,7 +185,7 @@ def test_a_howto_has_the_same_addresses(published):
     assert (tree["yield"], tree["performTime"]) == ("4 servings", "PT1H")
 
 
-def test_nothing_is_claimed_that_nobody_says(record):
+def test_nothing_is_claimed_that_no_one_says(record):
     tree = json.loads(recipe_jsonld(record, RecordLinks(video="v.mp4")))
     unknown = {"author", "datePublished", "totalTime", "prepTime", "cookTime", "recipeYield"}
     assert not unknown & tree.keys()
@@ -263,7 +263,7 @@ def test_a_video_has_the_address_that_is_known(web, path, address):
 
 
 @pytest.mark.parametrize("base", ["example.org", "file:///x", "https://a.org/?x=1", "https://"])
-def test_a_base_that_is_no_folder_of_the_web_is_refused(base):
+def test_a_base_that_is_not_a_folder_of_the_web_is_refused(base):
     with pytest.raises(SettingsError, match="--base-url"):
         WebAddresses(base)
 

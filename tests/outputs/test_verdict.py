@@ -41,7 +41,7 @@ def test_a_shown_step_of_an_old_record_is_shown_as_before():
     assert "(about" not in step_table(record)
 
 
-def test_the_headline_tells_the_videos_one_figure_once(by_words):
+def test_the_headline_reports_the_videos_one_figure_once(by_words):
     lines = verdict_lines(by_words.steps)
     assert lines["likely"] == LIKELY
     assert headline(by_words.steps) == f"1 shown, {LIKELY}, 1 unclear, 1 not found"

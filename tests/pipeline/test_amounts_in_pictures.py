@@ -24,15 +24,15 @@ def remarks(text, *, second=12.0, sources=(), start=0.0, words=PICTURE_STEP_REMA
     return check_amounts(step, SPEECH, LINES, start).seen[1:]
 
 
-UNREAD = "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
+UNREAD = "against: no one says the amount {}, and it is not read in the picture: the model's claim"
 
 
 @pytest.mark.parametrize(
     ("text", "sources", "told"),
     [
         ("Add 2 cups of flour", (0,), ()),  # the voice says it
-        ("Add 200 g of sugar", (), ("for: the amount 200 g stands on screen: 200g sugar",)),
-        ("Add 0.2 kg of sugar", (), ("for: the amount 0.2 kg stands on screen: 200g sugar",)),
+        ("Add 200 g of sugar", (), ("for: the amount 200 g is on screen: 200g sugar",)),
+        ("Add 0.2 kg of sugar", (), ("for: the amount 0.2 kg is on screen: 200g sugar",)),
         ("Add 250 g of sugar", (), (UNREAD.format("250 g"),)),
         ("Add 200 g of salt", (), (UNREAD.format("200 g"),)),  # of another thing
         ("Add 350 ml of milk", (), (UNREAD.format("350 ml"),)),  # on screen at another time
@@ -55,7 +55,7 @@ def test_seconds_of_a_part_are_told_apart_from_those_of_the_video():
 
 def test_a_described_place_is_read_in_its_own_seconds():
     words = remarks("Add 350 ml of milk", words=DESCRIBED, spans=(Span(39.0, 46.0),))
-    assert words == ("for: the amount 350 ml stands on screen: 350 ml milk",)
+    assert words == ("for: the amount 350 ml is on screen: 350 ml milk",)
 
 
 def test_a_step_that_no_model_saw_is_left_alone():

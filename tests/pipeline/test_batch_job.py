@@ -106,7 +106,7 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
 
 
 @pytest.mark.parametrize(("size", "expected"), [((640, 480), (480, 360)), ((480, 640), (360, 480))])
-def test_pictures_have_at_most_so_many_pixels_and_bytes(tmp_path, size, expected):
+def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expected):
     film = draw_noise(tmp_path / "noise.mp4", size)
     rows = tuple(
         Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
@@ -195,7 +195,7 @@ def test_a_users_own_file_is_not_written_over_unless_asked(run, tmp_path, suffix
     assert "done before" in run().stderr
 
 
-def test_a_file_that_another_format_would_not_touch_stands_in_nobodys_way(run, tmp_path):
+def test_a_file_that_another_format_would_not_touch_is_in_no_ones_way(run, tmp_path):
     mine = tmp_path / "out" / "small.srt"
     mine.parent.mkdir()
     mine.write_text("mine")

@@ -129,7 +129,7 @@ def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):
     assert [path.name for path in find_videos([tmp_path])] == ["a.mp4"]
 
 
-def test_subtitles_that_stepline_wrote_are_no_input(tmp_path, stepline):
+def test_subtitles_that_stepline_wrote_are_not_input(tmp_path, stepline):
     captions = write_captions(tmp_path, ".srt")
     out = tmp_path / "out"
     stepline("steps", captions, "--out", out, "--format", "vtt")

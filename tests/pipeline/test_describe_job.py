@@ -74,7 +74,7 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
         "network": sha256(network / "procx.safetensors"),
         "speech": False,
     }
-    assert any("told from the pictures" in warning for warning in record.warnings)
+    assert any("describes the steps from the pictures" in warning for warning in record.warnings)
     assert (tmp_path / "silent.html").is_file()  # every output takes it as it is
     assert "done before" in stepline(*job, "--describe", network).stderr
 
@@ -144,7 +144,7 @@ def test_speech_goes_before_pictures_unless_both_are_asked_for(
     assert both.models["describer"] is not None
 
 
-def test_describe_tells_a_video_from_its_pictures_alone(
+def test_describe_describes_a_video_from_its_pictures_alone(
     stepline, network, small_video, captions_file, tmp_path
 ):
     job = ("describe", small_video, "--model", network, "--out", tmp_path, "--count", "3", "--json")
@@ -164,7 +164,7 @@ def test_describe_tells_a_video_from_its_pictures_alone(
     assert spoken.models["describer"]["speech"] is True
 
 
-def test_a_video_of_a_second_is_told(stepline, network, tmp_path):
+def test_a_video_of_a_second_is_described(stepline, network, tmp_path):
     short = draw_video(tmp_path / "short.mp4", seconds=1, sound=False)
     made = stepline("describe", short, "--model", network, "--out", tmp_path / "out", "--json")
     assert made.exit_code == 0, made.stderr
@@ -172,7 +172,7 @@ def test_a_video_of_a_second_is_told(stepline, network, tmp_path):
     assert all(step.spans[0].end <= record.video.duration == 1.0 for step in record.steps)
 
 
-def test_several_sources_are_told_one_after_another(stepline, network, silent, tmp_path):
+def test_several_sources_are_reported_one_after_another(stepline, network, silent, tmp_path):
     ready = tmp_path / "ready.safetensors"
     values = np.random.default_rng(0).normal(size=(20, WIDTH)).astype(np.float32)
     write_feature_file(FeatureSequence(values, 1.0, "conse"), ready)

@@ -26,7 +26,7 @@ def test_what_is_left_out_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         assert [path.name for path in find_videos([tmp_path])] == ["a.mp4"]
     (line,) = caplog.messages
-    assert line.endswith("left out: 1 .m3u8, 2 .m4a; name the files to have them read")
+    assert line.endswith("left out: 1 .m3u8, 2 .m4a; name the files to read them")
 
 
 def test_what_is_left_out_is_not_repeated_at_every_look(

@@ -200,7 +200,7 @@ def test_a_network_of_other_features_is_refused_before_the_video_is_read(
         assert reason in result.stderr
 
 
-def test_what_is_no_network_is_refused(stepline, small_video, trained, tmp_path):
+def test_what_is_not_a_network_is_refused(stepline, small_video, trained, tmp_path):
     torch.save({}, tmp_path / "weights.pth")
     (tmp_path / "empty").mkdir()
     for path, reason in (

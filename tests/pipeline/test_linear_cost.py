@@ -172,7 +172,7 @@ def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
         read_texts(tmp_path.joinpath("/dev/zero"))
 
 
-def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(
+def test_hours_in_which_no_one_speaks_are_not_looked_at_to_their_end(
     small_video, tmp_path, monkeypatch
 ):
     """Nothing is sought in the pictures then, and eyes cost more than ears."""
@@ -274,7 +274,7 @@ def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
     text = page(record, found, media="v.mp4", keyframes={step.id: bytes(9_000) for step in lines})
     assert len(text) * whole / most < 20_000_000
     assert "the page holds no pictures: the steps are 400, more than 10" in text
-    assert "the page holds the first 100 of 400 lines; the JSON beside it has all" in text
+    assert "the page holds the first 100 of 400 lines; the JSON next to it has all" in text
     assert record_digest(record) in text  # by which a run knows its page
     assert text.count('<li id="step-') == most
     assert "data:image/jpeg" not in text

@@ -110,8 +110,8 @@ def test_the_steps_of_a_part_are_those_of_the_whole_there(
     ("given", "reason"),
     [
         (("--from", "20"), "--from 20 s: the video lasts 16.1 s; give an earlier second"),
-        (("--from", "9", "--to", "3"), "--from 9 --to 3: nothing lies between; swap them"),
-        (("--to", "0"), "--from 0 --to 0: nothing lies between"),
+        (("--from", "9", "--to", "3"), "--from 9 --to 3: nothing is between; swap them"),
+        (("--to", "0"), "--from 0 --to 0: nothing is between"),
         (("--to", "soon"), "--to 'soon': give seconds (80), minutes (1:20) or hours (1:01:20)"),
         (("--from", "9999999"), "--from '9999999': give seconds"),
     ],

@@ -90,7 +90,7 @@ def test_steps_of_a_screen_stand_where_it_changes_with_their_label(screencast):
     left, top, right, bottom = first.target.box
     assert left < 30 / SIZE[0] < right
     assert top < 20 / SIZE[1] < bottom
-    assert second.seen[0] == 'for: "Export as" stands on screen, and the screen changes next'
+    assert second.seen[0] == 'for: "Export as" is on screen, and the screen changes next'
     assert "Format of the page" in second.seen[1]
     assert record.models["screen"]["changes"] == 2
     assert any(warning.startswith("a screen recording") for warning in record.warnings)

@@ -54,12 +54,12 @@ def choice(
     return chosen.settings.audio_track, " ".join(chosen.notes)
 
 
-def test_the_track_in_which_somebody_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+def test_the_track_in_which_someone_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
     tracks = [music(len(speech)), speech]
     number, note = choice(tmp_path / "a.mkv", tracks, ["und", "und"])
     assert number == 2
     assert note == (
-        "2 sound tracks: track 2 is heard, in which somebody speaks; --audio-track N hears another"
+        "2 sound tracks: track 2 is used, in which someone speaks; --audio-track N selects another"
     )
 
 
@@ -80,7 +80,7 @@ def test_the_track_that_is_named_is_heard(tmp_path: Path, speech: np.ndarray) ->
     tracks = [music(len(speech)), speech]
     number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "eng"], number=1)
     assert number == 1
-    assert note == "2 sound tracks: track 1 is heard, as named"
+    assert note == "2 sound tracks: track 1 is used, as named"
 
 
 def test_one_track_leaves_nothing_to_say(tmp_path: Path, speech: np.ndarray) -> None:

@@ -110,7 +110,7 @@ def test_how_long_and_how_much_is_in_the_record_and_the_recipe(tmp_path, steplin
     assert (recipe["totalTime"], recipe["recipeYield"]) == ("PT20M", "4 servings")
     refused = stepline("steps", captions, "--out", tmp_path / "out", "--base-url", "example.org")
     assert refused.exit_code == 1
-    assert "--base-url 'example.org': is no address of http(s)" in refused.stderr
+    assert "--base-url 'example.org': is not an http(s) address" in refused.stderr
 
 
 def test_what_is_said_gives_the_title_and_the_outputs_bear_it(tmp_path, stepline):

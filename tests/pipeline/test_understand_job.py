@@ -46,7 +46,7 @@ class Endless:
             yield self.item
 
 
-def test_a_missing_backbone_is_told_without_listening_to_the_end(small_video, monkeypatch):
+def test_a_missing_backbone_is_reported_without_listening_to_the_end(small_video, monkeypatch):
     monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(asr, "transcribe", lambda blocks, _settings, **_: list(blocks))
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
@@ -263,7 +263,7 @@ def test_a_line_of_the_users_own_stays(sources):
     assert (line.said is None) == (sources == (2,))
 
 
-def test_a_step_tells_what_the_picture_holds_meanwhile():
+def test_a_step_reports_what_the_picture_holds():
     sentences = tuple(
         Sentence(text="now cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0)
     )
@@ -288,7 +288,7 @@ def test_a_step_tells_what_the_picture_holds_meanwhile():
         "for: a new shot begins with its sentence",
         "against: a face looks into the camera, as a presenter's does",
         "text on screen: SOME OTHER THING",
-        "for: its words stand on screen: CUT NOW",
+        "for: its words are on screen: CUT NOW",
     )
     assert seen(said=Span(10, 16), status="said", spans=(Span(30, 33),), sources=(1,)) == told
     # a face for 1 s of 4

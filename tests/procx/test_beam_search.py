@@ -42,7 +42,7 @@ TRAP = Chain(
 )
 
 
-def test_greedy_takes_the_likeliest_token_each_time():
+def test_greedy_takes_the_most_likely_token_each_time():
     (written,) = generate(TRAP, one())
     assert written.tokens == (A,)
     assert written.log_probability == pytest.approx(torch.tensor(0.6 * 0.4).log().item(), abs=1e-5)
@@ -87,7 +87,7 @@ def test_the_end_does_not_come_too_soon_and_marks_are_never_said(size):
     assert generate(writer, one(), SearchSettings(beam=size, shortest=0))[0].tokens == ()
 
 
-def test_no_query_is_no_caption():
+def test_no_query_gives_no_caption():
     assert generate(TRAP, one(0)) == []
     assert generate(made(), CaptionContext(torch.zeros(0, 32)), SearchSettings(beam=3)) == []
 

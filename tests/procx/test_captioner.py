@@ -119,7 +119,7 @@ def test_every_part_of_the_context_is_heard(part):
     assert (first - second)[3].abs().max() > 1e-3
 
 
-def test_a_silent_transcript_is_no_transcript():
+def test_a_silent_transcript_is_not_a_transcript():
     network, data, context = made(), batch(), everything()
     silent = replace(context, transcript_pad=torch.ones(4, 6, dtype=torch.bool))
     with torch.no_grad():
@@ -152,7 +152,7 @@ def test_videos_share_their_features_but_captions_see_their_own():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_writing_word_by_word_equals_reading_at_once(kind):
+def test_writing_word_by_word_equals_reading_in_one_pass(kind):
     network, data, context = made(kind), batch(), everything()
     with torch.no_grad():
         at_once = network(data.tokens, data.token_pad, context).logits  # (M, W, V)
@@ -178,7 +178,7 @@ def test_hypotheses_taken_over_remember_their_own_words(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_caption_is_no_row_and_a_zero_gradient(kind):
+def test_no_caption_gives_no_row_and_a_zero_gradient(kind):
     network = made(kind)
     none = torch.zeros(0, 5, dtype=torch.int64)
     told = network(none, none.bool(), CaptionContext(torch.zeros(0, 32)))

@@ -214,7 +214,7 @@ def test_padding_is_read_as_zeros(form):
     assert not torch.allclose(attend(rows(5), places, memory, (8, 4, 2)), before)
 
 
-def test_offsets_are_positions_beside_a_point_and_shares_of_half_a_box():
+def test_offsets_are_positions_next_to_a_point_and_shares_of_half_a_box():
     attend = layer(width=2, heads=1, levels=2, points=2)
     torch.nn.init.zeros_(attend.offsets.weight)
     with torch.no_grad():
@@ -235,7 +235,7 @@ def test_points_start_on_both_sides_of_the_reference():
     assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)
 
 
-def test_with_queries_from_zero_points_count_alike_at_first_and_learn_at_once():
+def test_with_queries_from_zero_points_count_alike_at_first_and_learn_immediately():
     torch.manual_seed(0)
     plain, keyed = (
         DeformableAttention(
@@ -291,7 +291,7 @@ def test_compiling_breaks_no_graph_and_changes_nothing(form):
         assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_a_location_that_is_no_number_gives_none_and_harms_no_other_query():
+def test_a_location_that_is_not_a_number_gives_none_and_harms_no_other_query():
     query, key, value, locations, _ = inputs((4, 2))
     with torch.no_grad():
         locations[0, 0] = math.nan

@@ -102,7 +102,7 @@ def test_a_share_of_the_shorter_may_overlap_and_is_parted_in_its_middle():
     assert select_non_overlapping(inside, scores, 2, overlap=0.5) == [0]
 
 
-def test_nothing_to_choose_from_is_no_step():
+def test_nothing_to_choose_from_gives_no_step():
     assert select_non_overlapping(np.zeros((0, 2)), np.zeros(0), 3) == []
     assert select_non_overlapping(BOXES, -SURE, 3) == []
     assert select_non_overlapping(BOXES, SURE, 0) == []
@@ -192,7 +192,7 @@ def test_the_count_can_be_set_and_nothing_is_an_answer(fresh):
     assert describe_many(fresh, WORDS, clips(1), DescribeSettings(floor=1.0))[0].steps == ()
 
 
-def test_a_hundred_steps_can_be_told():
+def test_a_hundred_steps_can_be_described():
     torch.manual_seed(0)
     crowded = TINY.model_copy(update={"queries": 120})
     found = describe_many(
@@ -218,7 +218,7 @@ def test_steps_that_are_to_stand_apart_do(trained):
         assert all(one.end <= two.start + 1e-9 for one, two in itertools.pairwise(spans))
 
 
-def test_somebody_else_may_choose(fresh):
+def test_someone_else_may_choose(fresh):
     seen = []
 
     def selector(number, video):
@@ -298,7 +298,7 @@ def test_words_that_no_training_had_are_read_and_written():
     assert len(found[0].steps) + len(found[0].dropped) == 2
 
 
-def test_beams_write_as_likely_captions_or_likelier(trained):
+def test_beams_write_as_likely_captions_or_more_likely(trained):
     beam = DescribeSettings(search=SearchSettings(beam=3, length_penalty=0.0))
     assert all(len(one.steps) == 2 for one in describe_many(trained, WORDS, clips(), beam))
 

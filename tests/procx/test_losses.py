@@ -124,7 +124,7 @@ def test_rates_are_shares_of_the_training_videos():
     assert count_frequencies([1, 1, 2, 100], 4).tolist() == [0, 0.5, 0.25, 0.25]
     with pytest.raises(ShapeError, match="no video"):
         count_frequencies([], 4)
-    with pytest.raises(ShapeError, match="one a count"):
+    with pytest.raises(ShapeError, match="one per count"):
         count_loss(torch.zeros(1, 3), torch.tensor([1]), rates=torch.zeros(4))
 
 
@@ -260,7 +260,7 @@ def test_smoothing_spreads_a_fifth_over_all_tokens():
 
 
 @pytest.mark.parametrize("captions", [0, 2])
-def test_no_caption_or_only_padding_is_no_loss(captions):
+def test_no_caption_or_only_padding_gives_no_loss(captions):
     logits = torch.randn(captions, 3, 7, requires_grad=True)
     loss = caption_loss(
         logits,

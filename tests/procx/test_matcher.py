@@ -156,5 +156,5 @@ def test_targets_are_fractions_and_no_step_is_dropped():
 
 @pytest.mark.parametrize("span", [(30.0, 20.0), (110.0, 120.0), (float("nan"), 3.0)])
 def test_a_step_that_no_video_can_have_is_an_error(span):
-    with pytest.raises(ShapeError, match="does not lie"):
+    with pytest.raises(ShapeError, match="is not in"):
         build_targets([[span]], [100.0])

@@ -87,7 +87,7 @@ def test_a_video_without_rows_is_zeros_and_marked():
         (lambda: made([StepSample("a", np.zeros((2, 3), np.float32), 5.0)]), "one width"),
         (
             lambda: made([StepSample("a", rows(2), 5.0, ((7.0, 8.0),), ("cut",))]),
-            "does not lie in the video",
+            "is not in the video",
         ),
     ],
 )

@@ -126,7 +126,7 @@ def test_each_layer_moves_the_boxes_of_the_one_before():
     assert_close(first[..., 1], torch.full((3, 8), torch.tensor(-2.0).sigmoid().item()))
 
 
-def test_without_refinement_each_layer_begins_anew():
+def test_without_refinement_each_layer_begins_again():
     settings = tiny(refine=False)
     model = network(settings)
     with torch.no_grad():

@@ -231,7 +231,7 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path, stores, stepline):
         assert (tmp_path / f"seed-{seed}" / "procx.safetensors").is_file()
 
 
-def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
+def test_the_folder_reports_what_the_run_is(tmp_path, stores, stepline):
     excluded = tmp_path / "excluded.txt"
     excluded.write_text("v1\tyoucook2\n")
     given = ("--exclude", excluded, "--set", "model.queries=1")

@@ -77,7 +77,7 @@ def test_a_hundred_steps_are_all_kept():
     assert not found.omitted
 
 
-def test_what_is_left_out_is_told():
+def test_what_is_left_out_is_reported():
     one, two, three, four, five, six, seven = records(7)
     long = two.model_copy(update={"video": Video(id="v1", duration=90.0)})
     empty = three.model_copy(update={"steps": ()})
@@ -222,7 +222,7 @@ def test_sources_are_records_or_a_public_dataset(tmp_path):
         list(read_records(str(tmp_path / "none")))
 
 
-def test_a_blank_sentence_is_no_step():
+def test_a_blank_sentence_is_not_a_step():
     record = records(1)[0]
     blank = Sentence(text="  ", span=Span(20.0, 21.0))
     told = record.transcript.model_copy(update={"sentences": (*record.transcript.sentences, blank)})

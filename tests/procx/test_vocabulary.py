@@ -68,7 +68,7 @@ def test_any_sentence_comes_back_as_it_was(sentence, lower):
         assert vocabulary.decode(numbers) == normalise(sentence, lower)
 
 
-def test_blanks_are_no_token(vocabulary):
+def test_blanks_are_not_a_token(vocabulary):
     assert vocabulary.encode(" \n ") == []
     assert vocabulary.decode([]) == ""
 
@@ -78,12 +78,12 @@ def test_what_follows_the_end_mark_is_not_said(vocabulary):
     assert vocabulary.decode([BEGIN_TOKEN, *onion, END_TOKEN, *onion, PAD_TOKEN]) == "onion"
 
 
-def test_half_bytes_that_are_no_character_do_not_stop_it(vocabulary):
+def test_half_bytes_that_are_not_a_character_do_not_stop_it(vocabulary):
     assert vocabulary.decode(vocabulary.encode("é")[:2]) == "�"  # the first of its two bytes
     assert vocabulary.decode(vocabulary.encode("é")[:1]) == ""
 
 
-def test_a_number_that_is_no_token_is_an_error(vocabulary):
+def test_a_number_that_is_not_a_token_is_an_error(vocabulary):
     with pytest.raises(ShapeError, match="token 9999"):
         vocabulary.decode([9999])
 
@@ -101,7 +101,7 @@ def test_sentences_are_not_held():
     assert made == train_vocabulary([f"cut the onion {n % 100}" for n in range(100_000)], SMALL)
 
 
-def test_half_a_surrogate_pair_however_common_is_no_letter():
+def test_half_a_surrogate_pair_however_common_is_not_a_letter():
     made = train_vocabulary(["a\udc00b"] * 9)
     assert not any("\udc00" in token for token in made.tokens)
     assert made.decode(made.encode("a\udc00b")) == "a?b"
@@ -177,6 +177,6 @@ def test_a_long_one_is_cut_counted_and_does_not_end():
     assert made.truncated == 1
 
 
-def test_a_blank_sentence_is_its_end_and_no_sentence_is_no_row():
+def test_a_blank_sentence_is_its_end_and_no_sentence_gives_no_row():
     assert tokenize([" "], VOCABULARY, longest=3).targets.tolist() == [[END_TOKEN]]
     assert tokenize([], VOCABULARY, longest=3).tokens.shape == (0, 0)

@@ -97,7 +97,7 @@ REFUSED = {
         (
             "sieve-swap caption_alone/caption.json --preset paper --text-base recipenlg"
             " --out without_table",
-            "put HowTo100M_v1.csv beside it",
+            "put HowTo100M_v1.csv next to it",
         ),
         (
             "sieve-swap howto100m/caption.json --preset paper --text-base recipenlg"
@@ -113,7 +113,7 @@ REFUSED = {
     "C": (
         (
             "curate run coin_videos --preset paper --out curated --limit 1",
-            "writer llm: name who answers",
+            "writer llm: needs one of two settings",
         ),
     ),
 }

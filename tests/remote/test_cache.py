@@ -82,7 +82,7 @@ def test_a_shard_in_use_stays(store, tmp_path):
     assert len(rows_here(tmp_path)) == 3
 
 
-def test_threads_that_ask_at_once_fetch_once(store, tmp_path, bucket, monkeypatch):
+def test_threads_that_ask_together_fetch_once(store, tmp_path, bucket, monkeypatch):
     fetched, own = [], RemotePath.fetch
     monkeypatch.setattr(
         RemotePath, "fetch", lambda self, path: fetched.append(self.name) or own(self, path)
@@ -96,7 +96,7 @@ def test_threads_that_ask_at_once_fetch_once(store, tmp_path, bucket, monkeypatc
     assert fetched.count("shard-00000.safetensors") == 1
 
 
-def test_a_store_that_changes_is_another_and_one_that_changes_while_it_is_read_is_told(
+def test_a_store_that_changes_is_another_and_one_that_changes_while_it_is_read_is_reported(
     store, tmp_path, bucket
 ):
     before = open_store("s3://bucket/store")
@@ -106,13 +106,13 @@ def test_a_store_that_changes_is_another_and_one_that_changes_while_it_is_read_i
     assert "late" in open_store("s3://bucket/store")
     RemotePath("s3://bucket/store/shard-00001.safetensors").write(b"another")
     with pytest.raises(
-        StoreError, match=r"s3://bucket/store/shard-00001.safetensors: it changed meanwhile"
+        StoreError, match=r"s3://bucket/store/shard-00001.safetensors: it changed while it was read"
     ):
         before.matrix("v2")
     assert before.folder.joinpath("shard-00001.safetensors").exists() is False
 
 
-def test_what_is_no_store_is_told(bucket):
+def test_what_is_not_a_store_is_reported(bucket):
     with pytest.raises(
         StoreError, match=r"s3://bucket/none: no feature store; `stepline features import"
     ):

@@ -14,7 +14,7 @@ QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
 MISSING = "there is no such bucket; make it first"
 
 
-def test_of_several_who_create_a_file_at_once_one_does(google_bucket):
+def test_of_several_who_create_a_file_together_one_does(google_bucket):
     told, together = [], threading.Barrier(8, timeout=60)
     file = RemotePath("gs://bucket/out/driver.json", QUICK)
 
@@ -32,7 +32,7 @@ def test_of_several_who_create_a_file_at_once_one_does(google_bucket):
     assert google_bucket.refused == 7
 
 
-def test_a_missing_bucket_is_told_with_its_cure_at_once(google_bucket):
+def test_a_missing_bucket_is_reported_immediately_with_its_cure(google_bucket):
     none = RemotePath("gs://none/out", QUICK)
     for action in (
         lambda: list(none.list()),
@@ -48,7 +48,7 @@ def test_a_missing_bucket_is_told_with_its_cure_at_once(google_bucket):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refusal_is_told_at_once_in_one_line(google_bucket, status, capfd):
+def test_a_refusal_is_reported_immediately_in_one_line(google_bucket, status, capfd):
     google_bucket.only = status
     before = google_bucket.requests
     with pytest.raises(StoreError, match="access is denied; check the credentials") as caught:
@@ -101,7 +101,7 @@ def test_a_file_that_goes_in_parts_arrives_whole(google_bucket, tmp_path):
     assert file.read() == content
 
 
-def test_what_another_one_removed_meanwhile_is_removed(google_bucket):
+def test_what_another_one_removed_in_between_is_removed(google_bucket):
     file = RemotePath("gs://bucket/claim", QUICK)
     file.write("x")
     file.remove()

@@ -176,7 +176,7 @@ def test_a_file_too_large_too_slow_or_of_no_size_is_refused(server, tmp_path):
     server.pages |= {"/huge": of_size(2**60), "/unknown": of_size(None), "/slow": b"x" * 2**21}
     for path, limits, reason in (
         ("/huge", {}, "bytes are more than places.largest=32768 MiB"),
-        ("/unknown", {}, "its server does not tell its size"),
+        ("/unknown", {}, "its server does not state its size"),
         ("/slow", {"longest": 1e-9}, "takes longer than places.longest=1e-09 s"),
     ):
         with pytest.raises(StoreError, match=reason):

@@ -155,7 +155,7 @@ def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(bucket
         (("404 Not Found", b"NoSuchKey"), "is not there; correct the address"),
     ],
 )
-def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(
+def test_a_refusal_is_reported_immediately_with_its_cure_and_without_a_secret(
     bucket, answer, message, caplog
 ):
     caplog.set_level(logging.DEBUG, logger="stepline")
@@ -168,7 +168,7 @@ def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(
     assert SECRET not in str(caught.value) + caplog.text
 
 
-def test_missing_credentials_are_told_with_their_names(bucket, monkeypatch, tmp_path):
+def test_missing_credentials_are_reported_with_their_names(bucket, monkeypatch, tmp_path):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -246,7 +246,7 @@ def test_files_of_a_web_server_are_fetched(tmp_path):
         server.server_close()
 
 
-def test_a_disk_that_refuses_is_told_in_one_line(tmp_path):
+def test_a_disk_that_refuses_is_reported_in_one_line(tmp_path):
     if os.geteuid() == 0:
         (tmp_path / "file").write_text("x")
         with pytest.raises(StoreError, match="cannot be written"):

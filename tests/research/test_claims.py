@@ -74,14 +74,14 @@ def test_differences_are_of_the_seeds_that_both_rows_have(results):
     ]
 
 
-def test_a_claim_that_nobody_measured_is_an_error(results):
+def test_a_claim_that_no_one_measured_is_an_error(results):
     with pytest.raises(ValueError, match="unpack"):
         gains_of({"file": "study", "claim": "S above W"})
     with pytest.raises(KeyError, match="C"):
         gains_of({"file": "arms", "more": "C", "less": "B", "metric": "SODA-D"})
 
 
-def test_an_interval_over_videos_is_told_as_its_benchmark_took_it(results):
+def test_an_interval_over_videos_is_reported_as_its_benchmark_took_it(results):
     said = line(
         {
             "paper": "P",

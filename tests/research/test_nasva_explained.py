@@ -140,7 +140,7 @@ def test_labels_are_compared_with_the_start_of_the_nearest_window():
 
 
 @pytest.mark.slow
-def test_own_texts_beside_unshown_ones_tell_more_of_what_is_shown_than_apart_from_those_of_other_tasks(
+def test_own_texts_next_to_unshown_ones_show_more_than_apart_from_those_of_other_tasks(
     tmp_path: Path,
 ):
     """About 15 CPU seconds: a teacher, a student, 100 videos judged; why `place.unshown` is as it

@@ -149,7 +149,7 @@ def test_a_table_is_trained_once_and_a_rerun_only_reads(tmp_path):
     assert "Attention dropout" in (tmp_path / "tables.md").read_text()
 
 
-def test_a_head_is_scored_beside_the_best_cosine(tmp_path):
+def test_a_head_is_scored_next_to_the_best_cosine(tmp_path):
     lines, _ = NasvaStudy(tmp_path, (0,), ("head",), size=TINY).run()
     without, kept, agreement = (line.scores for line in lines)
     assert "recipe AUC head" not in without

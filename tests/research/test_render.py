@@ -92,7 +92,7 @@ def test_a_small_video_lasts_as_long_as_its_script_and_is_the_same_twice(tmp_pat
 
 
 @needs_voice
-def test_nobody_speaks_twice_at_once(tmp_path: Path) -> None:
+def test_no_one_speaks_twice_at_the_same_time(tmp_path: Path) -> None:
     spoken = render(small_script(), tmp_path / "a.mp4", SMALL)
     spans = [each.span for each in spoken.utterances if each.span]
     assert len(spans) == 2

@@ -76,7 +76,7 @@ def test_what_does_not_fit_together_is_refused(changes: dict[str, object], reaso
         script(**changes)
 
 
-def test_a_file_that_is_no_script_is_named_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_script_is_named_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"id": "x"}')
     with pytest.raises(DatasetError, match=r"bad\.json: not a script") as caught:
         read_script(tmp_path / "bad.json")

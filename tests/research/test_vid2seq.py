@@ -154,7 +154,7 @@ def test_long_sequences_are_cut_and_counted():
     assert not (made.targets == END_TOKEN).any()
 
 
-def test_writing_word_by_word_is_the_same_as_reading_at_once():
+def test_writing_word_by_word_is_the_same_as_reading_in_one_pass():
     model = network()
     videos = [watched(said=said("cut the onion"), seed=1), watched(seed=2)]
     tokens = torch.tensor(

@@ -35,7 +35,7 @@ def uses(tmp_path_factory):
     return prepare(0, TINY, tmp_path_factory.mktemp("uses"))
 
 
-def test_scores_are_there_where_somebody_speaks(uses):
+def test_scores_are_there_where_someone_speaks(uses):
     video = uses.lessons[0]
     scores = segment_scores(video, uses.detector)
     for part, score in enumerate(scores.tolist()):

@@ -29,7 +29,7 @@ def test_the_test_clips_are_withheld_videos_half_of_them_shown():
     assert corpus.test.truth.mean() == 0.5
 
 
-def test_similar_narrations_are_shown_more_often_than_those_beside_any_key_step():
+def test_similar_narrations_are_shown_more_often_than_those_next_to_any_key_step():
     train = wys2_corpus(0, 30, 10).train
     similar, relevant = (train.truth[labels_of(train, labels)] for labels in (SS.labels, VR.labels))
     assert similar.mean() > relevant.mean() + 0.2
@@ -133,7 +133,7 @@ def test_both_tables_are_written_and_kept(tmp_path):
     )
 
 
-def test_a_table_tells_mean_least_and_most():
+def test_a_table_reports_mean_least_and_most():
     row = Row("summaries", "a", UsesTrial(table="summaries"))
     results = [RowResult(row, {"F": (0.5, 0.7), "tau": (0.1, 0.1)}, (2.0, 2.0))]
     text = UsesStudy(Path(), (0, 1)).as_markdown(results, [])

@@ -74,7 +74,7 @@ def test_two_clicks_in_a_row_are_two_changes_though_the_cursor_goes_on():
     assert abs(starts[1] - 2.0) < 0.2
 
 
-def test_a_film_is_no_screen_and_a_still_drawing_may_be_one():
+def test_a_film_is_not_a_screen_and_a_still_drawing_may_be_one():
     rng = np.random.default_rng(0)
     film, drawing = ScreenMeter(), ScreenMeter()
     for number in range(12):
@@ -85,7 +85,7 @@ def test_a_film_is_no_screen_and_a_still_drawing_may_be_one():
     assert drawing.finish().is_candidate
 
 
-def test_a_single_picture_is_no_screen():
+def test_a_single_picture_is_not_a_screen():
     meter = ScreenMeter()
     meter.add(Frame(0.0, screen()))
     assert not meter.finish().is_candidate

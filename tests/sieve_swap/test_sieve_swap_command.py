@@ -78,7 +78,7 @@ def test_the_paper_s_threshold_is_refused_for_a_base_of_another_encoder(tmp_path
     ],
     ids=["json", "jsonl", "parquet", "csv"],
 )
-def test_a_damaged_file_is_told_and_counts_as_a_failure_while_the_rest_is_done(
+def test_a_damaged_file_is_reported_and_counts_as_a_failure_while_the_rest_is_done(
     tmp_path, base, name, damaged
 ):
     videos = write_videos(tmp_path / "in")
@@ -164,7 +164,7 @@ def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch
         "sieve-swap", tmp_path / "broken.mp4", "--text-base", base, "--out", tmp_path / "other"
     )
     assert alone.exit_code == 1
-    assert "none of 1 videos could be heard" in alone.stderr
+    assert "none of 1 videos could be transcribed" in alone.stderr
 
 
 CAPTIONS = {
@@ -200,7 +200,7 @@ def test_a_category_without_the_table_that_says_it_is_an_error(tmp_path, base, c
     done = swapped(captions, base, tmp_path / "out", cooking, *loose)
     assert done.exit_code == 1
     assert "caption.json: no video has a category" in done.stderr
-    assert "put HowTo100M_v1.csv beside it, or give --set pairing.category=" in done.stderr
+    assert "put HowTo100M_v1.csv next to it, or give --set pairing.category=" in done.stderr
     assert not (tmp_path / "out" / "train.json").exists()
     (captions.parent / "HowTo100M_v1.csv").write_text(TABLE)
     done = swapped(captions, base, tmp_path / "out", cooking, *loose)

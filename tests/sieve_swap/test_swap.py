@@ -254,7 +254,7 @@ def test_a_record_without_speech_has_no_steps():
 def test_documents_are_asked_for_where_they_are_needed():
     with pytest.raises(ShapeError, match="give `paired`"):
         swapped(method="monotone")
-    with pytest.raises(ShapeError, match="one entry a record: 1, not 0"):
+    with pytest.raises(ShapeError, match="an entry per record: 1, not 0"):
         swapped(paired=[])
 
 

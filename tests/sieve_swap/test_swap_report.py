@@ -39,7 +39,7 @@ def tags(text):
     return parser.seen
 
 
-def test_a_run_leaves_its_report_beside_its_parts(tmp_path):
+def test_a_run_leaves_its_report_next_to_its_parts(tmp_path):
     done = job(tmp_path)
     names = [file.name for file in write_report(done, run(done))]
     assert names == ["statistics.json", "report.html", "train.json", "validation.json"]

@@ -86,8 +86,8 @@ def test_records_come_from_parquet_json_and_folders_alike(tmp_path):
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("", [("", "is no JSON object")]),
-        ("[1, 2]", [("", "is no JSON object")]),
+        ("", [("", "is not a JSON object")]),
+        ("[1, 2]", [("", "is not a JSON object")]),
         ('{"a": 1, "b": ', ["a", ("b", "breaks off")]),
         ('{"a": 1, b: 2}', ["a", ("", "where a key should begin")]),
         ('{"a" 1}', [("a", "lacks a colon")]),
@@ -118,7 +118,7 @@ def test_members_do_not_depend_on_where_a_block_ends(tmp_path, monkeypatch, bloc
     assert dict(json_members(tmp_path / "x.json.gz")) == tree
 
 
-def test_a_cut_gzip_and_binary_junk_are_told(tmp_path):
+def test_a_cut_gzip_and_binary_junk_are_reported(tmp_path):
     (tmp_path / "cut.json").write_bytes(gzip.compress(json.dumps(CAPTIONS).encode())[:-20])
     (tmp_path / "junk.json").write_bytes(bytes(range(256)) * 10)
     for name in ("cut.json", "junk.json"):

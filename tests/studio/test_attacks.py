@@ -65,7 +65,7 @@ REQUESTS = {
         {"Host": "192.0.2.1:80"},
         {403},
     ),
-    "a port that is no number": (
+    "a port that is not a number": (
         "GET",
         "/api/videos",
         None,
@@ -222,7 +222,7 @@ REQUESTS = {
     ),
     "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),
     "a body that is too deep": ("POST", f"{PLACE}/corrections", "[" * 100_000, {}, {400}),
-    "numbers that are none": (
+    "invalid numbers": (
         "POST",
         f"{PLACE}/corrections",
         '{"by":"a","base":0,"edits":[{"do":"change","step":"a","at":NaN}]}',
@@ -394,7 +394,7 @@ def test_a_record_gives_out_no_other_file(server, tmp_path, small_video):
             assert b"the secret" not in running.ask("GET", f"{place}/steps?format=html")[1]
 
 
-def test_the_store_is_no_video_and_no_page(server):
+def test_the_store_is_neither_a_video_nor_a_page(server):
     assert server.ask("GET", f"/static/{DATABASE_FILE}")[0].status == 404
     assert server.ask("GET", f"/{DATABASE_FILE}")[0].status == 404
     assert server.ask("GET", f"/api/videos/{video_id(DATABASE_FILE)}/media")[0].status == 404
@@ -558,7 +558,7 @@ def test_over_https_all_is_encrypted_and_other_origins_stay_out(tmp_path, small_
         assert raw(running, GET + b"Host: localhost:1\r\n\r\n") == b""  # plain http is not heard
 
 
-def test_a_certificate_that_is_none_is_told_with_its_cure(tmp_path, certificate):
+def test_an_invalid_certificate_is_reported_with_its_cure(tmp_path, certificate):
     (tmp_path / "text").write_text("no certificate")
     for files in (
         (tmp_path / "none",),
@@ -593,7 +593,7 @@ def test_a_server_without_a_password_takes_none(server):
     assert login(server, "anything")[0].status == 403
 
 
-def test_many_windows_of_a_hostile_page_keep_nobody_out(server):
+def test_many_windows_of_a_hostile_page_keep_no_one_out(server):
     lines = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(450)]
     assert server.ask("GET", "/api/videos")[0].status == 200
     for line in lines:

@@ -64,7 +64,7 @@ def table(out, *arguments):
     return done.output
 
 
-def test_verdicts_lie_in_the_store_and_give_curate_audits_own_table(server, dataset, tmp_path):
+def test_verdicts_are_in_the_store_and_give_curate_audits_own_table(server, dataset, tmp_path):
     texts = asked_texts(server)
     assert len(texts) == 6
     given = []

@@ -225,7 +225,7 @@ def test_what_cannot_be_saved_is_said_in_the_box(visit, server):
     page.click(".metadata-lines button")
     label(server, {"do": "title", "title": "Bob's"})
     page.click("#save")
-    page.wait_until(f"{WARNING}.includes('bob changed title meanwhile')")
+    page.wait_until(f"{WARNING}.includes('bob has changed title since you read it')")
     assert labels(server)[0] == "Bob's"
     page.click("#save")
     page.wait_until(f"!{OPEN}")
@@ -299,7 +299,7 @@ def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server
     assert page.complaints() == []
 
 
-def test_all_videos_on_the_page_are_tagged_at_once(visit, server):
+def test_all_videos_on_the_page_are_tagged_together(visit, server):
     label(server, {"do": "tag", "tag": "safety"})
     page = visit()
     page.wait_until("document.getElementById('tag-all').textContent === 'Tag these 3'")

@@ -188,7 +188,7 @@ def test_the_steps_are_printed_on_one_page(follow, name, steps):
     ],
     ids=["narrow", "dark"],
 )
-def test_following_hinders_nobody(follow, screen):
+def test_following_hinders_no_one(follow, screen):
     page = follow(**screen)
     page.press("ArrowRight", 39)
     assert page.violations() == []

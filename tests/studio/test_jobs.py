@@ -107,7 +107,7 @@ def test_a_job_makes_a_record_that_the_library_shows(folder):
         assert server.ask("GET", f"/api/videos/{job['video']}/media")[0].status == 200
 
 
-def test_a_file_that_is_no_video_fails_in_a_line(folder):
+def test_a_file_that_is_not_a_video_fails_in_a_line(folder):
     (folder / "bomb.mp4").write_bytes(b"PK\x03\x04" + b"\x00" * 5000)
     with serving(folder, settings=FAST) as server:
         job = wait_for(server, job_of(server, "bomb.mp4"), "done", "failed")
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_video_fails_in_a_line(folder):
         assert "\n" not in job["error"]
 
 
-def test_a_worker_that_is_killed_is_told(folder, sleepy):
+def test_a_worker_that_is_killed_is_reported(folder, sleepy):
     with serving(folder) as server:
         id = job_of(server)
         os.kill(sleepy()[0], signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypat
     assert "no memory" in caplog.text
 
 
-def test_a_line_that_a_kill_cut_short_tells_nothing(folder, monkeypatch):
+def test_a_line_that_a_kill_cut_short_reports_nothing(folder, monkeypatch):
     def start(said):
         code = 'import os, sys; sys.stdout.write(\'{"stage": "list\'); sys.stdout.flush(); os.kill(os.getpid(), 9)'
         return subprocess.Popen(
@@ -187,7 +187,7 @@ def test_the_highest_priority_comes_first(folder, sleepy):
         wait_for(server, third, "running")
 
 
-def test_a_path_outside_of_the_library_is_no_job(folder, tmp_path, small_video):
+def test_a_path_outside_of_the_library_is_not_a_job(folder, tmp_path, small_video):
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (folder / "link.mp4").symlink_to(tmp_path / "outside.mp4")
     with serving(folder, settings=FAST) as server:
@@ -283,7 +283,7 @@ def test_a_whole_upload_that_was_not_in_its_place_is_put_there(
         assert told["job"] in [job["id"] for job in server.read("/api/jobs")["jobs"]]
 
 
-def test_what_is_no_upload_is_refused(folder, monkeypatch):
+def test_what_is_not_an_upload_is_refused(folder, monkeypatch):
     with serving(folder) as server:
         for name in ("bomb.zip", "bomb.xml", "page.html", "film", ".mp4.exe"):
             assert server.ask("POST", "/api/uploads", {"name": name, "size": 5})[0].status == 415, (
@@ -336,7 +336,7 @@ def until(fact):
         time.sleep(0.02)
 
 
-def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_path, small_video):
+def test_a_webhook_sends_jobs_and_corrections_with_a_signature(receiver, tmp_path, small_video):
     with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
         place = f"/api/videos/{video_id('v0.json')}/corrections"
         server.ask("POST", place, {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "b"}]})
@@ -366,7 +366,7 @@ def revisions(receiver):
     return [each["revision"] for each in told if each["event"] == "video"]
 
 
-def test_what_was_not_told_when_a_server_was_killed_is_told_by_the_next(
+def test_what_was_not_sent_when_a_server_was_killed_is_sent_by_the_next(
     receiver, tmp_path, small_video
 ):
     folder = library(tmp_path / "library", small_video)
@@ -394,10 +394,10 @@ def test_an_event_that_is_refused_again_and_again_holds_the_others_up_no_longer(
         correct(server.studio, 2)
         until(lambda: server.studio.events.first() is None)
     assert revisions(receiver) == [1, 2]
-    assert "is never told of a video" in caplog.text
+    assert "never gets a video" in caplog.text
 
 
-def test_an_event_that_nobody_answers_for_a_day_is_given_up(
+def test_an_event_that_no_one_answers_for_a_day_is_given_up(
     tmp_path, small_video, monkeypatch, caplog
 ):
     studio = Studio(library(tmp_path / "library", small_video))
@@ -408,10 +408,10 @@ def test_an_event_that_nobody_answers_for_a_day_is_given_up(
     until(lambda: studio.events.first() is None)
     hook.close(60)
     studio.close()
-    assert "is never told of a video" in caplog.text
+    assert "never gets a video" in caplog.text
 
 
-def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(
+def test_a_webhook_to_a_private_address_gets_nothing_unless_trusted(
     receiver, tmp_path, small_video, caplog
 ):
     studio = Studio(library(tmp_path / "library", small_video))
@@ -565,7 +565,7 @@ def test_kills_lose_nothing_that_was_answered(
 
 
 @pytest.mark.slow
-def test_many_viewers_and_jobs_at_once_see_no_error():
+def test_many_simultaneous_viewers_and_jobs_see_no_error():
     command = [
         sys.executable,
         "benchmarks/studio.py",

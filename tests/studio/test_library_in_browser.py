@@ -62,9 +62,7 @@ def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
     enter(page, "filter", "nothing")
-    page.wait_until(
-        "document.getElementById('empty').textContent.startsWith('No video is like that.')"
-    )
+    page.wait_until("document.getElementById('empty').textContent.startsWith('No video matches.')")
     enter(page, "filter", "")
     page.wait_until(f"{TITLES}.length === 3")
     bread = video_id("v2.json")
@@ -167,7 +165,7 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     assert page.complaints() == []
 
 
-def test_what_is_no_video_is_refused_in_words(visit, tmp_path):
+def test_what_is_not_a_video_is_refused_in_words(visit, tmp_path):
     (tmp_path / "list.txt").write_text("x")
     page = visit()
     page.drop(tmp_path / "list.txt")
@@ -214,7 +212,7 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     ],
     ids=["narrow", "dark"],
 )
-def test_the_library_hinders_nobody(visit, screen):
+def test_the_library_hinders_no_one(visit, screen):
     page = visit(**screen)
     enter(page, "wanted", "pour")
     page.wait_until("document.querySelectorAll('.moment').length >= 3")

@@ -115,7 +115,7 @@ def tool(page, name):
 
 
 @pytest.mark.parametrize("look", ["wide", "narrow", pytest.param("dark", marks=pytest.mark.slow)])
-def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_beside_it(review, server, look):
+def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_next_to_it(review, server, look):
     touch = look == "narrow"
     page = review()
     pixel = box(page, "b")[2]  # of a second
@@ -459,7 +459,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
     "look",
     ["narrow", "dark", *(pytest.param(e, marks=pytest.mark.slow) for e in ("wide", "narrow-dark"))],
 )
-def test_review_hinders_nobody(review, look):
+def test_review_hinders_no_one(review, look):
     page = review()
     press(page, "j")
     press(page, "2")
@@ -519,7 +519,7 @@ def test_outputs_and_links_of_what_was_corrected_are_given_out(review, server, b
     assert page.run("navigator.clipboard.readText()") == f"{server.address}video/{ID}#t=7"
 
 
-def test_a_video_whose_file_is_gone_is_corrected_all_the_same(browser, server):
+def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     (server.studio.library.folder / "v0.mp4").unlink()
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
@@ -566,7 +566,7 @@ def test_a_change_of_a_record_that_was_made_again_is_explained_and_hits_no_step(
     write_record(record.model_copy(update={"steps": tuple(others)}), folder / "v0.json")
     pick(page, "a")
     press(page, "x")
-    page.wait_until("document.getElementById('trouble').textContent.includes('understood again')")
+    page.wait_until("document.getElementById('trouble').textContent.includes('processed again')")
     assert texts(server, page) == ["Other a", "Other b", "Other c"]
     page.wait_until("document.querySelectorAll('#list .step').length === 3")
     assert read(server)[1]["revision"] == 0

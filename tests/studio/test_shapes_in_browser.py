@@ -38,7 +38,7 @@ def box(page, selector):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_an_upright_clip_fills_the_screen_beside_or_above_its_words(browser, server, width, dark):
+def test_an_upright_clip_fills_the_screen_next_to_or_above_its_words(browser, server, width, dark):
     let_in(browser, server)
     page = browser.open(f"{server.address}follow/{ID}", width=width, height=900, dark=dark)
     page.wait_until("document.body.classList.contains('portrait')")
@@ -56,7 +56,7 @@ def test_an_upright_clip_fills_the_screen_beside_or_above_its_words(browser, ser
     page.close()
 
 
-def test_the_review_of_an_upright_video_has_the_player_beside_the_steps(browser, server):
+def test_the_review_of_an_upright_video_has_the_player_next_to_the_steps(browser, server):
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}", width=1280)
     page.wait_until("document.body.classList.contains('portrait')")

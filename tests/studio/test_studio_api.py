@@ -100,7 +100,7 @@ def test_every_output_is_given_of_the_corrected_record(server, name):
     assert data
 
 
-def test_an_output_that_is_none_is_refused(server):
+def test_an_invalid_output_is_refused(server):
     reply, data = server.ask("GET", f"/api/videos/{LEMONADE}/steps?format=exe")
     assert (reply.status, "unknown output format 'exe'" in json.loads(data)["error"]) == (409, True)
 
@@ -146,7 +146,7 @@ def test_a_step_that_is_unclear_is_not_counted_as_shown(own):
     assert (card["steps"], card["shown"]) == (3, 1)
 
 
-def test_two_windows_that_change_the_same_are_told_who_and_what(own):
+def test_two_windows_that_change_the_same_hear_who_and_what(own):
     place = f"/api/videos/{LEMONADE}/corrections"
     assert own.ask("POST", place, change(0, text="Cut the lemons"))[0].status == 200
     # another field
@@ -188,7 +188,7 @@ def test_a_record_that_is_made_again_keeps_what_people_corrected(own):
         ("[" * 5000, "body"),
     ],
 )
-def test_what_is_no_correction_is_refused_by_its_field(server, body, said):
+def test_what_is_not_a_correction_is_refused_by_its_field(server, body, said):
     reply, data = server.ask("POST", f"/api/videos/{LEMONADE}/corrections", body)
     assert (reply.status, said in json.loads(data)["error"]) == (400, True), data
 
@@ -332,14 +332,14 @@ def test_labels_are_in_the_json_of_the_api_and_not_in_the_records_file(own):
         ({"do": "tag", "tag": "x", "more": 1}, "edits.0.tag.more"),
     ],
 )
-def test_a_label_that_is_none_is_refused_in_a_line(server, edit, reason):
+def test_an_invalid_label_is_refused_in_a_line(server, edit, reason):
     reply, data = label(server, LEMONADE, edit)
     assert reply.status in (400, 409)
     assert reason in json.loads(data)["error"]
     assert "\n" not in json.loads(data)["error"]
 
 
-def test_a_state_that_is_none_is_refused(server):
+def test_an_invalid_state_is_refused(server):
     reply, data = server.ask("GET", "/api/videos?state=old")
     assert (reply.status, json.loads(data)["error"]) == (
         400,
@@ -386,8 +386,7 @@ def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_s
     assert shown.exit_code == 0, shown.stderr
     assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
     assert (
-        f"warning: {folder} cannot be written; the index lies in {tmp_path / 'cache'}"
-        in shown.stderr
+        f"warning: {folder} cannot be written; the index is in {tmp_path / 'cache'}" in shown.stderr
     )
     tools = LibraryTools(folder)
     assert tools.search_moments("zest").moments[0].text == "Grate the zest"

@@ -85,7 +85,7 @@ def test_a_name_is_taken_once_and_a_file_that_others_read_is_refused(keys):
     keys.add("shop", "read")
     with pytest.raises(SettingsError, match="shop has a key"):
         keys.add("shop", "admin")
-    with pytest.raises(SettingsError, match="no name of a key"):
+    with pytest.raises(SettingsError, match="not a name for a key"):
         keys.add("a b", "read")
     with pytest.raises(SettingsError, match="there are: shop"):
         keys.revoke("other")
@@ -145,7 +145,7 @@ def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
     assert own.ask("GET", f"/?token={secret}", Authorization=None)[0].status == 401
 
 
-def test_every_operation_tells_the_role_that_it_needs(own):
+def test_every_operation_states_the_role_that_it_needs(own):
     paths = own.read("/api/openapi.json")["paths"]
     assert paths["/api/videos"]["get"]["x-role"] == "read"
     assert paths["/api/videos"]["post"]["x-role"] == "edit"
@@ -254,7 +254,7 @@ def test_errors_have_one_form_and_browsers_get_a_page(own):
     assert b"<h1>no such page</h1>" in data
 
 
-def test_the_error_tells_the_header_that_lacks(own):
+def test_the_error_names_the_missing_header(own):
     reply, data = own.ask("POST", "/api/videos", {"path": "v0.mp4"}, X_Stepline=None)
     assert reply.status == 400
     assert "`X-Stepline: studio`" in json.loads(data)["error"]

@@ -233,7 +233,7 @@ def test_a_folder_without_a_base_says_how_to_make_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "steps.parquet", "manifest.json"])
-def test_a_damaged_file_is_told_in_one_line(tmp_path, name):
+def test_a_damaged_file_is_reported_in_one_line(tmp_path, name):
     folder = build_base([source(tmp_path, KITCHEN)], tmp_path / "base", SMALL).folder
     path = next(folder.rglob(name))
     path.write_bytes(path.read_bytes()[:40])

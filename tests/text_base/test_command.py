@@ -27,7 +27,7 @@ def base(tmp_path_factory):
     return folder / "base"
 
 
-def test_a_base_tells_what_it_holds_and_what_was_left_out(base):
+def test_a_base_reports_what_it_holds_and_what_was_left_out(base):
     assert run("show", base).stdout.splitlines() == [
         "1 documents, 2 different steps, embedded by minilm",
         "part 0001: 1 documents, 2 steps read, 0 of the same words and 0 near-duplicates merged",

@@ -26,7 +26,7 @@ def test_lines_of_the_same_normal_words_have_one_key(one, other):
     assert line_key(one) == line_key(other)
 
 
-def test_a_tablespoon_is_no_teaspoon():
+def test_a_tablespoon_is_not_a_teaspoon():
     assert line_key("Add 1 tbsp salt") != line_key("Add 1 tsp salt")
 
 

@@ -227,13 +227,13 @@ def test_a_text_file_that_is_none_is_counted(tmp_path, data, reason):
     assert read(written(tmp_path, "a.txt", data)) == ([], {reason: 1})
 
 
-def test_a_megabyte_of_text_is_no_step(tmp_path):
+def test_a_megabyte_of_text_is_not_a_step(tmp_path):
     assert read(written(tmp_path, "a.txt", "word " * 400_000)) == ([], {"document too long": 1})
     documents, reasons = read(written(tmp_path, "a.txt", "Mix it. Stir " + "word " * 300))
     assert (texts(documents[0]), reasons) == (["Mix it."], {"step too long": 1})
 
 
-def test_parquet_rows_are_read_and_a_file_that_is_none_is_an_error(tmp_path):
+def test_parquet_rows_are_read_and_an_invalid_file_is_an_error(tmp_path):
     rows = [
         {"id": "tea", "title": "Tea", "steps": ["Boil water. Pour it."]},
         {"id": "x", "title": "None", "steps": []},

@@ -110,7 +110,7 @@ def test_what_cannot_be_answered_is_named_with_its_reason(answer, store, tmp_pat
 
 @answerers
 def test_where_nothing_can_be_answered_nothing_is_written(answer, store, tmp_path):
-    message = f"none of 2{ANSWERERS[answer]} can be answered, the first, gone, since: .*gone"
+    message = f"none of 2{ANSWERERS[answer]} can be answered; the first, gone: .*gone"
     with pytest.raises(DatasetError, match=message):
         answer(["gone", "lost"], store, tmp_path)
     assert not (tmp_path / "out.json").exists()

@@ -22,7 +22,7 @@ def test_alone_a_process_is_the_first_of_one():
     assert start_processes("cpu") == torch.device("cpu")
 
 
-def test_a_gpu_that_is_not_there_is_told(monkeypatch):
+def test_a_gpu_that_is_not_there_is_reported(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert start_processes() == torch.device("cpu")
     with pytest.raises(ModelError, match="torch sees no GPU here"):

@@ -120,7 +120,7 @@ def test_a_run_killed_at_any_moment_loses_only_what_came_after_its_checkpoint(tm
     ]
 
 
-def test_it_learns_and_tells_each_step(tmp_path):
+def test_it_learns_and_reports_each_step(tmp_path):
     told = []
     fit(
         network(),
@@ -160,7 +160,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
         fit(network(), task(), QUICK, tmp_path)
 
 
-def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
+def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_reported(tmp_path):
     with pytest.raises(ShapeError, match="no sample is left"):
         fit(network(), task(0), QUICK, tmp_path)
     with pytest.raises(SettingsError, match="patience=2: nothing is held out"):
@@ -474,7 +474,7 @@ def test_curves_hold_each_step_once_also_after_a_stop(tmp_path):
     assert found["waited"][0] == (1, 0.25)
 
 
-def test_without_its_package_the_cure_is_told(tmp_path, monkeypatch):
+def test_without_its_package_the_cure_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(
         SettingsError, match="pip install 'stepline.train.', or leave --tensorboard out"

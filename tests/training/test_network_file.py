@@ -177,7 +177,7 @@ def test_any_other_file_is_refused_in_one_line(system, path, fault):
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_weights_that_are_no_numbers_are_named(system, path, value):
+def test_weights_that_are_not_numbers_are_named(system, path, value):
     weights = load_file(path)
     rewrite(path, weights=weights | {system.weight: torch.full_like(weights[system.weight], value)})
     with pytest.raises(
@@ -227,6 +227,6 @@ def test_a_folder_of_seeds_asks_for_one_of_them(system, path):
     seed.mkdir()
     path.rename(seed / path.name)
     with pytest.raises(
-        ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"
+        ModelError, match="holds one network per seed; give one of them, such as .*seed-4$"
     ):
         system.file.find(path.parent)

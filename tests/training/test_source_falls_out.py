@@ -79,7 +79,7 @@ TRAINED = {
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_text_vectors_are_no_features_of_videos(name, tmp_path, stores, stepline, monkeypatch):
+def test_text_vectors_are_not_features_of_videos(name, tmp_path, stores, stepline, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("records.json").write_text("{}")
     texts = str(stores / "step")
@@ -136,7 +136,7 @@ def test_one_of_two_sources_of_key_steps(tmp_path, stepline):
 
 
 @pytest.mark.parametrize("name", ["train procx", "train nasva"])
-def test_a_datasets_own_file_without_its_name_is_told_how(tmp_path, stores, stepline, name):
+def test_a_datasets_own_file_without_its_name_gets_the_cure(tmp_path, stores, stepline, name):
     bare = youcook2(tmp_path / "yc2_train.json", "v0")
     sources = ("--features", stores / "video", "--steps", bare, "--out", tmp_path / "run")
     one_line(stepline(*name.split(), *sources), f"NAME:PATH, such as youcook2:{bare}")

@@ -72,7 +72,7 @@ def test_a_text_encoder_alone_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"model_type": "nonsense"}'])
-def test_a_folder_that_is_no_checkpoint_is_refused_in_one_line(content, tmp_path):
+def test_a_folder_that_is_not_a_checkpoint_is_refused_in_one_line(content, tmp_path):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelError, match="cannot be loaded") as caught:

@@ -66,7 +66,7 @@ def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
         read_class_vectors()
 
 
-def test_a_picture_is_the_weighted_mean_of_its_likeliest_names():
+def test_a_picture_is_the_weighted_mean_of_its_most_likely_names():
     chances = np.array([[0.6, 0.2, 0.15, 0.05]])
     backbone = ConSEBackbone(
         lambda _: np.log(chances), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm"
@@ -197,7 +197,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("content", [Evil(), [1, 2]])
-def test_a_checkpoint_that_is_no_state_dict_is_refused_unrun(content, tmp_path, monkeypatch):
+def test_a_checkpoint_that_is_not_a_state_dict_is_refused_unrun(content, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save(content, tmp_path / "lite0.pth")
     with pytest.raises(ModelError, match="state dict") as caught:
@@ -206,7 +206,7 @@ def test_a_checkpoint_that_is_no_state_dict_is_refused_unrun(content, tmp_path, 
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "x.pth").write_bytes(b"rubbish")
     with pytest.raises(ModelError, match=r"x\.pth"):
         EfficientNetLite0(tmp_path / "x.pth")

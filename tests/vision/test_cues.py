@@ -33,14 +33,14 @@ def test_the_frame_nearest_the_middle_of_a_row_stands_for_it():
     assert seen.letters.shape == (0,)
 
 
-def test_faces_are_looked_for_in_every_second_row_and_stand_until_the_next():
+def test_faces_are_looked_for_in_every_second_row_and_count_until_the_next():
     meter = CueMeter(1.0, faces=Eyes())
     for frame in frames(1, 2, 3, 4, 5, 6, 7, 8, 9):
         meter.add(frame)
     assert_array_equal(meter.finish().presenter, np.array([0.02, 0.02, 0.08], np.float32))
 
 
-def test_text_is_looked_for_in_every_second_row_and_stands_until_the_next():
+def test_text_is_looked_for_in_every_second_row_and_counts_until_the_next():
     asked = []
 
     def detect(picture):

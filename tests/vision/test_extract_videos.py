@@ -98,7 +98,7 @@ def test_a_store_holds_the_features_of_one_backbone(videos, tmp_path):
         extract_to_store([videos], tmp_path / "ready", settings)
 
 
-def test_videos_of_which_none_can_be_read_end_with_the_reason(videos, tmp_path):
+def test_videos_that_cannot_be_read_end_with_the_reason(videos, tmp_path):
     refused = stepline("features", "extract", videos / "broken.mp4", "--out", tmp_path, code=1)
     assert "none of 1 videos has features; broken: it cannot be read" in refused.stderr
 
@@ -296,9 +296,7 @@ def decoding_threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
 
 
-def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
-    videos, monkeypatch
-):
+def test_with_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(videos, monkeypatch):
     request, info = Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4")
     usual = extract_features(request, info, StepsSettings(vision=VisionSettings(batch=64)))
     ahead = []
@@ -321,7 +319,7 @@ def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
     assert not decoding_threads()
 
 
-def test_a_network_that_fails_ends_the_decoding_beside_it(videos, monkeypatch):
+def test_a_network_that_fails_ends_the_decoding_next_to_it(videos, monkeypatch):
     backbone = SimpleNamespace(dim=4, name="fails", encode_images=lambda _: 1 / 0)
     monkeypatch.setattr(pictures, "current_device", lambda: Device("cuda:0"))
     with pytest.raises(ZeroDivisionError) as kept:

@@ -11,7 +11,7 @@ from stepline.vision.faces import Detection, FaceDetector, SquareDetector
 from stepline.weights import find_weights, weights_fetched
 
 
-def test_anchors_lie_in_the_middle_of_every_place_two_a_map():
+def test_anchors_are_in_the_middle_of_every_place_two_per_map():
     found = seen.anchors(128)
     assert found.shape == (2 * 16 * 16 + 6 * 8 * 8, 2)
     assert_allclose(found[:3], [[0.5 / 16, 0.5 / 16], [0.5 / 16, 0.5 / 16], [1.5 / 16, 0.5 / 16]])
@@ -44,7 +44,7 @@ class OneBox:
         return [boxes, scores]
 
 
-def test_a_box_is_told_in_pixels_of_the_picture(monkeypatch, tmp_path):
+def test_a_box_is_given_in_pixels_of_the_picture(monkeypatch, tmp_path):
     network = OneBox()
     monkeypatch.setattr(seen, "load_tflite", lambda path: network)
     (found,) = SquareDetector(tmp_path, low=-1.0)(np.full((64, 64, 3), 255, np.uint8))

@@ -288,7 +288,7 @@ def test_other_weights_are_refused_by_name(tmp_path, change, message):
         load_backbone(VisionSettings(backbone="internvideo", path=path))
 
 
-def test_what_is_missing_beside_the_weights_is_said(tmp_path, checkpoint):
+def test_what_is_missing_next_to_the_weights_is_said(tmp_path, checkpoint):
     with pytest.raises(SettingsError, match="needs vision.path=InternVideo-MM-L-14.ckpt"):
         load_backbone(VisionSettings(backbone="internvideo"))
     elsewhere = tmp_path / "merges.txt"

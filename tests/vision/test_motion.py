@@ -25,7 +25,7 @@ def test_a_sudden_change_of_colours_is_a_cut():
     assert measure_activity(frames).cuts == (3.5,)
 
 
-def test_steady_change_is_no_cut():
+def test_steady_change_is_not_a_cut():
     noise = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8)
     blocks = noise[:, :4, :4].repeat(16, axis=1).repeat(16, axis=2)  # every frame has other colours
     shown = measure_activity([Frame(place / 2, image) for place, image in enumerate(blocks)])

@@ -125,7 +125,7 @@ def test_a_line_that_was_not_read_surely_is_read_again_where_its_pixels_change()
     assert reading.count == 2
 
 
-def test_what_is_read_unsurely_is_no_line():
+def test_what_is_read_unsurely_is_not_a_line():
     assert look(TextMeter(Bar(), Reading(sure=0.5)), 90, 200) == []
 
 

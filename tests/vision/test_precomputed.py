@@ -86,7 +86,7 @@ def test_our_own_files_say_their_rate_and_backbone(tmp_path):
         (np.zeros((3, 5), np.float32), "5 wide"),
     ],
 )
-def test_what_is_no_table_of_numbers_is_refused_in_one_line(values, words, tmp_path):
+def test_what_is_not_a_table_of_numbers_is_refused_in_one_line(values, words, tmp_path):
     with pytest.raises(ShapeError, match=words) as caught:
         read_feature_file(write(tmp_path / "v.npy", values), width=2)
     assert "\n" not in str(caught.value)
@@ -212,7 +212,7 @@ def test_features_come_back_as_float32_within_half_precision(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00" * 64, b"{}"])
-def test_what_is_no_feature_file_is_refused(data, tmp_path):
+def test_what_is_not_a_feature_file_is_refused(data, tmp_path):
     path = tmp_path / "f.safetensors"
     path.write_bytes(data)
     with pytest.raises(StoreError, match="cannot be read"):

@@ -236,12 +236,12 @@ def test_weights_that_do_not_fit_are_named(weights, tmp_path, change, told):
         read_s3d(changed(weights, tmp_path, change), 4)
 
 
-def test_a_dictionary_of_another_size_is_told(weights):
+def test_a_dictionary_of_another_size_is_reported(weights):
     with pytest.raises(ModelError, match="3 word vectors for a dictionary of 9 words"):
         read_s3d(weights, 10)
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "broken.pth").write_bytes(b"not a checkpoint")
     with pytest.raises(ModelError, match="broken.pth"):
         read_s3d(tmp_path / "broken.pth", 4)
@@ -250,13 +250,13 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "array", [np.array([["a"]]), np.array([1, 2]), np.array(["a", "a"]), np.array([{}], object)]
 )
-def test_a_dictionary_that_is_none_is_refused(tmp_path, array):
+def test_an_invalid_dictionary_is_refused(tmp_path, array):
     np.save(tmp_path / "d.npy", array)
     with pytest.raises(ModelError, match="s3d_dict.npy"):
         read_dictionary(tmp_path / "d.npy")
 
 
-def test_a_missing_dictionary_or_path_is_told(tmp_path):
+def test_a_missing_dictionary_or_path_is_reported(tmp_path):
     with pytest.raises(ModelError, match="s3d_dict.npy"):
         load_backbone(VisionSettings(backbone="s3d", path=tmp_path / "s3d.pth"))
     with pytest.raises(SettingsError, match="vision.path"):
@@ -304,6 +304,6 @@ def test_a_second_without_any_frame_repeats_its_neighbour():
     assert features.values.tolist() == [[1, 1], [1, 1], [5, 5]]
 
 
-def test_a_picture_that_changes_its_size_within_a_second_starts_the_second_anew():
+def test_a_picture_that_changes_its_size_within_a_second_starts_the_second_again():
     frames = [frame(0.1, 1), Frame(0.6, np.full((30, 30, 3), 9, np.uint8))]
     assert encode_video(frames, FirstAndLast()).values.tolist() == [[9, 9]]

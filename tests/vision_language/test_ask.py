@@ -157,7 +157,7 @@ def test_a_step_that_orders_a_model_about_is_not_asked_about():
         assert not any(3 in parts(body)[0] for body in server.asked)
 
 
-def test_a_dry_run_asks_nobody_and_tells_how_much():
+def test_a_dry_run_asks_no_one_and_reports_how_much():
     before = grounded()
     answers = ask("http://127.0.0.1:9/v1", before, dry_run=True)
     assert unchanged(answers, before)
@@ -185,11 +185,11 @@ def test_what_was_answered_before_is_not_asked_again():
     ("behaviour", "reason"),
     [
         (Answers.status(503), "answered 503"),
-        (Answers.raw(b"<html>It works</html>"), "no chat completion"),
+        (Answers.raw(b"<html>It works</html>"), "not a chat completion"),
         (Answers.hangs_up, "connection was lost"),
-        (Answers.says("The flour is in picture B."), "no JSON object"),
+        (Answers.says("The flour is in picture B."), "not a JSON object"),
         (Answers.says('{"1": {"shown": "B", "start": 3.5}}'), "more than was asked for"),
-        (Answers.says(None), "no JSON object"),
+        (Answers.says(None), "not a JSON object"),
         (Answers.says("x" * 2_000_000), "larger than"),
         (Answers.status(400, "no pictures here"), "no pictures here"),
     ],
@@ -266,7 +266,7 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
     assert (alignment.scores[1:] == grounding.alignment.scores[1:]).all()
 
 
-def test_settings_are_stored_only_where_somebody_is_named():
+def test_settings_are_stored_only_where_someone_is_named():
     assert "witness" not in VisionSettings().model_dump(mode="json")
     named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert named.model_dump(mode="json")["witness"]["requests"] == 10

@@ -57,7 +57,7 @@ def test_answers_count_as_right_or_wrong_by_what_people_left():
     "asked",
     [None, {}, {"questions": "many"}, {"questions": [1, {}, {"steps": ["1"]}]}, {"dry_run": True}],
 )
-def test_a_record_in_which_nobody_was_asked_counts_nothing(asked):
+def test_a_record_in_which_no_one_was_asked_counts_nothing(asked):
     machine, corrected = records()
     assert (
         count_answers(machine.model_copy(update={"models": {"witness": asked}}), corrected)

@@ -96,13 +96,13 @@ def test_a_single_request_holds_evenly_spread_pictures():
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        (Answers.says("A knot is tied."), "no JSON object"),
+        (Answers.says("A knot is tied."), "not a JSON object"),
         (Answers.says('{"A": "x", "time": "0:14"}'), "more than was asked for"),
         (Answers.says('{"A": "See http://evil.example/now"}'), "a link"),
         (Answers.status(503), "answered 503"),
     ],
 )
-def test_what_cannot_be_used_is_no_step_and_is_noted(behaviour, reason):
+def test_what_cannot_be_used_is_not_a_step_and_is_noted(behaviour, reason):
     steps, _, notes, _ = describe(behaviour, retries=0)
     assert steps == ()
     assert notes[0].startswith("provisional")
@@ -134,7 +134,7 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
             "vision.faces=false",
         )
     assert done.exit_code == 0, done.stderr
-    assert "told from the pictures, by a vision-language model" in done.stderr
+    assert "a vision-language model describes the steps from the pictures" in done.stderr
     record = read_record(tmp_path / "out" / "silent.json")
     assert [step.text for step in record.steps] == ["Move the square"]
     assert record.models["describer"]["witness"]["described"][0] == "Move the square"

@@ -72,13 +72,13 @@ def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(
     ) or any("too little to be believed" in warning for warning in record.warnings)
 
 
-def test_a_dry_run_says_what_it_would_take_and_asks_nobody(run):
+def test_a_dry_run_says_what_it_would_take_and_asks_no_one(run):
     done = run("--set", "vision.witness.base_url=http://127.0.0.1:9/v1", "--dry-run")
     assert done.exit_code == 0, done.stderr
     assert "dry run: a vision-language model would be asked at most 10 requests" in done.stderr
 
 
-def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_anew(run):
+def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
     with FakeServer(Answers.status(503), says_a) as server:
         options = (
             "--set",

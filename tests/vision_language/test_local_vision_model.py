@@ -80,7 +80,7 @@ def test_nonsense_is_refused_with_its_reason(server):
     answer = ask(server, choice_question(["cut", "fry"], [picture(1), picture(2)]))
     assert answer.text
     assert {reply.refusal for reply in read_choices(answer.text, 2, 2)} == {
-        "the reply is no JSON object"
+        "the reply is not a JSON object"
     }
 
 
@@ -128,7 +128,7 @@ def test_more_pictures_than_the_context_holds_are_refused_in_words(files):
     small.close()
 
 
-def test_a_file_that_is_no_projector_is_named(files):
+def test_a_file_that_is_not_a_projector_is_named(files):
     broken = open_server(settings((files[0], files[0])))
     with pytest.raises(
         ModelError, match=r"tiny\.gguf and .*: llama\.cpp cannot load them together"
@@ -137,9 +137,9 @@ def test_a_file_that_is_no_projector_is_named(files):
 
 
 def test_a_model_without_a_projector_is_refused_before_any_work(files):
-    with pytest.raises(ValidationError, match="sees with a projector alone"):
+    with pytest.raises(ValidationError, match="needs a projector to see"):
         VisionLanguageSettings(gguf=files[0])
-    with pytest.raises(ValidationError, match="sees with a projector alone"):
+    with pytest.raises(ValidationError, match="needs a projector to see"):
         LlmSettings(gguf=files[0], pictures=2)
     blind = open_server(LlmSettings(gguf=files[0], threads=1))
     with pytest.raises(RequestError, match="image input is not supported"):

@@ -126,7 +126,7 @@ def test_a_clip_costs_as_much_as_its_pictures():
     )
 
 
-def test_a_dry_run_counts_clips_and_asks_nobody():
+def test_a_dry_run_counts_clips_and_asks_no_one():
     still = ask("http://127.0.0.1:9/v1", video=None, dry_run=True)
     moving = ask("http://127.0.0.1:9/v1", dry_run=True)
     assert moving.report["clips"] == {"seconds": 2.0, "pictures": 4}
@@ -151,5 +151,5 @@ def test_clips_are_stored_only_where_some_are_shown():
         witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1", **CLIPS)
     )
     assert VisionSettings.model_validate_json(moving.model_dump_json()) == moving
-    with pytest.raises(ValidationError, match="leave it off where video shows clips"):
+    with pytest.raises(ValidationError, match="leave it off if video shows clips"):
         VisionLanguageSettings(together=True, **CLIPS)

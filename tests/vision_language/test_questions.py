@@ -68,12 +68,12 @@ def test_a_reply_names_a_picture_or_none_for_each_step(reply, answers):
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("", "no JSON object"),
-        ("B", "no JSON object"),
-        ("The flour is poured in picture B.", "no JSON object"),
-        ('["B"]', "no JSON object"),
-        ('{"1": ' * 500, "no JSON object"),
-        ('{"1": {"shown": "B"}}' + " " * 5000, "no JSON object"),
+        ("", "not a JSON object"),
+        ("B", "not a JSON object"),
+        ("The flour is poured in picture B.", "not a JSON object"),
+        ('["B"]', "not a JSON object"),
+        ('{"1": ' * 500, "not a JSON object"),
+        ('{"1": {"shown": "B"}}' + " " * 5000, "not a JSON object"),
         ('{"1": {"shown": "B"}, "time": 12.5}', "more than was asked for"),
         ('{"1": {"shown": "B", "start": 12.5, "end": 14.0}}', "more than was asked for"),
         ('{"1": {"shown": "D"}}', "names no picture"),
@@ -98,7 +98,7 @@ def test_the_schema_allows_what_is_read_and_nothing_else():
     assert not schema["properties"]["1"]["additionalProperties"]
 
 
-def test_tokens_are_told_by_characters_and_pixels():
+def test_tokens_are_estimated_by_characters_and_pixels():
     assert question_tokens(400, [(300, 250), (300, 250)]) == 100 + 200
 
 

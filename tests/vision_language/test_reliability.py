@@ -115,7 +115,7 @@ def test_the_value_of_a_question_by_hand():
     assert 0 < expected_gain(row, (0, 1), 0.6, again=True) < expected_gain(row, (0, 1), 0.6)
 
 
-def test_likeliest_places_leave_not_shown_out_and_keep_ties_in_order():
+def test_most_likely_places_leave_not_shown_out_and_keep_ties_in_order():
     assert likeliest_places(np.array([0.1, 0.3, 0.1, 0.5]), 2) == (1, 0)
 
 

@@ -95,7 +95,7 @@ def test_what_is_refused_says_why() -> None:
     texts = ("Whisk two eggs in a bowl.", "You could also use three small ones if you like.")
     dropped = write_extractive(told(*texts), WritingSettings(steps="few")).dropped
     assert all(item.what == "step" and item.text in texts for item in dropped)
-    assert all("tells a step" in item.reason for item in dropped)
+    assert all("states a step" in item.reason for item in dropped)
 
 
 def test_every_step_cites_a_sentence_that_exists_and_the_ids_count_from_one() -> None:
@@ -137,7 +137,7 @@ def test_words_without_times_fall_back_to_the_sentence() -> None:
     assert step.said == Span(1.0, 3.0)
 
 
-def test_the_same_action_told_twice_is_one_step_that_cites_both() -> None:
+def test_the_same_action_said_twice_is_one_step_that_cites_both() -> None:
     step, _ = write_extractive(told("Stir the soup.", "Add the salt.", "Stir the soup.")).steps
     assert (step.text, step.sources, step.said) == ("stir the soup", (0, 2), Span(0.0, 6.0))
 
@@ -464,5 +464,5 @@ def test_captions_without_full_stops_are_not_joined() -> None:
         "You don't have any distractions, giving you a good view of the picture.",
     ],
 )
-def test_an_invitation_and_what_acts_on_nothing_are_no_steps(text: str) -> None:
+def test_an_invitation_and_what_acts_on_nothing_are_not_steps(text: str) -> None:
     assert write_extractive(told("Hello.", text)).steps == ()

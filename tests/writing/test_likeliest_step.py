@@ -31,7 +31,7 @@ def likeliest(editor):
     return [step.text for step in editor.likeliest_step(FRONT_VERBS)]
 
 
-def test_the_likeliest_verb_begins_it_though_it_is_not_sure():
+def test_the_most_likely_verb_begins_it_though_it_is_not_sure():
     text = "So don't panic, put the onions in the pan."
     kept = ("the", "onions", "in", "pan")
     editor = editor_of(text, kept, {"panic": 0.02, "put": 0.4})
@@ -45,7 +45,7 @@ def test_a_verb_that_is_hardly_one_begins_none(chance):
     assert likeliest(editor) == []
 
 
-def test_what_names_no_thing_is_no_step():
+def test_what_names_no_thing_is_not_a_step():
     editor = editor_of("We cook this very long.", ("very", "long"), {"cook": 0.4})
     assert likeliest(editor) == []
 

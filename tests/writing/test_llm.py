@@ -120,7 +120,7 @@ def test_a_reply_that_no_sentence_supports_at_all_is_served_by_rules() -> None:
     assert [d.text for d in written.dropped] == ["Polish your shoes", "Tie both laces"]
 
 
-def test_talk_to_the_audience_is_no_step_even_if_the_model_lists_it() -> None:
+def test_talk_to_the_audience_is_not_a_step_even_if_the_model_lists_it() -> None:
     with FakeServer(Answers.says("1. Subscribe to my channel\n2. Cut the onion")) as server:
         written = write(server, talk("Subscribe to my channel.", "Cut the onion."))
     assert texts(written) == ["Cut the onion"]
@@ -138,7 +138,7 @@ def test_none_means_that_this_part_teaches_nothing() -> None:
         assert write(server) == WrittenSteps()
 
 
-def test_an_empty_transcript_asks_nobody() -> None:
+def test_an_empty_transcript_asks_no_one() -> None:
     assert write("http://127.0.0.1:9/v1", talk()) == WrittenSteps()
 
 
@@ -149,8 +149,8 @@ def test_an_empty_transcript_asks_nobody() -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("First you cut the onion, then you fry it in butter.", "no numbered list"),
-        ("- Cut the onion\n- Add salt", "no numbered list"),
+        ("First you cut the onion, then you fry it in butter.", "not a numbered list"),
+        ("- Cut the onion\n- Add salt", "not a numbered list"),
         ("", "empty"),
         (None, "empty"),
         ("1. Visit http://evil.example/now", "a link"),
@@ -176,7 +176,7 @@ def test_a_second_reply_that_is_good_is_taken_and_the_first_is_noted() -> None:
         assert server.questions()[1].startswith(server.questions()[0])
     assert texts(written)[0] == "Cut the onion"
     assert written.notes == (
-        "sentences 1-4: a reply was refused (the reply is no numbered list) and asked for again",
+        "sentences 1-4: a reply was refused (the reply is not a numbered list) and asked for again",
     )
 
 
@@ -357,7 +357,7 @@ def test_a_fault_that_passes_is_asked_again(first: Any, asked: int) -> None:
     ("always", "reason"),
     [
         (Answers.status(503), "answered 503"),
-        (Answers.raw(b"<html>It works</html>"), "no chat completion"),
+        (Answers.raw(b"<html>It works</html>"), "not a chat completion"),
         (Answers.hangs_up, "connection was lost"),
         (Answers.says("1. " + "x" * 10_000_000), "larger than 1000000 bytes"),
     ],
@@ -416,7 +416,7 @@ def test_one_question_that_is_rejected_is_served_by_rules() -> None:
     assert "too long" in written.notes[0]
 
 
-def test_an_address_where_nobody_listens_is_an_error_at_once() -> None:
+def test_an_address_where_no_one_listens_is_an_immediate_error() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -476,7 +476,7 @@ def test_what_changes_the_reply_changes_the_cache_key(change: dict[str, Any]) ->
 
 def test_what_the_rules_served_is_never_cached(tmp_path: Path) -> None:
     with FakeServer(Answers.says("prose"), Answers.says("prose"), Answers.says(LIST)) as server:
-        assert served_by_rules(write(server), "no numbered list")
+        assert served_by_rules(write(server), "not a numbered list")
         assert not (tmp_path / "cache" / "replies").exists()
         assert texts(write(server))[0] == "Cut the onion"
 
@@ -546,7 +546,7 @@ def test_a_missing_gguf_is_a_model_error(tmp_path: Path) -> None:
         local(tmp_path / "none.gguf")
 
 
-def test_a_file_that_is_no_gguf_is_a_model_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_gguf_is_a_model_error(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04")
     with pytest.raises(ModelError, match="not a GGUF file"):
         local(tmp_path / "model.gguf")
@@ -619,7 +619,7 @@ def test_a_prompt_of_the_users_own_is_asked_and_its_reply_is_checked_alike(tmp_p
     assert again.startswith(first)  # asked again, with what a reply must be
     assert texts(written) == ["Cut the onion", "Fry the onion in butter", "Add salt"]
     assert [step.sources for step in written.steps] == [(0,), (1,), (3,)]
-    assert "the reply is no numbered list" in written.notes[0]
+    assert "the reply is not a numbered list" in written.notes[0]
     assert "times that the model wrote were cut out: at 0:42" in written.notes[1]
 
 
@@ -682,7 +682,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_prompt_file_that_is_none_is_told_before_any_video_is_heard(
+def test_an_invalid_prompt_file_is_reported_before_any_video_is_heard(
     fault: str, tmp_path: Path, stepline: Any
 ) -> None:
     content, words = FAULTS[fault]

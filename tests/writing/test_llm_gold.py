@@ -67,7 +67,7 @@ def test_the_right_steps_of_a_made_narration_come_out_and_nothing_else() -> None
     assert sides == ["Click the left menu", "Click the right menu"]
 
 
-def test_a_refused_form_is_asked_once_and_a_second_run_asks_nobody() -> None:
+def test_a_refused_form_is_asked_once_and_a_second_run_asks_no_one() -> None:
     gold = GoldServer(made_narration())
     first = write(gold)
     forms = [body.get("response_format", {}).get("type") for body in gold.server.asked]

@@ -139,7 +139,7 @@ def test_ordinary_speech_is_not_withheld(text: str) -> None:
 # ------------------------------------------------------------------ citing
 
 
-def test_a_tie_keeps_the_told_order_and_a_clear_case_breaks_it() -> None:
+def test_a_tie_keeps_the_spoken_order_and_a_clear_case_breaks_it() -> None:
     near = np.array([[0.1, 0.5, 0.1], [0.55, 0.1, 0.5]], np.float32)
     assert choose_in_order(near) == [1, 2]  # .5 + .5 beats .5 + .55 - .1
     clear = np.array([[0.1, 0.5, 0.1], [0.9, 0.1, 0.5]], np.float32)
@@ -236,7 +236,7 @@ def test_the_first_error_of_any_thread_is_raised_and_ends_the_work() -> None:
     assert begun == [0]
 
 
-def test_several_chunks_are_asked_for_at_once(
+def test_several_chunks_are_asked_for_together(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
@@ -437,7 +437,7 @@ def test_requests_and_tokens_end_at_their_limits_second_tries_among_them() -> No
             assert len(fake.asked) - before == sent == limits.sent
 
 
-def test_tokens_are_counted_as_the_server_tells_them() -> None:
+def test_tokens_are_counted_as_the_server_reports_them() -> None:
     from stepline.chat.servers import open_server
 
     body = b'{"choices": [{"message": {"content": "yes"}}], "usage": {"total_tokens": 1234}}'

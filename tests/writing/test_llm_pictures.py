@@ -85,7 +85,7 @@ def test_a_step_rests_on_what_is_said_or_on_a_picture_or_is_left_out():
     assert "those at 6.0, 18.0, 30.0, 42.0 s" in written.notes[0]
 
 
-def test_seconds_are_told_in_the_whole_video_where_a_part_is_looked_at():
+def test_seconds_are_given_in_the_whole_video_where_a_part_is_looked_at():
     written, _ = write(Answers.says(LINES), start=100.0)
     silent = next(step for step in written.steps if not step.sources)
     assert (silent.at, silent.seen) == (42.0, (SILENT.format("142.0"),))
@@ -109,7 +109,7 @@ def test_each_chunk_has_the_pictures_of_its_own_seconds():
     assert "those at 2.5, 7.5, 12.5, 17.5, 27.0, 41.0 s" in written.notes[0]
 
 
-def test_without_pictures_a_request_is_text_and_a_letter_is_no_evidence():
+def test_without_pictures_a_request_is_text_and_a_letter_is_not_evidence():
     written, (body,) = write(Answers.says(LINES), pictures=0)
     assert isinstance(body["messages"][0]["content"], str)
     assert not any(step.seen for step in written.steps)
@@ -121,11 +121,11 @@ def test_other_pictures_are_another_question_for_the_cache():
     assert len(write(Answers.says(LINES), again=(4, 3, 3))[1]) == 2
 
 
-def test_a_dry_run_counts_requests_tokens_and_pictures_and_asks_nobody():
+def test_a_dry_run_counts_requests_tokens_and_pictures_and_asks_no_one():
     written, asked = write(Answers.says(LINES), dry_run=True, sentences_per_chunk=1, max_tokens=100)
     assert asked == []
     assert "asked at most 3 requests" in written.notes[0]
-    assert "12 pictures beside them" in written.notes[0]
+    assert "12 pictures with them" in written.notes[0]
     assert all(step.sources for step in written.steps)
 
 
@@ -144,7 +144,7 @@ def test_pictures_are_named_at_the_end_of_a_line(line, text, letters):
     assert split_citation(line) == (text, letters)
 
 
-def test_a_step_that_nobody_says_is_shown_in_the_place_of_its_picture():
+def test_a_step_that_no_one_says_is_shown_in_the_place_of_its_picture():
     written = (Step(id="1", text="wipe", at=9.0), Step(id="2", text="cut", sources=(0,)))
     placed = (written[1].model_copy(update={"spans": (Span(1.0, 3.0),), "status": "shown"}),)
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
@@ -201,7 +201,7 @@ def test_the_main_job_shows_its_writer_pictures_of_the_video(
     assert "seen, not said" in (tmp_path / "out" / f"{small_video.stem}.html").read_text()
 
 
-def test_a_dry_run_of_the_writer_is_told_by_the_command(
+def test_a_dry_run_of_the_writer_is_reported_by_the_command(
     stepline, small_video, captions_file, tmp_path
 ):
     done = stepline(

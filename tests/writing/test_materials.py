@@ -53,7 +53,7 @@ def test_an_amount_is_read_with_its_unit(said, low, high, unit):
     "said",
     ["twenty minutes", "200 degrees", "a two inch strip", "one of them", "half of the dough"],
 )
-def test_times_heats_sizes_and_parts_are_no_amounts_of_a_thing(said):
+def test_times_heats_sizes_and_parts_are_not_amounts_of_a_thing(said):
     amounts = [amount_at(said.split(), place) for place in range(len(said.split()))]
     assert [amount for amount in amounts if amount and not amount.is_article] == []
 

@@ -47,13 +47,13 @@ def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
     [
         ("", "empty"),
         (" \n\u200b\n", "empty"),
-        ("<think>hm", "no numbered list"),
-        ("You cut the onion.", "no numbered list"),
-        ("* Cut the onion", "no numbered list"),
-        ("1.Cut", "no numbered list"),
-        ("I'm sorry, but I cannot do that.", "no numbered list"),
+        ("<think>hm", "not a numbered list"),
+        ("You cut the onion.", "not a numbered list"),
+        ("* Cut the onion", "not a numbered list"),
+        ("1.Cut", "not a numbered list"),
+        ("I'm sorry, but I cannot do that.", "not a numbered list"),
         ("1. Cut\n" + "x" * LONGEST_REPLY, "longer than"),
-        ('{"steps": "cut"}', "no numbered list"),
+        ('{"steps": "cut"}', "not a numbered list"),
         ('{"steps": [1, 2', "no line of the reply is a step"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_line_of_a_software_how_to_is_harmless(line: str) -> None:
         ("Type rm -rf build", "we type rm -rf build here"),
     ],
 )
-def test_what_the_speaker_says_himself_is_no_sign_of_an_order(line: str, spoken: str) -> None:
+def test_what_the_speaker_says_himself_is_not_a_sign_of_an_order(line: str, spoken: str) -> None:
     assert texts(f"1. {line}", spoken) == (line,)
     assert read_reply(f"1. {line}").texts == ()
 
@@ -157,7 +157,7 @@ def test_the_text_in_which_half_a_json_object_ends_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("reply", ['{"steps": []}', "[]", '```json\n{"steps": []}\n```'])
-def test_an_empty_json_list_is_no_steps(reply: str) -> None:
+def test_an_empty_json_list_holds_no_steps(reply: str) -> None:
     assert read_reply(reply) == ParsedReply()
 
 

@@ -54,7 +54,7 @@ def test_steps_are_chosen_joined_and_ordered_as_the_model_says() -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("1, 2, 3 and 4", "no JSON object of numbers"),
+        ("1, 2, 3 and 4", "not a JSON object of numbers"),
         ('{"steps": ["Cut the onion"]}', "something else than numbers"),
         ('{"steps": [[1], [2], [3], [9]]}', "a step 9 of 4"),
         ('{"steps": [[0], [1], [2]]}', "a step 0 of 4"),
@@ -63,7 +63,7 @@ def test_steps_are_chosen_joined_and_ordered_as_the_model_says() -> None:
         ('{"steps": []}', "leaves out 4 of 4 steps"),
         ('{"steps": [[1, 2, 3, 4]]}', "joins steps 1, 2, 3, 4, more than 3"),
         ('{"steps": [[true], [2], [3]]}', "something else than numbers"),
-        ('{"steps": [[1], [2', "no JSON object of numbers"),
+        ('{"steps": [[1], [2', "not a JSON object of numbers"),
     ],
 )
 def test_an_answer_that_does_not_fit_leaves_the_first_pass_and_a_note(

@@ -47,7 +47,7 @@ def test_talk_has_no_title_and_neither_has_silence() -> None:
     assert title_of() is None
 
 
-def test_what_is_said_after_the_work_has_begun_is_no_title() -> None:
+def test_what_is_said_after_the_work_has_begun_is_not_a_title() -> None:
     begun = ["Slice the onions.", "Fry the onions in the pan.", "Pour in the stock."]
     late = "Tomorrow I'm going to show you how to paint a fence."
     assert title_of(*begun, late) is None

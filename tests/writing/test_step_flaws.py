@@ -30,7 +30,7 @@ def verb_of(text, word):
         ("And then you can see right behind the drain pan.", "see", "what is seen"),
     ],
 )
-def test_a_clause_that_only_tells_is_no_order(sentence, verb, flaw):
+def test_a_clause_that_only_reports_is_not_an_order(sentence, verb, flaw):
     assert flaw in flaw_in_sentence(verb_of(sentence, verb))
 
 
@@ -47,11 +47,11 @@ def test_a_clause_that_only_tells_is_no_order(sentence, verb, flaw):
         ("Turn the wrench to loosen it.", "Turn"),
     ],
 )
-def test_an_action_that_is_told_has_no_flaw(sentence, verb):
+def test_an_action_that_is_stated_has_no_flaw(sentence, verb):
     assert flaw_in_sentence(verb_of(sentence, verb)) is None
 
 
-def test_a_verb_that_nobody_said_has_no_flaw():
+def test_a_verb_that_no_one_said_has_no_flaw():
     assert flaw_in_sentence(None) is None
 
 
@@ -64,7 +64,7 @@ def test_a_verb_that_nobody_said_has_no_flaw():
         ("if an automatic, make sure", "its end was lost"),
     ],
 )
-def test_what_tells_no_work_is_no_step(step, flaw):
+def test_what_describes_no_work_is_not_a_step(step, flaw):
     assert flaw in flaw_of_step(doc_of(step))
 
 
@@ -72,5 +72,5 @@ def test_what_tells_no_work_is_no_step(step, flaw):
     "step",
     ["make sure the lid is closed", "make sure to stir the sauce", "show the ring to the camera"],
 )
-def test_what_tells_work_is_a_step(step):
+def test_what_describes_work_is_a_step(step):
     assert flaw_of_step(doc_of(step)) is None

@@ -29,7 +29,7 @@ def test_one_clause_counts_as_the_sentence_itself():
     assert np.array_equal(alone, told)
 
 
-def test_a_clause_that_surely_tells_a_step_speaks_for_its_sentence():
+def test_a_clause_that_surely_states_a_step_speaks_for_its_sentence():
     text = "My cousins came for dinner that day, so cut the onion into slices."
     clauses = (reading(0.02), reading(0.95))
     others = [reading(0.1)] * 30

@@ -54,7 +54,7 @@ def test_a_time_of_a_step_is_none_of_the_work(text):
     assert find_times(narration(text)) == ()
 
 
-def test_two_times_that_differ_are_left_out_and_one_told_twice_is_one():
+def test_two_times_that_differ_are_left_out_and_one_said_twice_is_one():
     first, again = "This recipe takes 30 minutes.", "That is 30 minutes in total."
     (time,) = find_times(narration(first, again))
     assert time.sources == (0, 1)
@@ -92,7 +92,7 @@ def test_what_the_work_makes_is_read(text, made):
         "Make 4 portions of the dough.",
     ],
 )
-def test_what_is_no_yield_is_none(text):
+def test_what_is_not_a_yield_is_none(text):
     assert find_yields(narration(text), "Fluffy pancakes") == ()
 
 

@@ -140,7 +140,7 @@ def test_clips_and_texts_of_another_form_are_refused(video, text):
         ClipTextPair("v", video, text)
 
 
-def test_features_of_another_width_are_told():
+def test_features_of_another_width_are_reported():
     with pytest.raises(ShapeError, match="6 wide, the detector takes 5"):
         score_pairs(made(video_width=5), pairs(2))
     with pytest.raises(ShapeError, match="6 wide, the detector takes 5"):
@@ -170,7 +170,7 @@ def test_a_detector_reads_back_what_was_written(tmp_path):
     assert trained_on(path) == ("s3d", "minilm")
 
 
-def test_a_file_that_is_no_detector_is_refused(tmp_path):
+def test_a_file_that_is_not_a_detector_is_refused(tmp_path):
     path = tmp_path / "other.safetensors"
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(ModelError, match="not a WYS2 detector of Stepline"):

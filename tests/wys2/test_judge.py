@@ -83,14 +83,14 @@ def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_
     assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])
 
 
-def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
+def test_cosines_are_not_chances_so_the_steps_own_counts_where_its_span_is():
     transcript = spoken((0.0, 3.0), (5.0, 8.0))
     cosines = Alignment(("x",), np.full((1, 9), 0.9, np.float32), 1.0, "cosine")
     _, seen = grounding_evidence(transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines)
     assert seen.tolist() == pytest.approx([0.0, 0.6])
 
 
-def test_what_is_on_screen_is_likelier_shown_than_chat_or_what_is_elsewhere():
+def test_what_is_on_screen_is_more_likely_shown_than_chat_or_what_is_elsewhere():
     transcript = spoken((0.0, 3.0), (5.0, 8.0), (10.0, 12.0))
     row = [0.9] * 4 + [0.01] * 8
     here, elsewhere, chat = judge_by_grounding(
@@ -146,7 +146,7 @@ def detector(tmp_path):
 
 def test_a_detector_judges_once_it_is_calibrated(detector):
     settings = JudgeSettings(detector=detector)
-    with pytest.raises(ModelError, match="its scores are no probabilities"):
+    with pytest.raises(ModelError, match="its scores are not probabilities"):
         load_judge(settings, VisionSettings())
     write_calibration(SURE, detector)
     loaded = load_judge(settings, VisionSettings())
@@ -180,14 +180,17 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
 @pytest.mark.parametrize(
     ("transcript", "why"),
     [
-        (None, "nobody: nothing is said"),
-        (Transcript(), "nobody: nothing is said"),
-        (spoken((0.0, 1.0), language="fr"), "nobody: not English, and no --detector"),
-        (spoken((0.0, 1.0)), "nobody: there is no picture"),
-        (spoken((0.0, 1.0), language=None), "nobody: there is no picture"),
+        (None, "no one, because nothing is said"),
+        (Transcript(), "no one, because nothing is said"),
+        (
+            spoken((0.0, 1.0), language="fr"),
+            "no one, because it is not English and there is no --detector",
+        ),
+        (spoken((0.0, 1.0)), "no one, because there is no picture"),
+        (spoken((0.0, 1.0), language=None), "no one, because there is no picture"),
     ],
 )
-def test_the_command_sayswhy_nobody_judged(transcript, why):
+def test_the_command_says_why_nothing_was_judged(transcript, why):
     from stepline.cli.one_video import why_nobody_judged
 
     assert why_nobody_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why

@@ -112,7 +112,7 @@ def test_what_is_left_of_the_target_shows_a_part_of_another_step():
     assert spans(summarize(made, SummarySettings(seconds=5.5))) == [(20.0, 24.0)]
 
 
-def test_a_part_beside_a_selected_step_leaves_the_gap_in_the_target():
+def test_a_part_next_to_a_selected_step_leaves_the_gap_in_the_target():
     made = record(step("a", 0.0, 10.0, score=0.9), step("b", 10.5, 30.0, score=0.9, at=11.0))
     found = summarize(made, SummarySettings(seconds=14.0))
     assert sum(segment.span.duration for segment in found) <= 14.0
@@ -138,7 +138,7 @@ def test_importance_decides_between_equal_steps():
         np.zeros((2, 2), np.float32),
         np.zeros(0, np.float32),
     ):
-        with pytest.raises(ShapeError, match="one a second"):
+        with pytest.raises(ShapeError, match="one per second"):
             summarize(made, importance=wrong)
 
 
@@ -157,7 +157,7 @@ def test_nothing_shown_is_an_error_that_says_so():
 
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])
-def test_a_length_that_is_none_is_refused(text):
+def test_an_invalid_length_is_refused(text):
     from stepline.cli.one_video import read_length
 
     with pytest.raises(SettingsError, match="give seconds"):

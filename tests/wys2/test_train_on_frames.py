@@ -169,7 +169,7 @@ def test_a_step_changes_s3d_and_the_loss_falls(corpus, tmp_path):
         infer_labels(gathered, LabelSettings(kind="mc"))
 
 
-def test_a_video_that_cannot_be_read_is_no_sample(corpus):
+def test_a_video_that_cannot_be_read_is_not_a_sample(corpus):
     frames = VideoFrames(
         {"v6": corpus / "videos" / "v6.mp4", "v0": corpus / "videos" / "v0.mp4"}, 2, 32
     )
@@ -244,7 +244,7 @@ def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(c
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 
 
-def test_what_does_not_go_together_is_told(corpus, tmp_path):
+def test_what_does_not_go_together_is_reported(corpus, tmp_path):
     given = (
         "--key-steps",
         f"youcook2:{corpus / 'steps.json'}",

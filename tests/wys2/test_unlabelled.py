@@ -118,11 +118,11 @@ def test_narration_of_another_source_is_joined(world, store, tmp_path):
     assert sum(count_reasons(stream.omitted).values()) == 10
 
 
-def test_records_that_change_between_passes_are_told(world, store, tmp_path):
+def test_records_that_change_between_passes_are_reported(world, store, tmp_path):
     given = list(world.records)
     stream = ClipStream(lambda: given, store, kept_in(tmp_path), PLAIN)
     del given[4]
-    with pytest.raises(DatasetError, match="have changed meanwhile"):
+    with pytest.raises(DatasetError, match="have changed during the run"):
         list(stream.blocks())
     said = world.records[0].transcript.sentences
     other = Transcript(sentences=(said[0].model_copy(update={"text": "another"}), *said[1:]))

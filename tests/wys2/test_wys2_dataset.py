@@ -56,7 +56,7 @@ def test_a_quantile_keeps_a_share_of_the_clips_with_a_key_step():
     ]
 
 
-def test_ss_with_minilm_tells_what_is_the_same():
+def test_ss_with_minilm_finds_what_is_the_same():
     clips = [
         clip("chop the onion into small pieces", "cut the onion"),
         clip("thanks for watching", "cut the onion"),

@@ -363,7 +363,7 @@ def test_validation_clips_of_one_class_have_no_auc():
         train_with_pseudo_labels(clips(5.0), ListedClips(clips(1.0)), one, recorded([]))
 
 
-def test_no_unlabelled_clip_or_none_above_the_threshold_is_told():
+def test_no_unlabelled_clip_or_none_above_the_threshold_is_reported():
     with pytest.raises(DatasetError, match="no unlabelled clip"):
         train_with_pseudo_labels(clips(5.0), ListedClips([]), VALIDATION, recorded([]))
     with pytest.raises(DatasetError, match="none of 1 unlabelled clips reaches"):

@@ -115,6 +115,6 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
             verdict = Verdict(asked=id, annotator=answer.annotator, said=answer_text)
             verdicts.append(verdict)
     if not verdicts:
-        what = f"{file}: nobody answered on a sentence of {record.id}"
+        what = f"{file}: no one has answered on a sentence of {record.id}"
         raise DatasetError(f"{what}; give answers on this video")
     return verdicts

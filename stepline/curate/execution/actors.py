@@ -309,13 +309,13 @@ class ActorGroup:
             video.losses += 1
             if video.losses == MAX_LOSSES:
                 lost = f"{MAX_LOSSES} actors were lost with it"
-                what = f"{video.item.id}: {lost}, the last so: {reason}"
-                raise SteplineError(f"{what}; see to the memory of their nodes, or leave it out")
+                what = f"{video.item.id}: {lost}, the last one: {reason}"
+                raise SteplineError(f"{what}; check the memory of their nodes, or leave it out")
             return
         self._failed_starts += 1
         if self._failed_starts == MAX_FAILED_STARTS:
             what = f"{MAX_FAILED_STARTS} actors in a row did not start"
-            raise SteplineError(f"{what}, the last so: {reason}; see Ray's log")
+            raise SteplineError(f"{what}, the last one: {reason}; see Ray's log")
 
     def _end(self, actor: StartedActor) -> None:
         self._actors.remove(actor)

@@ -27,8 +27,8 @@ FORMATS_BY_SUFFIX = {
     ".tar": "application/x-tar",
 }
 SPLIT_MEANINGS = {
-    TRAIN_SPLIT: "a video a record",
-    TEST_SPLIT: "a video a record, of those held out from training",
+    TRAIN_SPLIT: "one record per video",
+    TEST_SPLIT: "one record per video that is held out from training",
     LEFT_OUT_SPLIT: "the videos that are left out, with the reasons",
 }
 DATA_TYPES = {NUMBER_KIND: "sc:Float", NUMBERS_KIND: "sc:Float", INTEGER_KIND: "sc:Integer"}

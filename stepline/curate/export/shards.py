@@ -45,11 +45,11 @@ class Column:
 RECORD_COLUMNS = (
     Column("id", TEXT_KIND, "the item's id; rows are sorted by it"),
     Column("video", TEXT_KIND, "the video's id in its source"),
-    Column("path", TEXT_KIND, "where the video lies in its source, or its public address"),
-    Column("title", TEXT_KIND, "the video's title, where the source tells it"),
-    Column("task", TEXT_KIND, "what is done in it, where the source tells it"),
+    Column("path", TEXT_KIND, "where the video is in its source, or its public address"),
+    Column("title", TEXT_KIND, "the video's title, if the source states it"),
+    Column("task", TEXT_KIND, "what is done in it, if the source states it"),
     Column("duration", NUMBER_KIND, "seconds"),
-    Column("language", TEXT_KIND, "of the speech; empty where nobody tells it"),
+    Column("language", TEXT_KIND, "of the speech; empty if it is not known"),
     Column("steps", INTEGER_KIND, "how many steps there are"),
     Column("step_texts", TEXTS_KIND, "the steps, in the order in which they are written"),
     Column(

@@ -105,7 +105,7 @@ def dry_run(
                 raise
             count = min(2 * count, len(sample.rows))
             parts = _parts(sample.items(count))
-            request.say(f"the sample did not go through ({error}): {count} videos are worked on")
+            request.say(f"the sample did not go through ({error}): {count} videos are processed")
             continue
         result = sample.forecast(request, out, count)
         larger = next_sample(result, settings)
@@ -113,7 +113,7 @@ def dry_run(
             break
         cpu = f"CPU {_hours(result.cpu_hours)} from {count} videos"
         width = f"{half_width(result.cpu_hours):.0%}, forecast.within={settings.within:g}"
-        request.say(f"{cpu} is known to {width}: {larger - count} more are worked on")
+        request.say(f"{cpu} is known to {width}: {larger - count} more are processed")
         count = larger
         parts = [sample.items(count)]
 
@@ -199,7 +199,7 @@ def format_forecast(forecast: Forecast) -> str:
     }
     sample = f"{forecast.videos:,} videos, from {forecast.sampled} of them"
     lines += ["", f"{sample}; by {size_names[forecast.size]}"]
-    cpu = f"{_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left"
+    cpu = f"{_hours(forecast.cpu_hours)} in all, {_hours(forecast.cpu_left)} of them are left"
     lines.append(f"CPU: {cpu}")
     if forecast.gpu_hours.value:
         lines.append(f"GPU: {_hours(forecast.gpu_hours)}")

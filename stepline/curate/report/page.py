@@ -205,11 +205,11 @@ def _facts(findings: ReportFindings) -> list[str]:
     if counts.hours:
         facts.append(f"{counts.hours:,.1f} h of video")
     if videos:
-        facts.append(f"{counts.steps / videos:.1f} steps a video")
+        facts.append(f"{counts.steps / videos:.1f} steps per video")
     if counts.steps:
-        facts.append(f"{counts.step_words / counts.steps:.1f} words a step")
+        facts.append(f"{counts.step_words / counts.steps:.1f} words per step")
     if counts.placed:
-        facts.append(f"{counts.step_seconds / counts.placed:.1f} s a step")
+        facts.append(f"{counts.step_seconds / counts.placed:.1f} s per step")
     return facts
 
 

@@ -19,7 +19,7 @@ if (served && SENDER === "studio") {
 }
 part("where").textContent = served
   ? "Verdicts are on disk as soon as you give them."
-  : "This page is a file, so verdicts stay in this browser until you save them; `stepline curate audit` keeps them itself, and takes a saved file with --import.";
+  : "This page is a file, so verdicts stay in this browser until you save them. `stepline curate audit` stores them itself, and reads a saved file with --import.";
 
 async function ask(path, body) {
   const options = body && { method: "POST", headers: { "X-Stepline": SENDER }, body: JSON.stringify(body) };
@@ -79,12 +79,12 @@ function show() {
   part("end").hidden = !over;
   part("save").hidden = !said.size;
   if (over) {
-    part("end").textContent = left ? `${left} texts have no verdict yet; go back with Begin.` : "That was all. Thank you!";
+    part("end").textContent = left ? `${left} texts have no verdict yet. Go back with Begin.` : "That was all. Thank you!";
     part("who").hidden = !left;
     return;
   }
   const one = told.asked[place];
-  part("progress").textContent = `${place + 1} of ${told.asked.length}; ${left} without a verdict`;
+  part("progress").textContent = `${place + 1} of ${told.asked.length}, ${left} without a verdict`;
   part("title").textContent = told.videos[one.video].title;
   part("text").textContent = one.text;
   part("span").textContent = `said to be shown from ${clock(one.start)} to ${clock(one.end)} (framed)`;

@@ -56,7 +56,7 @@ def biases(counts: DatasetCounts) -> list[str]:
         percent = 100 * (counts.videos - videos) / counts.videos
         reason, count = counts.left_out.most_common(1)[0]
         share = f"{percent:.0f} % of the videos are left out"
-        sentences.append(f"{share}; the commonest reason ({count:,} videos) is: {reason}.")
+        sentences.append(f"{share}. The most common reason ({count:,} videos) is: {reason}.")
     if counts.neighbours:
         percent = 100 * counts.out_of_order / counts.neighbours
         share = f"{percent:.0f} % of neighbouring steps"
@@ -187,21 +187,23 @@ def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
     words = _mean(counts.step_words, counts.steps, "words")
     seconds = _mean(counts.step_seconds, counts.placed, "s")
     last_rate = MAX_WORDS_PER_MINUTE // SPEECH_RATE_BAR
-    rates = histogram(counts.words_a_minute, "words a minute", bar=SPEECH_RATE_BAR, last=last_rate)
+    rates = histogram(
+        counts.words_a_minute, "words per minute", bar=SPEECH_RATE_BAR, last=last_rate
+    )
     durations = histogram(counts.durations, f"seconds, bars of {DURATION_BAR}", bar=DURATION_BAR)
     return [
         (
-            "Steps a video",
+            "Steps per video",
             histogram(counts.steps_a_video, "steps", last=MAX_BAR),
             f"{steps}; HowToStep has 10.6",
         ),
         (
-            "Words a step",
+            "Words per step",
             histogram(counts.words_a_step, "words", last=MAX_BAR),
             f"{words}; HowToStep has 8.0",
         ),
         (
-            "Seconds a step",
+            "Seconds per step",
             histogram(counts.seconds_a_step, "seconds", last=MAX_BAR),
             f"{seconds}, where placed",
         ),

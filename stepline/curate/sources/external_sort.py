@@ -26,7 +26,7 @@ REPEATED_ID = (
     "so give the videos other names or a list with ids"
 )
 INVALID_ID = (
-    "its id is no plain name "
+    "its id is not a plain name "
     "(empty, over 200 letters, or with a slash, a line break or a control character)"
 )
 

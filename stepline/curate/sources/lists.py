@@ -223,8 +223,8 @@ def _objects(source: RemotePath, text: TextIO) -> Rows:
                 continue
             row = parse_json_text(line)
             if not isinstance(row, dict):
-                what = f"{source.display_url}: line {number} is no JSON object"
-                raise DatasetError(f"{what}; give one a line")
+                what = f"{source.display_url}: line {number} is not a JSON object"
+                raise DatasetError(f"{what}; give one per line")
             yield row
 
 

@@ -133,7 +133,7 @@ def _kind(source: RemotePath) -> str:
         raise DatasetError(f"{source.display_url}: is not there; {cure}")
     if path is not None and path.is_file():
         cure = "give its folder, or `stepline steps` for one video"
-        raise DatasetError(f"{source.display_url}: one file is no source; {cure}")
+        raise DatasetError(f"{source.display_url}: one file is not a source; {cure}")
     if (source / VIDEOS_FILE).exists():
         return "howto100m"
     first = next(source.list([]), None)

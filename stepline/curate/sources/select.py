@@ -94,5 +94,5 @@ def _read_ids(path: Path) -> set[str]:
             id = words[0].rstrip(",")
             ids.add(id)
     if not ids:
-        raise DatasetError(f"{path}: holds no id; give one a line")
+        raise DatasetError(f"{path}: holds no id; give one per line")
     return ids

@@ -26,7 +26,7 @@ from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 
 # Reasons of dropped steps, and of videos that are left out.
-NO_STEP_WORDING = "its wording tells no step"
+NO_STEP_WORDING = "its wording states no step"
 NO_SUPPORT = "nothing that is said supports it"
 NOT_SHOWN = "it is not shown"
 PLACED_APART = "grounding and network place it apart"
@@ -163,7 +163,7 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
 
 # Reasons of dropped sentences, and of videos that are left out.
 NOT_SHOWN_SENTENCE = "the picture does not show it"
-NOT_JUDGED = "nobody could judge what is said in it"
+NOT_JUDGED = "what is said in it could not be judged"
 FEW_SHOWN = "too few of its sentences are shown"
 
 

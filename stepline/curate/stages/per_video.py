@@ -286,7 +286,7 @@ def coarse(video: VideoContext) -> bytes:
     if duration <= 0 and captions_alone:
         duration = round_seconds(_last_end(speech.transcript))
     if duration <= 0:
-        what = "nothing in it can be decoded, and nobody tells how long it is"
+        what = "nothing in it can be decoded, and its length is not known"
         raise MediaError(f"{what}; leave it out")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
 

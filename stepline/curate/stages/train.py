@@ -96,7 +96,7 @@ def train(dataset: DatasetContext) -> None:
     steps = last_folder(dataset) / RECORDS_FILE
     if not any(features.glob("shard-*")):
         what = "no video with features is left to train on"
-        raise DatasetError(f"{what}; `stepline curate status OUT` tells why")
+        raise DatasetError(f"{what}; `stepline curate status OUT` shows why")
     encoder = text_source(dataset.recipe)
     sources = AlignerSources(features=features, steps=str(steps), step_vectors=encoder)
 

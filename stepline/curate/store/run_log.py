@@ -323,5 +323,5 @@ def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        what = f"{ITEMS_FILE}: a line is none that Stepline wrote ({error})"
+        what = f"{ITEMS_FILE}: Stepline did not write one of its lines ({error})"
         raise StoreError(f"{what}; run again") from error

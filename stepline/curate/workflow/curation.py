@@ -78,7 +78,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
     # An earlier one, or one from a sample.
     forecast = _stored_forecast(folder / FORECAST_FILE, source)
     if forecast is None:
-        request.say("forecast: a sample of the videos is worked on")
+        request.say("forecast: a sample of the videos is processed")
         # Lines of the sample's own run go to the log.
         quiet = replace(request, say=log.info)
         result = dry_run(quiet, entries, request.recipe.forecast)

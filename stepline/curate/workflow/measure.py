@@ -67,7 +67,8 @@ class Measure:
     def __str__(self) -> str:
         """Return it in one line, with the verdict."""
         if math.isnan(self.gain):
-            return f"{self.network} is refused: no held-out clip tells it from {self.baseline_name}"
+            same = f"no held-out clip shows a difference from {self.baseline_name}"
+            return f"{self.network} is refused: {same}"
         scores = f"{self.metric} {self.score:.1f} against {self.baseline:.1f}, {self.baseline_name}"
         where = f"on {self.items:,} held-out items of {self.videos:,} videos"
         gain = f"{self.gain:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"

@@ -220,7 +220,7 @@ class _Workflow:
         places = review_queue(records, held_out, self.settings.clips)
         if not places:
             what = f"{curation.out}: no step of a video that is on this machine to review"
-            raise DatasetError(f"{what}; {curation.out / 'report.html'} tells what was left out")
+            raise DatasetError(f"{what}; {curation.out / 'report.html'} shows what was left out")
         return places
 
     def _review(self, curation: Curation, places: Sequence[ReviewPlace]) -> Review:
@@ -238,10 +238,10 @@ class _Workflow:
             self._say(stage, f"{answered}, {review.shown:,} of them show their step")
             return True
         if self.request.partly:
-            self._say(stage, f"{answered}; the others count as nobody's")
+            self._say(stage, f"{answered}; the others count as not answered")
             return True
         if stage == "measure":
-            answered = f"the aligner places {count:,} held-out steps in clips that nobody has seen"
+            answered = f"the aligner places {count:,} held-out steps in clips that no one has seen"
         time = format_seconds(count * ANSWER_SECONDS)
         todo = self.request.command("--review")
         self._say(stage, f"{answered}, {time} for a person", todo)
@@ -307,7 +307,7 @@ class _Workflow:
             networks = tuple(advice.network for advice in enough)
         if not networks:
             todo = self.request.command("--train", "nasva")
-            self._say("train", f"nothing asked for; {todo} trains it all the same")
+            self._say("train", f"nothing asked for; {todo} still trains it")
         runs: dict[NetworkName, Path] = {}
         for network in networks:
             folder = data.folder(network, self.home)

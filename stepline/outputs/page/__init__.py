@@ -93,7 +93,7 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
     longest = max(len(record.sentences), *part_lengths)
     if longest > MAX_PAGE_LINES:
         lines = f"the first {MAX_PAGE_LINES} of {longest} lines"
-        warnings.append(f"the page holds {lines}; the JSON beside it has all")
+        warnings.append(f"the page holds {lines}; the JSON next to it has all")
         record = _first_lines(record)
         if alignment is not None:
             alignment = replace(

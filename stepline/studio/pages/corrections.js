@@ -55,7 +55,7 @@ export const inWords = (edit, name) => {
     const parts = [
       edit.text !== undefined && edit.text !== null && `text “${edit.text}”`, span && `at ${span}`,
       edit.status && MARKS[edit.status], edit.kind && (edit.kind === "avoid" ? "to avoid" : "to do"),
-      typeof edit.at === "number" && `most itself at ${clock(edit.at)}`,
+      typeof edit.at === "number" && `best second ${clock(edit.at)}`,
     ].filter(Boolean);
     return `${name(edit.step)}: ${parts.join(", ")}`;
   }

@@ -127,9 +127,9 @@ export const openDetails = (video, choices, save, removed) => {
     event.preventDefault();
     tagPart.add();
     const after = { title: title.value.trim(), tags, metadata: metadata.pairs() };
-    if (!after.title) { title.focus(); return warn("A video needs a title; write one."); }
-    if (after.metadata.some(([name, value]) => !name || !value)) return warn("A line of metadata needs a name and a value; fill it, or remove it.");
-    if (byKey(after.metadata.map(([name]) => name)).size < after.metadata.length) return warn("Two lines of metadata have one name; give one of them another.");
+    if (!after.title) { title.focus(); return warn("A video needs a title. Write one."); }
+    if (after.metadata.some(([name, value]) => !name || !value)) return warn("A line of metadata needs a name and a value. Fill it, or remove it.");
+    if (byKey(after.metadata.map(([name]) => name)).size < after.metadata.length) return warn("Two lines of metadata have the same name. Rename one of them.");
     const edits = labelEdits(video, after);
     try {
       if (edits.length) await save(edits);

@@ -17,7 +17,7 @@ const show = (index, play = true) => {
   const shown = place(step);
   part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${shown ? ` · ${clock(step.start)}` : " · said, not shown"}`;
   part("text").textContent = sentenceCase(step.text);
-  part("after").textContent = steps[current + 1] ? `Then: ${sentenceCase(steps[current + 1].text)}` : "That is the last one.";
+  part("after").textContent = steps[current + 1] ? `Then: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";
   part("back").disabled = current === 0;
   part("next").disabled = current === steps.length - 1;
   document.querySelector(".clip").hidden = !media || !shown;

@@ -51,7 +51,7 @@ const edit = (video) => {
     await load();
   };
   const box = openDetails(video, choices, save, guarded(async () => {
-    tell(`“${video.title}” is deleted; the video itself is still there`);
+    tell(`“${video.title}” is deleted, but the video itself is still there`);
     await load();
     (part("cards").querySelector(".edit") || part("filter")).focus();
   }));
@@ -91,15 +91,15 @@ let handed = [];
 const askShare = (ids) => {
   handed = ids;
   part("share-title").textContent = ids.length === 1 ? "Share a video" : `Share ${ids.length} videos`;
-  part("share-form").textContent = ids.length === 1 ? "One page that opens in any browser: steps, pictures and words." : "One .zip: a page a video and an index, which open in any browser.";
+  part("share-form").textContent = ids.length === 1 ? "One page that opens in any browser: steps, pictures and words." : "One .zip: a page per video and an index, which open in any browser.";
   part("with-videos").checked = false;
   part("share-box").showModal();
 };
 const share = async () => {
   part("share-box").close();
-  tell("the file is being written");
+  tell("creating the file");
   const name = await save("/api/share", { ids: handed, videos: part("with-videos").checked });
-  tell(`${plural(handed.length, "video")} shared: ${name} is in this browser's downloads; hand it on, it needs no server`);
+  tell(`${plural(handed.length, "video")} shared: ${name} is in this browser's downloads, and needs no server`);
 };
 const load = async () => {
   const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value, tag: part("tag").value });
@@ -119,7 +119,7 @@ const load = async () => {
   part("facts").textContent = plural(videos.length, "video");
   part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video is like that. Take fewer words, another tag or all states." : "No videos yet.";
+  part("empty").textContent = narrowed ? "No video matches. Take fewer words, another tag or all states." : "No videos yet.";
   part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
@@ -234,7 +234,7 @@ const upload = async (file) => {
         row.remove();
         throw error;
       }
-      state.textContent = "the studio does not answer; trying again";
+      state.textContent = "the studio does not answer, trying again";
       await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));
       offset = await offsetOf(id).catch(() => offset);
     }
@@ -327,7 +327,7 @@ bindKeys([
     t: () => {
       const chosen = document.activeElement.closest(".card")?.querySelector(".edit");
       if (chosen) chosen.click();
-      else tell("choose a video first: Tab walks them");
+      else tell("choose a video first with Tab");
     },
   }],
   [["u"], "chooses files to add", { u: () => part("files").click() }],

@@ -76,7 +76,7 @@ const source = new EventSource(`/api/live/${encodeURIComponent(name)}/events`);
 source.addEventListener("open", () => { begin(); part("trouble").hidden = true; });
 source.addEventListener("anew", begin);
 source.addEventListener("error", () => {
-  part("trouble").textContent = source.readyState === EventSource.CLOSED ? "There is no such live run." : "The studio does not answer; trying again.";
+  part("trouble").textContent = source.readyState === EventSource.CLOSED ? "There is no such live run." : "The studio does not answer. Trying again.";
   part("trouble").hidden = false;
 });
 source.addEventListener("message", ({ data }) => {

@@ -6,7 +6,7 @@ import { Timeline } from "./timeline.js";
 
 const MARKS = { "": "Not placed", shown: "Shown", likely: "Likely shown, by the words", unclear: "Unclear", said: "Said, not shown", "not found": "Not found" };
 const MACHINE_MARKS = ["", "likely"];   // that no person chooses
-const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer; trying again" };
+const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts
 const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
 const LONGEST_TITLE = 200;   // letters, as the studio takes it
@@ -89,14 +89,14 @@ const remove = (id = current) => {
   const at = index(id);
   if (at < 0) return;
   edited.edit({ do: "delete", step: id });
-  tell(`step ${at + 1} deleted; undo brings it back`);
+  tell(`step ${at + 1} deleted, undo brings it back`);
   const next = steps()[Math.min(at, steps().length - 1)];
   choose(next ? next.id : null, false);
   if (next) rows.get(next.id).number.focus();
 };
 const split = () => {
   const step = chosen(), at = here();
-  if (!step || step.start === null || at <= step.start || at >= step.end) return tell("the video is not inside the step; go to the second where it splits");
+  if (!step || step.start === null || at <= step.start || at >= step.end) return tell("the video is not inside the step, so go to the second where it splits");
   const id = newId();
   edited.edit({ do: "split", step: step.id, at, id, texts: [step.text, step.text] });
   tell(`split at ${tenths(at)}`);
@@ -371,7 +371,7 @@ const renderHistory = () => {
     const words = target.edits.map((edit) => inWords(edit, named)).join("; ");
     const back = make("button", { type: "button", textContent: each.undoes ? "Redo" : "Undo", ariaLabel: `${each.undoes ? "Redo" : "Undo"}: ${words}`, onclick: () => edited.revert(each.id) });
     const when = make("time", { textContent: new Date(each.when * 1000).toLocaleString(), dateTime: new Date(each.when * 1000).toISOString() });
-    const told = `${undone % 2 ? "undid: " : undone ? "did again: " : ""}${words}`;
+    const told = `${undone % 2 ? "undid: " : undone ? "redid: " : ""}${words}`;
     const row = make("li", {}, make("b", { textContent: each.by }), " ", when, make("bdi", { textContent: told }), ...(stand.has(each.id) && !(undone && undone % 2 === 0) ? [back] : []));
     row.classList.toggle("undone", !stand.has(each.id));
     return row;
@@ -414,7 +414,7 @@ const begin = async () => {
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  else trouble("The video's file is not where the record says, or is still compared with it, so there is nothing to watch yet; its steps can be corrected all the same.");
+  else trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
   render();
   player.addEventListener("loadedmetadata", jump, { once: true });
   const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
@@ -469,7 +469,7 @@ part("output").addEventListener("change", ({ target }) => {
   if (target.value) save(target.value).catch((error) => trouble(error.message));
   target.value = "";
 });
-const onStep = (act) => () => { if (chosen()) act(); else tell("choose a step first: j and k walk them"); };
+const onStep = (act) => () => { if (chosen()) act(); else tell("choose a step first with j or k"); };
 bindKeys([
   [["Space"], "plays and pauses", { " ": toggle }],
   [["←", "→"], "5 s back and on", { ArrowLeft: () => seek(player.currentTime - 5), ArrowRight: () => seek(player.currentTime + 5) }],
@@ -477,19 +477,19 @@ bindKeys([
   [["<", ">"], "slower and faster", { "<": () => faster(-1), ">": () => faster(1) }],
   [["j", "k"], "next and previous step", { j: () => walk(1), k: () => walk(-1) }],
   [["l"], "loops the step", { l: toggleLoop }],
-  [["e"], "edits the step's text; Enter saves it", { e: onStep(() => rows.get(current).text.focus()) }],
+  [["e"], "edits the step's text, and Enter saves it", { e: onStep(() => rows.get(current).text.focus()) }],
   [["[", "]"], "the step starts, ends here", { "[": onStep(() => setEnd("start")), "]": onStep(() => setEnd("end")) }],
-  [["← → on a bar"], "moves it by 0.1 s, with Shift by 1 s; its ends by Tab", {}],
+  [["← → on a bar"], "moves it by 0.1 s, with Shift by 1 s, and Tab goes to its ends", {}],
   [["a"], "adds a step here", { a: add }],
   [["s"], "splits the step here", { s: onStep(split) }],
   [["m"], "merges it with the next", { m: onStep(merge) }],
   [["x", "Del"], "deletes it", { x: onStep(() => remove()), Delete: onStep(() => remove()) }],
-  [["1", "2", "3"], "marks it shown; said, not shown; to avoid or not", {
+  [["1", "2", "3"], "marks it as shown, as said only, or as to avoid", {
     1: onStep(() => mark(current, "shown")), 2: onStep(() => mark(current, "said")), 3: onStep(() => rows.get(current).avoid.click()),
   }],
   [["J", "K"], "puts it one lower, one higher", { J: onStep(() => shift(1)), K: onStep(() => shift(-1)) }],
   [["o"], "sorts the steps by time", { o: sort }],
-  [["z", "Z"], "undo and redo; Ctrl+Z and Ctrl+Y too", { z: undo, Z: redo, "Ctrl+z": undo, "Ctrl+y": redo, "Shift+z": redo, "Ctrl+Shift+z": redo }],
+  [["z", "Z"], "undo and redo, also with Ctrl+Z and Ctrl+Y", { z: undo, Z: redo, "Ctrl+z": undo, "Ctrl+y": redo, "Shift+z": redo, "Ctrl+Shift+z": redo }],
   [["+", "−"], "zooms the timeline", { "+": acts["zoom-in"], "-": acts["zoom-out"] }],
   [["h"], "shows the history", { h: toggleHistory }],
   [["t"], "edits title, tags and metadata, or deletes the video", { t: editDetails }],

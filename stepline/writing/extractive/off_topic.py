@@ -267,7 +267,7 @@ _OFF_TOPIC_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
     ("an announcement of what the video is about", _announces),
     ("an announcement of what the video is about", _invites),
     ("a habit of the speaker", _is_habit),
-    ("told of the past", _is_past),
+    ("about the past", _is_past),
     ("left to the viewer", _is_choice),
     ("what the speaker does not do", _is_not_me),
     (NO_ACTION_REASON, _says_nothing),

@@ -36,22 +36,22 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     if verb.dep_ == "advcl":
         for child in verb.children:
             if child.lower_ == "before" and child.dep_ in ("mark", "advmod"):
-                return "tells what comes after something else"
+                return "says what comes after something else"
     if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
-        return "tells which thing is meant"
+        return "says which thing is meant"
     if _tells_state(verb):
-        return "tells a state, not an action"
+        return "describes a state, not an action"
     before = [child.lower_ for child in verb.children if child.i < verb.i]
     if "how" in before:
-        return "tells how something is done, and nobody does it"
+        return "says how something is done, and no one does it"
     if _is_conditional(verb):
-        return "tells a condition"
+        return "states a condition"
     if verb.lemma_ in SEEING_VERBS and _tells_what_is_seen(verb):
-        return "tells what is seen, not what is done"
+        return "says what is seen, not what is done"
     if _is_left_undone(verb):
-        return "tells what is not to be done"
+        return "says what is not to be done"
     if verb.dep_ == "advcl" and verb.i < verb.head.i and "to" in _words(verb, "aux"):
-        return "tells what something is done for"
+        return "says what something is done for"
     return None
 
 
@@ -102,7 +102,7 @@ def flaw_of_step(doc: "Doc") -> str | None:
     for token in doc:
         is_object = token.dep_ in ("dobj", "dative")
         if token.lower_ == "you" and is_object and token.head.i == 0:
-            return "speaks to the viewer, and of no work"
+            return "speaks to the viewer, not about the work"
     if len(doc) < MAX_SURE_WORDS:
         return None
     is_make_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")

@@ -65,13 +65,13 @@ MAX_GAPS: Final = 2
 MIN_FURTHER_ACTION: Final = 0.5  # P that an action begins with a verb that the grammar passed over
 MIN_FURTHER_WORDS: Final = 3  # of its step
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
-NO_ACTION_REASON: Final = "tells a step, but no action was made out in its words"
+NO_ACTION_REASON: Final = "states a step, but no action was found in its words"
 KIND_REASONS: Final = {
     "warning": "a warning",
     "option": "left to the viewer",
     "consequence": "a reason or a consequence, not an action",
     "announcement": "an announcement of what comes",
-    "recap": "a recap of steps that were told",
+    "recap": "a recap of earlier steps",
     "items": "names what is needed, and no action",
     "talk": "talk, not a step of the work",
 }
@@ -216,7 +216,7 @@ def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Re
     chances = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
     del chances["step"]
     kind = max(chances, key=chances.__getitem__)
-    reason = f"{KIND_REASONS[kind]} (tells a step: {chance:.0%})"
+    reason = f"{KIND_REASONS[kind]} (states a step: {chance:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 
 

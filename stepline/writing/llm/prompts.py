@@ -278,7 +278,7 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
         raise SettingsError(f"{setting}: {problem}; a prompt may have {MAX_PROMPT_CHARS}")
     times_in = TIMED_SPEECH_FIELD in text
     if not times_in and SPEECH_FIELD not in text:
-        cure = f"write {SPEECH_FIELD} where the sentences are to stand"
+        cure = f"write {SPEECH_FIELD} where the sentences belong"
         other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
         raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
     # From here on `times_in` says which of the two fields it was.

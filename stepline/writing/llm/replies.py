@@ -248,7 +248,7 @@ def _listed_items(text: str, complete: bool) -> _Items:
 def _mostly_prose(text: str, items: _Items) -> str | None:
     lines = [*items.lines, items.cut or ""]
     if not any(lines):
-        return "the reply is no numbered list"
+        return "the reply is not a numbered list"
     # 40: one short opening line
     bare = re.sub(r"\s+", " ", _FENCE_LINE.sub("", text))
     if sum(map(len, lines)) < (1 - MAX_PROSE_FRACTION) * len(bare) - 40:

@@ -148,7 +148,7 @@ def read_order(text: str, steps: Sequence[Step]) -> StepOrder:
     Nothing raises."""
     items = _listed_items(text)
     if items is None:
-        return StepOrder(refusal="the reply is no JSON object of numbers")
+        return StepOrder(refusal="the reply is not a JSON object of numbers")
     groups: list[tuple[int, ...]] = []
     for item in items:
         numbers = item
@@ -207,13 +207,13 @@ def _apart(steps: Sequence[Step]) -> str | None:
     if len(steps) > MAX_JOINED_STEPS:
         return f"more than {MAX_JOINED_STEPS}"
     if not all(step.sources for step in steps):
-        return "of which one is not said"
+        return "and one of them is not said"
     if len({instruction_kind(step.text) for step in steps}) > 1:
-        return "of which one says what to avoid"
+        return "and one of them says what to avoid"
     source_ranges = sorted((step.sources[0], step.sources[-1]) for step in steps)
     for (_, end), (start, _) in pairwise(source_ranges):
         if start - end > NEAR_SENTENCES:
-            return "which are told far apart"
+            return "which are said far apart"
     if sum(len(step.text) + len(" and ") for step in steps) > LONGEST_STEP:
         return "which are too long for one"
     return None

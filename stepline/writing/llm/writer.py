@@ -307,7 +307,7 @@ def dry_run_note(
     # in words
     cost = f"{requests} requests, {tokens} tokens and {settings.seconds_for(requests):g} s"
     if pixels:
-        cost = f"{cost}, {len(chunks) * len(pixels)} pictures beside them"
+        cost = f"{cost}, {len(chunks) * len(pixels)} pictures with them"
     request = f"the language model that writes would be asked at most {cost}"
     return f"dry run: {request}; the grammar wrote the steps"
 

@@ -78,7 +78,7 @@ def read_marked_narrations(path: Path) -> list[MarkedNarration]:
             content = gzip.decompress(content)
         narrations = parse_json(content)
     except (OSError, EOFError, ValueError) as error:
-        message = "is no JSON of marked narration; give a folder of texts or narration.json.gz"
+        message = "is not JSON of marked narration; give a folder of texts or narration.json.gz"
         raise DatasetError(f"{path}: {message} ({error})") from error
     try:
         return [_from_json(name, narration) for name, narration in narrations.items()]

@@ -75,7 +75,7 @@ def train_summarizer(
         means = [sample.matters.mean() for sample in samples]
         mean = float(np.mean(means))
     if not 0.0 < mean < 1.0:
-        fault = f"{len(samples)} videos of which {mean:.0%} matters teach nothing"
+        fault = f"{len(samples)} videos teach nothing, because {mean:.0%} of them matters"
         raise ShapeError(f"{fault}; give reference steps")
     task = TrainingTask(samples, _segment_count, lambda batch, _: batch, _losses)
     return train_network(lambda: Summarizer(summarizer), task, settings, folder, report)

@@ -166,7 +166,7 @@ def test_idle_actors_take_copies_at_the_end_and_the_first_to_finish_wins(ray):
     assert all(handle.asked("close") for handle in ray.handles)
 
 
-def test_a_video_that_was_given_back_waits_again_only_where_nobody_else_has_it(ray):
+def test_a_video_that_was_given_back_waits_again_only_where_no_one_else_has_it(ray):
     group = group_of(ray, 2, most=2, ahead=2)
     all_ready(group, ray)
     group.hand_out(None, more=True)
@@ -184,7 +184,7 @@ def test_actors_that_never_start_end_the_run_in_one_line(ray):
     group = group_of(ray, 1, most=1)
     with pytest.raises(
         SteplineError,
-        match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last so: no disk",
+        match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk",
     ):
         for _ in range(MAX_FAILED_STARTS):
             answer(group, ray.handles[-1], "ready", outcome=LostError("trace\nno disk\n"))
@@ -201,7 +201,7 @@ def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
             group.hand_out(None, more=True)
 
 
-def test_what_ends_a_run_is_told_as_the_actor_told_it(ray):
+def test_what_ends_a_run_is_reported_as_the_actor_reported_it(ray):
     group = group_of(ray, 2)
     all_ready(group, ray)
     group.hand_out(None, more=True)

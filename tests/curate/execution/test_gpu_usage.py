@@ -50,7 +50,7 @@ def test_the_driver_is_asked_for_the_gpu_that_torch_means(driver, monkeypatch):
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo '[N/A]'", "echo"])
-def test_where_no_driver_tells_nothing_is_known(driver, script):
+def test_where_no_driver_answers_nothing_is_known(driver, script):
     driver(script)
     usage = GpuUsage("cuda:0", interval=0.0)
     time.sleep(0.2)
@@ -64,7 +64,7 @@ def test_looks_are_summed_until_they_are_taken(driver):
     assert taken["gpu_busy"] == pytest.approx(0.4 * taken["gpu_looks"], abs=1e-3)
 
 
-def test_a_task_on_the_gpu_tells_it_and_the_log_adds_it_up(driver, tmp_path, monkeypatch):
+def test_a_task_on_the_gpu_reports_it_and_the_log_adds_it_up(driver, tmp_path, monkeypatch):
     driver("echo 50")
     monkeypatch.setattr(module, "set_device", lambda name: None)  # no GPU is here
     runner = TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), device="cuda:0"))

@@ -147,7 +147,7 @@ def test_a_worker_killed_from_outside_costs_no_video(tmp_path):
 @pytest.mark.parametrize(
     ("word", "said"), [("model", "no weights; install some"), ("full", "free some space")]
 )
-def test_what_is_no_fault_of_a_video_ends_the_run(tmp_path, word, said):
+def test_what_is_not_a_fault_of_a_video_ends_the_run(tmp_path, word, said):
     items = videos(tmp_path / "in", {"a": word})
     with pytest.raises(SteplineError, match=said):
         run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)

@@ -85,7 +85,7 @@ def pool(tmp_path, monkeypatch):
         (WorkerDeath(-9, "memory"), "memory", "it took more than 1024 MiB of memory"),
     ],
 )
-def test_only_a_fresh_process_tells_that_a_video_is_to_blame(
+def test_only_a_fresh_process_shows_that_a_video_is_to_blame(
     pool, monkeypatch, death, kind, reason
 ):
     worker = FakeWorker(2, death)
@@ -97,7 +97,9 @@ def test_only_a_fresh_process_tells_that_a_video_is_to_blame(
 
 
 @pytest.mark.parametrize("code", [-9, -15], ids=["kill", "a machine that goes down"])
-def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool, monkeypatch, code):
+def test_a_hang_is_reported_immediately_and_a_kill_from_outside_only_after_some(
+    pool, monkeypatch, code
+):
     (hang,) = pool.outcomes_of(FakeWorker(2, WorkerDeath(-9, "time")), monkeypatch)
     assert hang.failure.kind == "hang"
     kill = WorkerDeath(code, None)

@@ -70,7 +70,7 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
     assert [one.reason for one in astray.dropped] == [PLACED_APART]
 
 
-def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: Path) -> None:
+def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path: Path) -> None:
     said = transcript("Chop the onion.")
     unseen = SHOWN.model_copy(update={"status": "said", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
@@ -106,7 +106,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     clean.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     assert (
-        read_left_out(tmp_path / "visible")["b"].reason == "nobody could judge what is said in it"
+        read_left_out(tmp_path / "visible")["b"].reason == "what is said in it could not be judged"
     )
 
 

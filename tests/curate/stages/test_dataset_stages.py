@@ -157,7 +157,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
     warnings = {
         made.id: made.warnings[-1] for made in read_parquet(tmp_path / "gather" / RECORDS_FILE)
     }
-    assert warnings["a/b"] == "its features are left out: its id is no plain name 'a/b'"
+    assert warnings["a/b"] == "its features are left out: its id is not a plain name 'a/b'"
     assert warnings["c"] == "dark"
     assert warnings["d"].startswith("its features are left out: ")
     assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == ["c"]
@@ -222,7 +222,7 @@ def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> N
     assert read_left_out(tmp_path) == lost
 
 
-def test_a_damaged_list_of_what_is_left_out_is_told(tmp_path: Path) -> None:
+def test_a_damaged_list_of_what_is_left_out_is_reported(tmp_path: Path) -> None:
     (tmp_path / LEFT_OUT_FILE).write_text("{]\n")
     with pytest.raises(StoreError, match="not a list of what is left out"):
         read_left_out(tmp_path)
@@ -236,7 +236,7 @@ def looks(seed: int, rows: int = 16) -> Matrix:
     return np.random.default_rng(seed).random((rows, 192)).astype(np.float32)
 
 
-def test_a_copy_is_told_by_its_bytes_and_the_first_is_kept() -> None:
+def test_a_copy_is_recognised_by_its_bytes_and_the_first_is_kept() -> None:
     finder = DuplicateFinder(GatherSettings())
     first = finder.signature("a", 20.0, "digest", transcript(ONIONS), looks(1))
     again = finder.signature("b", 20.0, "digest", transcript(PAINT), looks(2))

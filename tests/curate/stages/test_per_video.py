@@ -58,7 +58,7 @@ Then fry the onion in a pan.
 """
 
 
-def test_captions_stand_for_recognition(tmp_path: Path) -> None:
+def test_captions_replace_recognition(tmp_path: Path) -> None:
     (tmp_path / "one.vtt").write_text(VTT)
     spoken = from_bytes(Speech, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
     assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
@@ -101,7 +101,7 @@ def test_several_videos_are_heard_together_and_each_gets_what_is_said_in_it(
     assert found == [per_video.transcribe(video) for video in videos]
 
 
-def test_the_first_video_that_somebody_speaks_in_loads_the_recogniser(shared: Path) -> None:
+def test_the_first_video_that_someone_speaks_in_loads_the_recogniser(shared: Path) -> None:
     shared_recognisers.cache_clear()
     loaded = []
     for name in ("silent_knot_bowline", "firstaid_choking", "firstaid_choking"):
@@ -113,7 +113,7 @@ def test_the_first_video_that_somebody_speaks_in_loads_the_recogniser(shared: Pa
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
     start = "sentences 1-10: provisional, from the extractive writer, because "
-    late, useless = start + "the deadline passed", start + "the reply is no numbered list"
+    late, useless = start + "the deadline passed", start + "the reply is not a numbered list"
     unsupported = start + "no sentence supports any step of the reply"
     assert per_video.unanswered((useless, unsupported, "a reply was refused")) is None
     assert per_video.unanswered((useless, late)) == late
@@ -169,7 +169,7 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
 
 def test_a_video_of_no_length_is_an_error() -> None:
     results = cells("Chop it.", steps=(), duration=0.0)
-    with pytest.raises(MediaError, match="nobody tells how long it is"):
+    with pytest.raises(MediaError, match="its length is not known"):
         per_video.coarse(work(Recipe(), results=results))
 
 
@@ -181,7 +181,7 @@ def test_captions_without_a_video_last_until_their_last_sentence_ends() -> None:
     assert placed.duration == placed.transcript.sentences[-1].span.end
 
 
-def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
+def test_steps_that_no_one_can_see_are_only_said_and_not_judged() -> None:
     steps = (Step(id="1", text="chop the onion"),)
     results = cells("Chop the onion.", steps=steps) | {
         "encode": pack_features(VisualFeatures(end=20.0))

@@ -52,7 +52,7 @@ def test_one_who_asks_who_holds_out_keeps_no_driver_out(tmp_path):
             pass
 
 
-def test_of_two_drivers_that_begin_at_once_in_a_store_without_conditions_the_last_to_sign_has_it(
+def test_of_two_drivers_that_begin_together_in_a_store_without_conditions_the_last_to_sign_has_it(
     tmp_path, monkeypatch
 ):
     out = RemotePath(f"memory://{tmp_path.name}-race")
@@ -95,7 +95,7 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
     assert lock_owner(out) is None
 
 
-def test_a_dead_claim_to_a_dead_drivers_place_keeps_nobody_out(tmp_path):
+def test_a_dead_claim_to_a_dead_drivers_place_keeps_no_one_out(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-claims")
     for name in (LOCK_NAME, f"{LOCK_NAME}{CLAIM_SUFFIX}"):
         (out / name).write(

@@ -58,7 +58,7 @@ def test_folders_that_did_not_change_are_not_listed_again(disk, monkeypatch):
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["settled", "just changed"])
-def test_a_result_that_came_or_went_is_known_at_once(disk, settled):
+def test_a_result_that_came_or_went_is_known_immediately(disk, settled):
     if settled:
         settle(disk.out.local / "cells")
     disk_keys(disk.out, "read")
@@ -73,7 +73,7 @@ def test_a_result_that_came_or_went_is_known_at_once(disk, settled):
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 cut off", b"not even that"])
-def test_a_damaged_manifest_is_made_anew(disk, data):
+def test_a_damaged_manifest_is_made_again(disk, data):
     disk_keys(disk.out, "read")
     disk.add_failure(READ, "cd" * 32, StageFailure("a", "read", "hang", "slow"))
     stage_failures(disk.out, "read")
@@ -83,7 +83,7 @@ def test_a_damaged_manifest_is_made_anew(disk, data):
     assert list(stage_failures(disk.out, "read")) == [key_number("cd" * 32)]
 
 
-def test_a_run_that_nobody_may_write_to_has_a_status(disk, monkeypatch):
+def test_a_run_that_no_one_may_write_to_has_a_status(disk, monkeypatch):
     monkeypatch.setattr(manifests, "write_manifest", lambda path, content: False)
     assert disk_keys(disk.out, "read").tolist() == numbers(*KEYS)
 
@@ -212,7 +212,7 @@ def test_logs_are_counted_as_far_as_their_process_has_not(tmp_path, monkeypatch)
     log.close()
 
 
-def test_a_killed_drivers_note_is_no_driver_at_work(tmp_path):
+def test_a_killed_drivers_note_is_not_a_driver_at_work(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-note")
     assert driver_name(out) == ""
     with lock_run(out) as lock:
@@ -231,6 +231,6 @@ def test_numbers_of_keys_are_those_of_their_first_digits():
 
 
 @pytest.mark.parametrize("listed", [[], [0], [7], [3, 7, 2**64 - 1]])
-def test_keys_are_told_to_be_among_others_as_numpy_does(listed):
+def test_keys_are_found_among_others_as_numpy_does(listed):
     keys, others = np.array([7, 0, 5, 2**64 - 1, 7], np.uint64), np.array(listed, np.uint64)
     assert manifests.are_among(keys, others).tolist() == np.isin(keys, others).tolist()

@@ -20,7 +20,7 @@ def out(tmp_path):
     return RemotePath(f"memory://{tmp_path.name}-out")
 
 
-def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch, out):
+def test_what_a_killed_run_left_of_a_file_is_fetched_again(tmp_path, monkeypatch, out):
     for machine in ("first", "second"):
         monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
         folder = StageFolders(out).begin(STAGES["total"], KEY)

@@ -38,7 +38,7 @@ def test_an_object_store_gets_its_log_at_the_end(tmp_path):
     assert [line["videos"] for line in read_timings(out)] == [3]
 
 
-def test_a_long_log_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
+def test_a_long_log_next_to_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.run_log.MAX_COPY_BYTES", 10)
     out = RemotePath(f"memory://{tmp_path.name}-long")
     run_log = RunLog(out)

@@ -87,7 +87,7 @@ def test_what_the_editor_dropped_kept_and_named():
     assert verb == "-"
 
 
-def test_a_verb_that_nobody_said_is_a_front_verb():
+def test_a_verb_that_no_one_said_is_a_front_verb():
     edits, verb = edits_of("Two minutes.", "Toast the bread for two minutes")
     assert edits == ["keep", "keep"]
     assert verb == "toast"
@@ -130,7 +130,7 @@ def test_the_same_training_gives_the_same_bytes(trained):
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_marks_are_learned_beside_it_with_the_same_bytes(trained):
+def test_marks_are_learned_next_to_it_with_the_same_bytes(trained):
     one, two = (path.parent / MARKS_FILE for path in trained)
     assert one.read_bytes() == two.read_bytes()
     words = [
