@@ -28,7 +28,7 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as the command line sets it
 import torch
 from alternating import alternate, peak_rate, timed
 from media import peak_mib
-from nasva_data import WIDTH, batch, mixed_videos, shuffled
+from nasva_data import FEATURE_WIDTH, batch, mixed_videos, shuffled
 from plain_transformer import EqualAligner, PlainAligner, plain_loss
 from torch import Tensor, nn
 
@@ -196,7 +196,7 @@ def loading(rounds: int) -> dict[str, float]:
         rows = sum(len(video.video) + len(video.text) for video in videos)
         return {
             "cpu_min_s": min(timed(load)[1] for _ in range(rounds)),
-            "mib_in_float32": rows * WIDTH * 4 / 2**20,
+            "mib_in_float32": rows * FEATURE_WIDTH * 4 / 2**20,
         }
 
 
