@@ -73,9 +73,9 @@ def captions() -> Callable[[], object]:
 def nasva_step() -> Callable[[], object]:
     """Three training steps of the grounding network: 8 videos of 400 s, 50 texts each."""
     from nasva_data import batch
-    from nasva_speed import OURS, Trainer
+    from nasva_speed import OUR_NAME, Trainer
 
-    trainer = Trainer(OURS)
+    trainer = Trainer(OUR_NAME)
     data = batch(8, 400, 50)
 
     def train() -> None:
