@@ -272,18 +272,23 @@ def check(
             )
 
 
+def first_sets(sets: WordSets, count: int) -> WordSets:
+    """Return the first of some sets."""
+    return WordSets.of(sets[number].tolist() for number in range(count))
+
+
 def growth_with_documents(
     document_sets: Sets, words: int, video_sets: Sets, settings: PairingSettings, videos: int = 640
 ) -> dict[str, Any]:
     """Return CPU seconds of a video against the number of documents, over a quarter, a half, and
     all of them."""
-    titles = WordSets.of(video_sets[0][number].tolist() for number in range(videos))
-    contents = WordSets.of(video_sets[1][number].tolist() for number in range(videos))
+    titles = first_sets(video_sets[0], videos)
+    contents = first_sets(video_sets[1], videos)
     counts = []
     seconds_per_video = []
     for share in (4, 2, 1):
         count = len(document_sets[0]) // share
-        parts = [WordSets.of(sets[row] for row in range(count)) for sets in document_sets]
+        parts = [first_sets(sets, count) for sets in document_sets]
         finder = PairFinder(*parts, words)
         rounds = []
         for _ in range(2):
