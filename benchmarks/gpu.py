@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from media import peak_mib
 from nasva_data import batch as aligner_batch
-from procx_model import COUNTS, WORDS
+from procx_model import STEP_COUNTS, WORD_COUNT
 from procx_model import Trainer as ProcxTrainer
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
