@@ -60,11 +60,9 @@ def main() -> None:
     study = ArmStudy(args.folder, result, command, patience=args.patience)
     if args.stage == "tune":
         options = [(float(rate), int(steps)) for rate, steps in args.option or OPTIONS]
-        worlds = args.worlds or (0, 1)
-        study.tune(args.arms, worlds, options)
+        study.tune(args.arms, args.worlds or (0, 1), options)
     elif args.stage == "compare":
-        worlds = args.worlds or (2, 3, 4)
-        study.compare(args.arms, worlds, args.seeds)
+        study.compare(args.arms, args.worlds or (2, 3, 4), args.seeds)
     else:
         study.write({stage: study.cells(stage) for stage in STAGES})
     results = json.loads(result.read_text(encoding="utf-8"))
