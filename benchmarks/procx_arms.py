@@ -65,8 +65,7 @@ def main() -> None:
         study.compare(args.arms, args.worlds or (2, 3, 4), args.seeds)
     else:
         study.write({stage: study.cells(stage) for stage in STAGES})
-    results = json.loads(result.read_text(encoding="utf-8"))
-    print(as_markdown(results))
+    print(as_markdown(json.loads(result.read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":
