@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from gpu_works import Work, works
+from gpu_works import Setup, Work, works
 from media import peak_mib
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -197,7 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         set_device(options.device, precision)
         peak = peak_tflops(precision, 256 if small else 8192)
         peaks[precision] = peak
-        for work in works(precision, small=small, compiled=options.compile, only=options.only):
+        setup = Setup(precision, small, options.compile)
+        for work in works(setup, options.only):
             row = measure(work, precision, peak, budget)
             rows.append(row)
             print(line(row), file=out, flush=True)

@@ -23,7 +23,7 @@ import numpy as np
 from stepline.evaluate.bootstrap import Floats
 
 HOUR = 3600.0
-NEVER = math.inf
+NO_LOSSES = math.inf  # seconds between the losses of a node
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class GpuCluster:
     gpus: int = 1
     sharing: int = 4
     start: float = 30.0
-    loss_every: float = NEVER
+    loss_every: float = NO_LOSSES
     away: float = 600.0
     price: float = 1.0
     market: Market | None = None
@@ -294,7 +294,7 @@ class _Simulation:
         for worker in self._workers(node):
             self.task[worker] = None
             self._push(ready, EventKind.TASK_DONE, worker, self.version[worker])
-        if self.cluster.loss_every != NEVER:
+        if self.cluster.loss_every != NO_LOSSES:
             after = float(self.rng.exponential(self.cluster.loss_every))
             self._push(self.now + after, EventKind.NODE_LOST, node, self.life[node])
 

@@ -38,6 +38,7 @@ NASVA_SAMPLES = (340_000 + 370_000) * 12
 PROCX_VIDEOS = 48_000 * 10
 WHISPER_NAMES = ("whisper-tiny.en", "whisper-base")
 WYS2_WIDTH = 512
+ALIGNER_SHAPES = {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}
 SMALL_ALIGNER = AlignerNetworkSettings(
     width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, projection=16
 )
@@ -66,6 +67,7 @@ SMALL_CLIP = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 
 
 Call = Callable[[], object]
 Loss = Callable[[], torch.Tensor]
+BatchShape = tuple[int, int, int]  # videos, seconds, texts
 
 
 @dataclass(frozen=True)
@@ -85,17 +87,45 @@ class Work:
     plain: Call | None = None
 
 
-def step_of(network: nn.Module, loss: Loss, precision: str) -> Loss:
+Works = Iterator[Work]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How networks are measured. compiled: NaSVA through torch.compile as well."""
+
+    precision: str
+    small: bool
+    compiled: bool
+
+    @property
+    def is_half(self) -> bool:
+        """Whether forward passes are in bfloat16."""
+        return self.precision == "bf16"
+
+
+def inference(network: str, unit: str, units: float, call: Call) -> Work:
+    """Return work without gradients."""
+    return Work(network, "inference", unit, units, call)
+
+
+def training(network: str, unit: str, units: float, call: Call, paper: int | None = None) -> Work:
+    """Return work of one training step."""
+    return Work(network, "training", unit, units, call, paper)
+
+
+def step_of(network: nn.Module, loss: Loss, setup: Setup) -> Loss:
     """Return one step of training: forward, loss, backward, clipping, AdamW."""
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
-    is_half = precision == "bf16"
+    weights = list(network.parameters())
+    optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
 
     def step() -> torch.Tensor:
-        with torch.autocast(current_device().kind, torch.bfloat16, enabled=is_half):
+        device = current_device().kind
+        with torch.autocast(device, torch.bfloat16, enabled=setup.is_half):
             value = loss()
         optimizer.zero_grad()
         value.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         return value.detach()
 
@@ -113,21 +143,22 @@ def at_rest(network: nn.Module, forward: Call) -> Call:
     return infer
 
 
-def recognition(model: str, *, small: bool) -> Iterator[Work]:
+def recognition(model: str, setup: Setup) -> Works:
     """Speech of the demo, again and again: seconds of sound per second, with voice detection and
     word times."""
-    samples = np.concatenate([block.samples for block in read_sound(DEMO_PATH)])
-    sound = np.tile(samples, 1 if small else 10)
+    blocks = [block.samples for block in read_sound(DEMO_PATH)]
+    samples = np.concatenate(blocks)
+    sound = np.tile(samples, 1 if setup.small else 10)
     seconds = len(sound) / 16_000
     settings = AsrSettings(model=model, compute="int8")
 
     def recognise() -> object:
         return transcribe([AudioBlock(0.0, sound)], settings)
 
-    yield Work(model, "inference", "s of sound", seconds, recognise)
+    yield inference(model, "s of sound", seconds, recognise)
 
 
-def backbones(*, small: bool) -> Iterator[Work]:
+def backbones(setup: Setup) -> Works:
     """Pictures, clips and texts to vectors, from uint8 in main memory to float32 in main memory."""
     from stepline.vision import VisionSettings, load_backbone
     from stepline.vision.s3d import S3DBackbone, TextTower, WordDictionary
@@ -135,44 +166,48 @@ def backbones(*, small: bool) -> Iterator[Work]:
 
     # pictures and texts
     rng = np.random.default_rng(0)
-    count = 2 if small else 64
-    pictures = rng.integers(0, 256, (count, 256, 256, 3), dtype=np.uint8)
+    count = 2 if setup.small else 64
+    shape = (count, 256, 256, 3)
+    pictures = rng.integers(0, 256, shape, dtype=np.uint8)
     conse = load_backbone(VisionSettings())
     name = "ConSE (EfficientNet-Lite0)"
-    yield Work(name, "inference", "pictures", count, lambda: conse.encode_images(pictures))
+    yield inference(name, "pictures", count, lambda: conse.encode_images(pictures))
     texts = []
-    for number in range(8 if small else 2048):
+    for number in range(8 if setup.small else 2048):
         texts.append(f"cut the onion into {number} thin rings and fry them")
-    yield Work("MiniLM", "inference", "texts", len(texts), lambda: embed(texts))
+    yield inference("MiniLM", "texts", len(texts), lambda: embed(texts))
 
     # clips
     device = current_device().name
-    clip_shape = (count // 2, 2 if small else 16, 256, 256, 3)
-    clips = np.broadcast_to(pictures[: count // 2, None], clip_shape)
+    clip_count = count // 2
+    frames = 2 if setup.small else 16
+    clip_shape = (clip_count, frames, 256, 256, 3)
+    clips = np.broadcast_to(pictures[:clip_count, None], clip_shape)
     network = S3D().eval().to(device)
     words = TextTower(4).eval().to(device)
     dictionary = WordDictionary(["cut", "fry"])
     s3d = S3DBackbone(FoldedS3D(network), words, dictionary, "released")
-    yield Work("S3D", "inference", "clips of 16", len(clips), lambda: s3d.encode_clips(clips))
+    yield inference("S3D", "clips of 16", clip_count, lambda: s3d.encode_clips(clips))
     if importlib.util.find_spec("transformers") is not None:
-        yield from clip_backbone(pictures, small=small)
+        yield from clip_backbone(pictures, setup)
 
 
-def clip_backbone(pictures: np.ndarray, *, small: bool) -> Iterator[Work]:
+def clip_backbone(pictures: np.ndarray, setup: Setup) -> Works:
     """Pictures to vectors by CLIP ViT-L/14, its weights random."""
     from transformers import CLIPConfig, CLIPModel
 
     from stepline.vision.clip import CLIPBackbone
 
-    text = SMALL_CLIP if small else CLIP_TEXT
-    vision = SMALL_CLIP if small else CLIP_VISION
+    text = SMALL_CLIP if setup.small else CLIP_TEXT
+    vision = SMALL_CLIP if setup.small else CLIP_VISION
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=768)
-    clip = CLIPBackbone(CLIPModel(config).eval(), _Processor(), batch=64)
+    model = CLIPModel(config).eval()
+    clip = CLIPBackbone(model, _Processor(), batch=64)
 
     def encode() -> object:
         return clip.encode_images(pictures)
 
-    yield Work("CLIP ViT-L/14", "inference", "pictures", len(pictures), encode)
+    yield inference("CLIP ViT-L/14", "pictures", len(pictures), encode)
 
 
 class _Inputs(dict[str, torch.Tensor]):
@@ -191,39 +226,35 @@ class _Processor:
 
     @staticmethod
     def tokenizer(texts: list[str], **_: object) -> _Inputs:
-        return _Inputs(input_ids=torch.ones(len(texts), 4, dtype=torch.int64))
+        ids = torch.ones(len(texts), 4, dtype=torch.int64)
+        return _Inputs(input_ids=ids)
 
 
-def nasva(precision: str, *, small: bool, compiled: bool) -> Iterator[Work]:
+def nasva(setup: Setup) -> Works:
     """The grounding network at two lengths of video, by the released loss."""
-    shapes = {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}
-    if small:
+    shapes = ALIGNER_SHAPES
+    if setup.small:
         shapes = {"T 40, K 5": (2, 40, 5)}
     for name, shape in shapes.items():
-        yield from nasva_at(f"NaSVA, {name}", shape, precision, small=small, compiled=compiled)
+        yield from nasva_at(f"NaSVA, {name}", shape, setup)
 
 
-def nasva_at(
-    title: str, shape: tuple[int, int, int], precision: str, *, small: bool, compiled: bool
-) -> Iterator[Work]:
+def nasva_at(title: str, shape: BatchShape, setup: Setup) -> Works:
     """The grounding network at one shape of a batch, and the same compiled."""
-    plain = list(aligner_works(title, shape, precision, small=small, compiled=False))
-    yield from plain
-    if compiled:
-        compiled_title = f"{title}, compiled"
-        works = aligner_works(compiled_title, shape, precision, small=small, compiled=True)
-        for work, plain_work in zip(works, plain, strict=True):
+    plain_works = list(aligner_works(title, shape, setup, compiled=False))
+    yield from plain_works
+    if setup.compiled:
+        works = aligner_works(f"{title}, compiled", shape, setup, compiled=True)
+        for work, plain_work in zip(works, plain_works, strict=True):
             # the compiler hides the operations, which the plain call shows
             yield replace(work, plain=plain_work.call)
 
 
-def aligner_works(
-    title: str, shape: tuple[int, int, int], precision: str, *, small: bool, compiled: bool
-) -> Iterator[Work]:
+def aligner_works(title: str, shape: BatchShape, setup: Setup, *, compiled: bool) -> Works:
     """Training and inference of the grounding network at one shape of a batch."""
     device = current_device()
     torch.manual_seed(0)
-    settings = SMALL_ALIGNER if small else AlignerNetworkSettings()
+    settings = SMALL_ALIGNER if setup.small else AlignerNetworkSettings()
     model = Aligner(settings).to(device.name).train()
     network: Any = model
     if compiled:
@@ -236,66 +267,74 @@ def aligner_works(
     def loss() -> torch.Tensor:
         return grounding_loss(network(data), data, loss_settings).mean
 
-    step = step_of(model, loss, precision)
+    step = step_of(model, loss, setup)
     infer = at_rest(model, lambda: network(data).scores)
     samples = shape[0]
-    yield Work(title, "training", "samples", samples, step, NASVA_SAMPLES)
-    yield Work(title, "inference", "samples", samples, infer)
+    yield training(title, "samples", samples, step, NASVA_SAMPLES)
+    yield inference(title, "samples", samples, infer)
 
 
-def procx(precision: str, *, small: bool) -> Iterator[Work]:
+def procx(setup: Setup) -> Works:
     """The network that describes, key-aware attention: training with matching and captions,
     proposals at rest."""
-    is_half = precision == "bf16"
-    for videos in (2,) if small else (8, 64):
-        trainer = ProcxTrainer(
-            SMALL_PROCX if small else PROCX_MODEL,
-            device=current_device().name,
-            words=100 if small else WORD_COUNT,
-            counts=(STEP_COUNTS * videos)[:videos],
-        )
-
-        def step(trainer: ProcxTrainer = trainer) -> torch.Tensor:
-            return trainer.step(bf16=is_half)
-
-        def propose(trainer: ProcxTrainer = trainer) -> object:
-            return trainer.model(trainer.batch.videos)
-
-        title = f"ProcX, batch {videos}"
-        infer = at_rest(trainer.model, propose)
-        yield Work(title, "training", "videos", videos, step, PROCX_VIDEOS)
-        yield Work(title, "inference", "videos", videos, infer)
+    for videos in (2,) if setup.small else (8, 64):
+        yield from procx_at(videos, setup)
 
 
-def wys2(precision: str, *, small: bool) -> Iterator[Work]:
+def procx_at(videos: int, setup: Setup) -> Works:
+    """The network that describes at one size of a batch."""
+    settings = SMALL_PROCX if setup.small else PROCX_MODEL
+    words = 100 if setup.small else WORD_COUNT
+    counts = (STEP_COUNTS * videos)[:videos]
+    device = current_device().name
+    trainer = ProcxTrainer(settings, device=device, words=words, counts=counts)
+    model = trainer.model
+
+    def step() -> torch.Tensor:
+        return trainer.step(bf16=setup.is_half)
+
+    infer = at_rest(model, lambda: model(trainer.batch.videos))
+    title = f"ProcX, batch {videos}"
+    yield training(title, "videos", videos, step, PROCX_VIDEOS)
+    yield inference(title, "videos", videos, infer)
+
+
+def wys2(setup: Setup) -> Works:
     """The detector on ready features, and on frames through S3D. The summarizer."""
     rng = np.random.default_rng(0)
-    features_title = "WYS2 detector, features"
-    features_shape = (16 if small else 512, 3, WYS2_WIDTH)
-    yield from detector(features_title, features_shape, DetectorSettings(), precision, rng)
-    frames_title = "WYS2 detector, S3D end to end"
-    frames_shape = (2, 2, 64, 64, 3) if small else (16, 16, 224, 224, 3)
-    frames_settings = DetectorSettings(video="s3d", text="frozen", score="dot")
-    yield from detector(frames_title, frames_shape, frames_settings, precision, rng)
-    yield from summarizer(precision, small=small)
+    feature_shape = (3, WYS2_WIDTH)
+    frame_shape = (16, 224, 224, 3)
+    feature_clips = 512
+    frame_clips = 16
+    if setup.small:
+        frame_shape = (2, 64, 64, 3)
+        feature_clips = 16
+        frame_clips = 2
+    settings = DetectorSettings()
+    pairs = random_pairs(feature_clips, feature_shape, np.float32, rng)
+    yield from detector("WYS2 detector, features", pairs, settings, setup)
+    settings = DetectorSettings(video="s3d", text="frozen", score="dot")
+    pairs = random_pairs(frame_clips, frame_shape, np.uint8, rng)
+    yield from detector("WYS2 detector, S3D end to end", pairs, settings, setup)
+    yield from summarizer(setup)
+
+
+def random_pairs(
+    count: int, shape: tuple[int, ...], kind: type[np.generic], rng: np.random.Generator
+) -> list[ClipTextPair]:
+    """Return clips of one shape and kind of numbers, each with a text."""
+    rows = []
+    for _ in range(count):
+        row = rng.integers(0, 256, shape, dtype=np.uint8)
+        rows.append(row.astype(kind))
+    texts = rng.standard_normal((count, 1, WYS2_WIDTH)).astype(np.float32)
+    return [ClipTextPair(str(number), rows[number], texts[number]) for number in range(count)]
 
 
 def detector(
-    title: str,
-    shape: tuple[int, ...],
-    settings: DetectorSettings,
-    precision: str,
-    rng: np.random.Generator,
-) -> Iterator[Work]:
-    """Training and inference of a detector. shape: clips, then of each."""
-    count, *clip_shape = shape
-    rows = [rng.integers(0, 256, clip_shape, dtype=np.uint8) for _ in range(count)]
-    if settings.video == "head":
-        rows = [row.astype(np.float32) for row in rows]
-    texts = rng.standard_normal((count, 1, WYS2_WIDTH)).astype(np.float32)
-    pairs = []
-    for number, (row, text) in enumerate(zip(rows, texts, strict=True)):
-        pairs.append(ClipTextPair(str(number), row, text))
+    title: str, pairs: list[ClipTextPair], settings: DetectorSettings, setup: Setup
+) -> Works:
+    """Training and inference of a detector."""
     device = current_device().name
     network = Detector(settings).to(device).train()
     data = collate_pairs(pairs).to(device)
@@ -304,20 +343,22 @@ def detector(
     def loss() -> torch.Tensor:
         return contrastive_loss(network(data), contrast).mean
 
-    step = step_of(network, loss, precision)
+    step = step_of(network, loss, setup)
     infer = at_rest(network, lambda: network.own_scores(data))
-    yield Work(title, "training", "clips", count, step)
-    yield Work(title, "inference", "clips", count, infer)
+    yield training(title, "clips", len(pairs), step)
+    yield inference(title, "clips", len(pairs), infer)
 
 
-def summarizer(precision: str, *, small: bool) -> Iterator[Work]:
+def summarizer(setup: Setup) -> Works:
     """Training and inference of the summarizer."""
     # 240 segments of 2 s: 8 minutes
-    videos, segments = (2, 20) if small else (16, 240)
+    videos = 2 if setup.small else 16
+    segments = 20 if setup.small else 240
     device = current_device().name
     settings = SummarizerSettings(video_width=WYS2_WIDTH, text_width=WYS2_WIDTH)
     network = Summarizer(settings).to(device).train()
-    inputs = [torch.randn(videos, segments, WYS2_WIDTH, device=device) for _ in range(2)]
+    shape = (videos, segments, WYS2_WIDTH)
+    inputs = [torch.randn(shape, device=device) for _ in range(2)]
     pad = torch.zeros(videos, segments, dtype=torch.bool, device=device)
     labels = torch.rand(videos, segments, device=device).round()
 
@@ -325,22 +366,22 @@ def summarizer(precision: str, *, small: bool) -> Iterator[Work]:
         logits = network(*inputs, pad)
         return nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
-    step = step_of(network, entropy, precision)
+    step = step_of(network, entropy, setup)
     infer = at_rest(network, lambda: network(*inputs, pad))
-    yield Work("summarizer", "training", "videos", videos, step)
-    yield Work("summarizer", "inference", "videos", videos, infer)
+    yield training("summarizer", "videos", videos, step)
+    yield inference("summarizer", "videos", videos, infer)
 
 
-def works(precision: str, *, small: bool, compiled: bool, only: Sequence[str]) -> Iterator[Work]:
+def works(setup: Setup, only: Sequence[str]) -> Works:
     """Yield what is measured, one after another: the next is made when the last is done with."""
-    parts: dict[str, Callable[[], Iterator[Work]]] = {}
+    parts: dict[str, Callable[[], Works]] = {}
     for name in WHISPER_NAMES:
         if weights_fetched(name):
-            parts[name] = partial(recognition, name, small=small)
-    parts["backbones"] = partial(backbones, small=small)
-    parts["nasva"] = partial(nasva, precision, small=small, compiled=compiled)
-    parts["procx"] = partial(procx, precision, small=small)
-    parts["wys2"] = partial(wys2, precision, small=small)
+            parts[name] = partial(recognition, name, setup)
+    parts["backbones"] = partial(backbones, setup)
+    parts["nasva"] = partial(nasva, setup)
+    parts["procx"] = partial(procx, setup)
+    parts["wys2"] = partial(wys2, setup)
     for name, part in parts.items():
         if not only or any(word in name for word in only):
             yield from part()

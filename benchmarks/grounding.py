@@ -35,7 +35,7 @@ from stepline.records import FeatureSequence, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 from stepline.vision import Activity
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 FAR = 5.0  # s between the spoken span and the nearest shown one
 BOOTSTRAP_DRAWS = 2000
 FRAMES_PER_SECOND = 4  # on which motion is measured, as the pipeline does
@@ -284,10 +284,10 @@ def main() -> None:
     table = with_intervals(rows)
     videos = {row.video for row in rows}
     counts = {"videos": len(videos), "steps": len(rows)} | count_steps(rows)
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS_FOLDER.mkdir(exist_ok=True)
     result = {"seeds": list(args.seeds), "counts": counts, "table": table}
     text = json.dumps(result, indent=2)
-    (RESULTS / f"{args.name}.json").write_text(f"{text}\n")
+    (RESULTS_FOLDER / f"{args.name}.json").write_text(f"{text}\n")
     print(json.dumps(counts))
     print(markdown(table))
 

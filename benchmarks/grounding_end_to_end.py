@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grounding import (
-    RESULTS,
+    RESULTS_FOLDER,
     Item,
     count_steps,
     is_far,
@@ -115,7 +115,7 @@ def main() -> None:
     counts = {"steps": true_steps, "written": written} | count_steps(rows)
     result = {"seeds": list(args.seeds), "counts": counts, "table": table}
     text = json.dumps(result, indent=2)
-    (RESULTS / "grounding_end_to_end.json").write_text(f"{text}\n")
+    (RESULTS_FOLDER / "grounding_end_to_end.json").write_text(f"{text}\n")
     print(json.dumps(counts))
     print(markdown(table))
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from correspondence import maker
-from real_clips import RESULTS, matched, pictures, records
+from real_clips import RESULTS_FOLDER, matched, pictures, records
 
 from research.refit.corrected_videos import report
 from research.refit.refit import CorrectedVideo, held_out_figures, refit
@@ -192,7 +192,7 @@ def main() -> None:
         "refusals": dict(result.refusals),
         "splits": rows,
     }
-    (RESULTS / "learning.json").write_text(json.dumps(out, indent=1) + "\n")
+    (RESULTS_FOLDER / "learning.json").write_text(json.dumps(out, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from real_clips import RESULTS, counts, records
+from real_clips import RESULTS_FOLDER, counts, records
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
@@ -275,7 +275,7 @@ def compare(clips: Path, cache: Path, names: list[str], lag: float) -> None:
     summary = summary_of(lives, words) | totals
     text = json.dumps(summary, indent=1)
     print(text)
-    (RESULTS / "live.json").write_text(f"{text}\n")
+    (RESULTS_FOLDER / "live.json").write_text(f"{text}\n")
 
 
 def print_clip(name: str, live: Replay, words: WordCounts) -> None:
@@ -388,7 +388,7 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
                 rows.append(memory_row(session, seconds, cpu / length))
                 print(json.dumps(rows[-1]), flush=True)
                 text = json.dumps({"clip": clip.name, "rows": rows}, indent=1)
-                (RESULTS / "live_memory.json").write_text(f"{text}\n")
+                (RESULTS_FOLDER / "live_memory.json").write_text(f"{text}\n")
 
 
 def play_round(

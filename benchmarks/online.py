@@ -37,7 +37,7 @@ from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step, Transcript
 from stepline.vision import Activity
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 LAG_SECONDS: tuple[float, ...] = (0, 2, 5, 10, 30, math.inf)  # inf = the end
 RUNNING_LAGS = LAG_SECONDS[:-1]
 
@@ -321,7 +321,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     result = tables[args.table](args)
-    path = RESULTS / "online.json"
+    path = RESULTS_FOLDER / "online.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     results[args.table] = result
     path.write_text(json.dumps(results, indent=2) + "\n")

@@ -42,7 +42,7 @@ from stepline.text import embed
 from stepline.vision import Activity, PictureCues, load_backbone
 from stepline.vision.on_screen_text import ScreenText
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 SAME_COSINE = 0.65  # from which two texts are the same step
 NEARBY_SAME_COSINE = 0.45  # the same, of steps that are spoken near each other
 NEARBY_SECONDS = 8.0
@@ -445,7 +445,7 @@ def main() -> None:
         result = print_repeated(truths, by_name, visual)
     else:
         result = print_wrong(truths, by_name, visual, args.clips)
-    path = RESULTS / "real_clips.json"
+    path = RESULTS_FOLDER / "real_clips.json"
     results = json.loads(path.read_text()) | {args.table: result}
     path.write_text(json.dumps(results, indent=2) + "\n")
 
