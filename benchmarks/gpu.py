@@ -193,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     rows: list[Row] = []
     peaks: dict[str, float] = {}
+    # a row per network, work and precision
     for precision in PRECISION_NAMES:
         set_device(options.device, precision)
         peak = peak_tflops(precision, 256 if small else 8192)
@@ -202,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = measure(work, precision, peak, budget)
             rows.append(row)
             print(line(row), file=out, flush=True)
+    # what was measured, and on what
     name = torch.cuda.get_device_name() if is_on_gpu() else "none (CPU)"
     result = {
         "device": name,

@@ -124,6 +124,7 @@ def read_videos(
         for _, video in rows:
             texts += [row["text"] for row in (*video["steps"], *video["sentences"])]
     vectors = CachedVectors(texts)
+    # each video is left out once
     left_out = []
     for dish, rows in dishes.items():
         for name, video in rows:

@@ -139,6 +139,7 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
     steps = [unplaced(step) for step in record.reference]
     transcript = record.transcript or Transcript()
     wording = [float(p) for p in predict_visibility(pictures.vectors)]
+    # the same steps by speech alone, and with pictures
     alone = ground(
         steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings
     )
@@ -152,6 +153,7 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
         visible=wording,
         settings=settings,
     )
+    # what each method says of a true step
     rows = []
     for number, true in enumerate(record.reference):
         hits = []

@@ -138,6 +138,7 @@ def run_files(clip: Path, folder: Path) -> RunFiles:
 
 def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Replay:
     """Play a clip as if each second took one."""
+    # the run
     events: list[LiveEvent] = []
     session = Timed(
         run_files(clip, folder),
@@ -150,6 +151,7 @@ def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Rep
     began = time.process_time()
     length = play_by_clocks(session, items(clip, settings))
     cpu = time.process_time() - began
+    # what it came to
     steps = []
     for logged in session.log.steps.values():
         if not logged.withdrawn:
@@ -358,6 +360,7 @@ def words_of_loop(words: Sequence[Word], length: float) -> Recognise:
 
 def loop(clip: Path, cache: Path, hours: float) -> None:
     """Play a clip again and again without a break, and print how the memory goes."""
+    # what is played: whole seconds of the clip, and its words
     settings = StepsSettings()
     clip_items = list(items(clip, settings))
     length = float(int(max(second for second, _ in clip_items)))
@@ -367,6 +370,7 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
     for sentence in record.sentences:
         for word in sentence.words:
             words.append(word.model_copy(update={"text": f" {word.text}"}))
+    # the rounds
     rounds = math.ceil(hours * 3600 / length)
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -330,6 +330,7 @@ def main() -> None:
         report_memory(*options.memory_of)
         return
 
+    # what is not measured this time stays as it is
     results: Results = json.loads(RESULTS_PATH.read_text()) if RESULTS_PATH.exists() else {}
     differences = {name: difference(name) for name in ("equal function", HALF_NAME)}
     results |= {"torch": torch.__version__, "differences": differences}

@@ -76,6 +76,7 @@ def print_crosstask(max_videos: int) -> dict[str, Any]:
     for video in videos:
         by_task.setdefault(video.task, []).append(video)
 
+    # the hits of each method, task by task
     hits_of_method: dict[str, HitsByTask] = {}
     for task, task_videos in sorted(by_task.items()):
         shuffled = [task_videos[number] for number in rng.permutation(len(task_videos))]
@@ -85,6 +86,7 @@ def print_crosstask(max_videos: int) -> dict[str, Any]:
             hits_of_method.setdefault(name, {})[task] = hits
         print(task, flush=True)
 
+    # a row per method
     result = {}
     print("| method | online | training-free | average R@1 |\n|---|---|---|---|")
     for name, hits_by_task in hits_of_method.items():

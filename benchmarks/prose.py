@@ -111,6 +111,7 @@ def markdown_passages(path: str, text: str) -> Passages:
         is_row = TABLE_ROW.match(line) is not None
         is_heading = HEADING_PATTERN.match(line) is not None
         is_border = not line.strip() or mark or is_row or is_heading or is_item
+        # a border ends the paragraph before it
         if paragraph and is_border:
             yield passage(path, "paragraph", paragraph)
             paragraph = []

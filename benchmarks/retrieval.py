@@ -77,6 +77,7 @@ def main() -> None:
         return
     if not DATA_FOLDER.exists():
         sys.exit(f"{DATA_FOLDER}: no real texts to embed; the benchmark needs them")
+    # results of other engines stay
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
     results |= {
         "steps": STEP_COUNT,
@@ -240,6 +241,7 @@ def exact(folder: Path, segments: np.ndarray) -> Result:
     first_factor = torch.randn(SQUARE_SIDE, SQUARE_SIDE)
     second_factor = torch.randn(SQUARE_SIDE, SQUARE_SIDE)
     cpu(lambda: first_factor @ second_factor)
+    # a product of the machine and a slice of the search, in turns
     product_gflops = []
     search_gflops = []
     search_seconds = []
