@@ -16,13 +16,14 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
 from stepline.evaluate.bootstrap import Floats
 
 HOUR = 3600.0
-NEVER = math.inf
+NO_LOSSES = math.inf  # seconds between the losses of a node
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class GpuCluster:
     gpus: int = 1
     sharing: int = 4
     start: float = 30.0
-    loss_every: float = NEVER
+    loss_every: float = NO_LOSSES
     away: float = 600.0
     price: float = 1.0
     market: Market | None = None
@@ -95,7 +96,18 @@ class GpuRun:
     price: float
 
 
-TASK_DONE, DECODED, NODE_LOST, NODE_BACK, PRICES = range(5)
+class EventKind(IntEnum):
+    """What an event of the simulation is. Their order settles events of the same second."""
+
+    TASK_DONE = 0
+    DECODING_DONE = 1
+    NODE_LOST = 2
+    NODE_BACK = 3
+    PRICES_MOVE = 4
+
+
+Event = tuple[float, EventKind, int, int, int]  # (second, kind, count, worker or node, version)
+Task = tuple[int, int]  # (hop, video)
 
 
 def simulate(hops: Sequence[Hop], cluster: GpuCluster, *, seed: int = 0) -> GpuRun:
@@ -105,122 +117,167 @@ def simulate(hops: Sequence[Hop], cluster: GpuCluster, *, seed: int = 0) -> GpuR
 
 class _Simulation:
     def __init__(self, hops: Sequence[Hop], cluster: GpuCluster, seed: int) -> None:
-        self.cluster, self.rng = cluster, np.random.default_rng(seed)
-        self.cpu = [hop.cpu.tolist() for hop in hops]
-        self.gpu = [None if hop.gpu is None else hop.gpu.tolist() for hop in hops]
-        self.queues: list[deque[int]] = [deque() for _ in hops]
-        self.queues[0].extend(range(len(self.cpu[0])))
-        self.left = len(self.cpu[0])
-        on_gpu = [number for number, gpu in enumerate(self.gpu) if gpu is not None]
-        others = [number for number, gpu in enumerate(self.gpu) if gpu is None]
-        self.hops_of = {True: on_gpu[::-1], False: others[::-1]}  # what was begun is ended first
-        workers = cluster.nodes * cluster.cores
-        self.uses_gpu = [number % cluster.cores < cluster.gpu_workers for number in range(workers)]
-        self.task: list[tuple[int, int] | None] = [None] * workers  # (hop, video)
-        self.since, self.version = [0.0] * workers, [0] * workers
-        self.idle: dict[bool, set[int]] = {True: set(), False: set()}
-        self.gpu_free = [0.0] * (cluster.nodes * max(1, cluster.gpus))
+        self.cluster = cluster
+        self.rng = np.random.default_rng(seed)
+        self._add_work(hops)
+        self._add_workers()
+        # nodes
         self.up_since: dict[int, float] = {}
         # how often a node was lost: what was to befall it then is of no account now
         self.life = [0] * cluster.nodes
         self.draining: set[int] = set()
         self.priced_out: set[int] = set()  # zones
-        self.room = cluster.ahead * sum(self.uses_gpu)
-        self.now, self.events, self.count = 0.0, [], 0
-        self.gpu_seconds = self.cpu_seconds = self.lost = self.node_seconds = self.paid = 0.0
+        self.log_price = np.zeros(cluster.market.zones if cluster.market else 1)
+        # the clock
+        self.now = 0.0
+        self.events: list[Event] = []
+        self.count = 0
+        # the books
+        self.gpu_seconds = 0.0
+        self.cpu_seconds = 0.0
+        self.node_seconds = 0.0
+        self.lost = 0.0
+        self.paid = 0.0
         self.losses = 0
-        market = cluster.market
-        self.log_price = np.zeros(market.zones) if market else np.zeros(1)
+
+    def _add_work(self, hops: Sequence[Hop]) -> None:
+        """Put every video into the queue of the first hop."""
+        self.cpu = [hop.cpu.tolist() for hop in hops]
+        self.gpu: list[list[float] | None] = []
+        self.queues: list[deque[int]] = []
+        # a later hop comes first: what was begun is ended first
+        self.hops_of: dict[bool, list[int]] = {True: [], False: []}
+        for number, hop in enumerate(hops):
+            self.gpu.append(None if hop.gpu is None else hop.gpu.tolist())
+            self.queues.append(deque())
+            self.hops_of[hop.gpu is not None].insert(0, number)
+        self.unfinished = len(self.cpu[0])
+        self.queues[0].extend(range(self.unfinished))
+
+    def _add_workers(self) -> None:
+        cluster = self.cluster
+        workers = cluster.nodes * cluster.cores
+        self.uses_gpu = []
+        for worker in range(workers):
+            core = worker % cluster.cores
+            self.uses_gpu.append(core < cluster.gpu_workers)
+        self.task: list[Task | None] = [None] * workers
+        self.since = [0.0] * workers
+        self.version = [0] * workers
+        self.idle: dict[bool, set[int]] = {True: set(), False: set()}
+        self.gpu_free = [0.0] * (cluster.nodes * max(1, cluster.gpus))
+        self.room = cluster.ahead * sum(self.uses_gpu)
 
     def run(self) -> GpuRun:
         """Simulate until every video has gone through all hops."""
-        for node in range(self.cluster.nodes):
+        cluster = self.cluster
+        for node in range(cluster.nodes):
             self._node_back(node, 0)
-        if self.cluster.market:
-            self._push(self.cluster.market.step, PRICES, 0)
-        act = {
-            TASK_DONE: self._task_done,
-            DECODED: self._decoded,
-            NODE_LOST: self._node_lost,
-            NODE_BACK: self._node_back,
-            PRICES: self._prices,
+        if cluster.market:
+            self._push(cluster.market.step, EventKind.PRICES_MOVE, 0)
+        actions = {
+            EventKind.TASK_DONE: self._task_done,
+            EventKind.DECODING_DONE: self._decoding_done,
+            EventKind.NODE_LOST: self._node_lost,
+            EventKind.NODE_BACK: self._node_back,
+            EventKind.PRICES_MOVE: self._prices,
         }
-        while self.left:
-            self.now, kind, _, who, version = heapq.heappop(self.events)
-            act[kind](who, version)
+        while self.unfinished:
+            self.now, kind, _, subject, version = heapq.heappop(self.events)
+            actions[kind](subject, version)
         for node in list(self.up_since):
             self._pay(node)
-        seconds, gpus = self.node_seconds, max(1, self.cluster.gpus)
+        gpu_seconds = self.node_seconds * max(1, cluster.gpus)
+        core_seconds = self.node_seconds * cluster.cores
         return GpuRun(
-            self.now / HOUR,
-            self.gpu_seconds / (seconds * gpus),
-            self.cpu_seconds / (seconds * self.cluster.cores),
-            self.lost / HOUR,
-            self.losses,
-            seconds / HOUR,
-            self.paid,
+            hours=self.now / HOUR,
+            gpu_busy=self.gpu_seconds / gpu_seconds,
+            cpu_busy=self.cpu_seconds / core_seconds,
+            lost=self.lost / HOUR,
+            losses=self.losses,
+            node_hours=self.node_seconds / HOUR,
+            price=self.paid,
         )
 
-    def _push(self, at: float, kind: int, who: int, version: int = 0) -> None:
+    def _push(self, at: float, kind: EventKind, subject: int, version: int = 0) -> None:
         self.count += 1
-        heapq.heappush(self.events, (at, kind, self.count, who, version))
+        event = (at, kind, self.count, subject, version)
+        heapq.heappush(self.events, event)
 
     def _give(self, worker: int) -> None:
         """Hand a worker its next task, or let it wait."""
-        kind = self.uses_gpu[worker]
-        if worker // self.cluster.cores not in self.draining:
-            for hop in self.hops_of[kind]:
-                if self.queues[hop] and (hop or kind or self._has_room()):
-                    self._begin(worker, hop, self.queues[hop].popleft())
+        uses_gpu = self.uses_gpu[worker]
+        node = worker // self.cluster.cores
+        if node not in self.draining:
+            for hop in self.hops_of[uses_gpu]:
+                # A new video is begun without a GPU only while the queues of GPUs have room.
+                may_begin = hop or uses_gpu or self._has_room()
+                if self.queues[hop] and may_begin:
+                    video = self.queues[hop].popleft()
+                    self._begin(worker, hop, video)
                     return
-        self.idle[kind].add(worker)
+        self.idle[uses_gpu].add(worker)
 
     def _has_room(self) -> bool:
-        return (
-            not self.hops_of[True]
-            or sum(len(self.queues[hop]) for hop in self.hops_of[True]) < self.room
-        )
+        gpu_hops = self.hops_of[True]
+        if not gpu_hops:
+            return True
+        waiting = sum(len(self.queues[hop]) for hop in gpu_hops)
+        return waiting < self.room
 
     def _begin(self, worker: int, hop: int, video: int) -> None:
         self.idle[self.uses_gpu[worker]].discard(worker)
-        self.task[worker], self.since[worker] = (hop, video), self.now
-        kind = TASK_DONE if self.gpu[hop] is None else DECODED
-        self._push(self.now + self.cpu[hop][video], kind, worker, self.version[worker])
+        self.task[worker] = (hop, video)
+        self.since[worker] = self.now
+        kind = EventKind.TASK_DONE if self.gpu[hop] is None else EventKind.DECODING_DONE
+        end = self.now + self.cpu[hop][video]
+        self._push(end, kind, worker, self.version[worker])
 
-    def _decoded(self, worker: int, version: int) -> None:
+    def _decoding_done(self, worker: int, version: int) -> None:
         """Take the GPU next: the workers that share it wait in line."""
         task = self.task[worker]
         if version != self.version[worker] or task is None:
             return
         hop, video = task
-        node, place = divmod(worker, self.cluster.cores)
-        device = node * self.cluster.gpus + place // self.cluster.sharing
+        node, core = divmod(worker, self.cluster.cores)
+        device = node * self.cluster.gpus + core // self.cluster.sharing
         seconds = self.gpu[hop]
         assert seconds is not None
-        self.gpu_free[device] = max(self.now, self.gpu_free[device]) + seconds[video]
-        self._push(self.gpu_free[device], TASK_DONE, worker, version)
+        start = max(self.now, self.gpu_free[device])
+        end = start + seconds[video]
+        self.gpu_free[device] = end
+        self._push(end, EventKind.TASK_DONE, worker, version)
 
     def _task_done(self, worker: int, version: int) -> None:
         if version != self.version[worker]:
             return
-        task, self.task[worker] = self.task[worker], None
-        if task is not None:  # else its models are loaded
+        task = self.task[worker]
+        self.task[worker] = None
+        # a worker without a task has loaded its models
+        if task is not None:
             hop, video = task
-            self.cpu_seconds += self.cpu[hop][video]
-            gpu = self.gpu[hop]
-            self.gpu_seconds += 0.0 if gpu is None else gpu[video]
-            if hop + 1 == len(self.queues):
-                self.left -= 1
-            else:
-                self.queues[hop + 1].append(video)
-                self._wake(self.gpu[hop + 1] is not None)
+            self._count_done(hop, video)
         self._give(worker)
         if self.uses_gpu[worker]:
-            self._wake(False)  # there may be room again
+            # there may be room again
+            self._wake(uses_gpu=False)
 
-    def _wake(self, kind: bool) -> None:
-        if self.idle[kind]:
-            self._give(self.idle[kind].pop())
+    def _count_done(self, hop: int, video: int) -> None:
+        """Enter a hop of a video into the books, and hand the video on."""
+        self.cpu_seconds += self.cpu[hop][video]
+        gpu = self.gpu[hop]
+        if gpu is not None:
+            self.gpu_seconds += gpu[video]
+        next_hop = hop + 1
+        if next_hop == len(self.queues):
+            self.unfinished -= 1
+        else:
+            self.queues[next_hop].append(video)
+            self._wake(uses_gpu=self.gpu[next_hop] is not None)
+
+    def _wake(self, *, uses_gpu: bool) -> None:
+        if self.idle[uses_gpu]:
+            self._give(self.idle[uses_gpu].pop())
 
     # ------------------------------------------------------------ nodes
 
@@ -229,16 +286,17 @@ class _Simulation:
 
     def _node_back(self, node: int, _: int) -> None:
         if self._zone(node) in self.priced_out:
-            self._push(self.now + self.cluster.away, NODE_BACK, node)
+            self._push(self.now + self.cluster.away, EventKind.NODE_BACK, node)
             return
         self.up_since[node] = self.now
         self.draining.discard(node)
+        ready = self.now + self.cluster.start
         for worker in self._workers(node):
             self.task[worker] = None
-            self._push(self.now + self.cluster.start, TASK_DONE, worker, self.version[worker])
-        if self.cluster.loss_every != NEVER:
+            self._push(ready, EventKind.TASK_DONE, worker, self.version[worker])
+        if self.cluster.loss_every != NO_LOSSES:
             after = float(self.rng.exponential(self.cluster.loss_every))
-            self._push(self.now + after, NODE_LOST, node, self.life[node])
+            self._push(self.now + after, EventKind.NODE_LOST, node, self.life[node])
 
     def _node_lost(self, node: int, life: int) -> None:
         if life != self.life[node]:
@@ -247,28 +305,40 @@ class _Simulation:
         self.life[node] += 1
         self._pay(node)
         for worker in self._workers(node):
-            self.version[worker] += 1
-            self.idle[self.uses_gpu[worker]].discard(worker)
-            task, self.task[worker] = self.task[worker], None
-            if task is not None:
-                self.lost += self.now - self.since[worker]
-                self.queues[task[0]].appendleft(task[1])
-        for number in range(node * self.cluster.gpus, (node + 1) * self.cluster.gpus):
-            self.gpu_free[number] = self.now
-        self._push(self.now + self.cluster.away, NODE_BACK, node)
-        for kind in (True, False):
-            for _worker in range(len(self.idle[kind])):
-                self._wake(kind)
+            self._drop_task(worker)
+        gpus = self.cluster.gpus
+        for device in range(node * gpus, (node + 1) * gpus):
+            self.gpu_free[device] = self.now
+        self._push(self.now + self.cluster.away, EventKind.NODE_BACK, node)
+        # What was lost is in the queues again, so every idle worker looks.
+        for uses_gpu in (True, False):
+            for _worker in range(len(self.idle[uses_gpu])):
+                self._wake(uses_gpu=uses_gpu)
+
+    def _drop_task(self, worker: int) -> None:
+        """Put what a worker of a lost node has in hand first in its queue again."""
+        self.version[worker] += 1
+        self.idle[self.uses_gpu[worker]].discard(worker)
+        task = self.task[worker]
+        self.task[worker] = None
+        if task is not None:
+            hop, video = task
+            self.lost += self.now - self.since[worker]
+            self.queues[hop].appendleft(video)
 
     def _pay(self, node: int) -> None:
         """Count the hours that a node was there since it was last counted, at its zone's price."""
         seconds = self.now - self.up_since.pop(node)
         self.node_seconds += seconds
-        self.paid += seconds / HOUR * self.cluster.price * self._share(self._zone(node))
+        share = self._share(self._zone(node))
+        self.paid += seconds / HOUR * self.cluster.price * share
 
     def _share(self, zone: int) -> float:
+        """Return a zone's price in shares of the fixed one."""
         market = self.cluster.market
-        return 1.0 if market is None else market.usual * math.exp(float(self.log_price[zone]))
+        if market is None:
+            return 1.0
+        return market.usual * math.exp(float(self.log_price[zone]))
 
     def _prices(self, _: int, __: int) -> None:
         """Move each zone's price. Nodes are counted at the old one before."""
@@ -277,19 +347,25 @@ class _Simulation:
         for node in list(self.up_since):
             self._pay(node)
             self.up_since[node] = self.now
+
+        # a mean-reverting walk of the log price
         keep = math.exp(-market.step / (market.back * HOUR))
         noise = self.rng.normal(size=market.zones) * market.spread * math.sqrt(1 - keep**2)
         self.log_price = keep * self.log_price + noise
+
         dear = {zone for zone in range(market.zones) if self._share(zone) > market.bid}
+        newly_dear = dear - self.priced_out
         for node in list(self.up_since):
-            if self._zone(node) in dear - self.priced_out:
+            if self._zone(node) in newly_dear:
                 self.draining.add(node)
-                self._push(self.now + market.notice, NODE_LOST, node, self.life[node])
+                end = self.now + market.notice
+                self._push(end, EventKind.NODE_LOST, node, self.life[node])
         self.priced_out = dear
-        self._push(self.now + market.step, PRICES, 0)
+        self._push(self.now + market.step, EventKind.PRICES_MOVE, 0)
 
     def _workers(self, node: int) -> range:
-        return range(node * self.cluster.cores, (node + 1) * self.cluster.cores)
+        cores = self.cluster.cores
+        return range(node * cores, (node + 1) * cores)
 
 
 def hops_of(
@@ -304,13 +380,23 @@ def hops_of(
     hops: list[Hop] = []
     for name, seconds in times.items():
         speed = speeds.get(name)
-        share = 1.0 if speed is None else decoding.get(name, 0.0)
-        cpu = np.asarray(seconds * share, np.float64)
-        gpu = None if speed is None else np.asarray(seconds * (1 - share) / speed, np.float64)
-        last = hops[-1] if hops else None
-        if last is not None and (last.gpu is None) == (gpu is None):
-            both = None if gpu is None or last.gpu is None else last.gpu + gpu
-            hops[-1] = Hop(f"{last.name}, {name}", last.cpu + cpu, both)
+        if speed is None:
+            cpu = np.asarray(seconds * 1.0, np.float64)
+            gpu = None
         else:
-            hops.append(Hop(name, cpu, gpu))
+            share = decoding.get(name, 0.0)
+            cpu = np.asarray(seconds * share, np.float64)
+            gpu = np.asarray(seconds * (1 - share) / speed, np.float64)
+        hop = Hop(name, cpu, gpu)
+        if hops and (hops[-1].gpu is None) == (gpu is None):
+            hop = joined(hops.pop(), hop)
+        hops.append(hop)
     return hops
+
+
+def joined(first: Hop, second: Hop) -> Hop:
+    """Return two hops in turn as one: both use a GPU, or none does."""
+    gpu = None
+    if first.gpu is not None and second.gpu is not None:
+        gpu = first.gpu + second.gpu
+    return Hop(f"{first.name}, {second.name}", first.cpu + second.cpu, gpu)

@@ -13,9 +13,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
-GPU = 312e12 / 10  # floating-point operations per second
-EIGHT = 7.0  # GPUs that eight are worth
+RESULTS_FOLDER = Path(__file__).parent / "results"
+GPU_OPERATIONS = 312e12 / 10  # floating-point operations per second
+WORTH_OF_EIGHT = 7.0  # GPUs
 
 
 @dataclass(frozen=True)
@@ -36,52 +36,49 @@ class Job:
     @property
     def gpu_hours(self) -> float:
         """Hours on one GPU: the same operations."""
-        return self.core_hours * self.reached / GPU
+        return self.core_hours * self.reached / GPU_OPERATIONS
 
 
 def load(name: str) -> dict:  # type: ignore[type-arg]
     """Return the results of a benchmark."""
-    return json.loads((RESULTS / f"{name}.json").read_text())  # type: ignore[no-any-return]
+    return json.loads((RESULTS_FOLDER / f"{name}.json").read_text())  # type: ignore[no-any-return]
 
 
 def jobs() -> list[Job]:
     """Return what the papers trained and extracted."""
+    # batches have 8 videos
     nasva = load("nasva_speed")["steps"]["T 400, K 50, 1 threads"]
-    step, core = nasva["train"]["stepline"]["cpu_min_s"] / 8, nasva["peak_gflops"] * 1e9
+    train = nasva["train"]["stepline"]["cpu_min_s"] / 8
     infer = nasva["infer"]["stepline"]["cpu_min_s"] / 8
+    core = nasva["peak_gflops"] * 1e9
+    train_rate = core * nasva["train_share_of_peak"]
+    infer_rate = core * nasva["infer_share_of_peak"]
+
     procx = load("procx_model")
+    procx_step = procx["paper, key-aware"]["step"]["stepline"]["cpu_min_s"] / 8
     # half of a core's peak is a guess
-    paper, half = procx["paper, key-aware"], procx["peak_gflops"] * 1e9 / 2
-    found = paper["step"]["stepline"]["cpu_min_s"] / 8
+    procx_rate = procx["peak_gflops"] * 1e9 / 2
+
     clips = load("s3d")["threads_1"]["fast"]["clips_a_cpu_second_best"]
-    s3d = 37e9 * clips  # docs/results/wys2.md: 37 GFLOP a clip
+    # docs/results/wys2.md: 37 GFLOP per clip
+    s3d_rate = 37e9 * clips
+    nasva_samples = 710_000 * 12
     return [
-        Job("A: 4,000 test videos answered", 4000, infer, core * nasva["infer_share_of_peak"]),
-        Job(
-            "A: NaSVA trained, 710,000 samples x 12",
-            710_000 * 12,
-            step,
-            core * nasva["train_share_of_peak"],
-        ),
-        Job(
-            "A: refine, a teacher and the network",
-            710_000 * 12 * 2,
-            step,
-            core * nasva["train_share_of_peak"],
-        ),
-        Job("B: ProcX pre-trained, 48,000 videos x 10", 48_000 * 10, found, half),
-        Job("B: ProcX on YouCook2, 1,333 videos x 20", 1333 * 20, found, half),
-        Job("C: S3D rows of COIN, 11,827 videos of 142 s", 11_827 * 142, 1 / clips, s3d),
+        Job("A: 4,000 test videos answered", 4000, infer, infer_rate),
+        Job("A: NaSVA trained, 710,000 samples x 12", nasva_samples, train, train_rate),
+        Job("A: refine, a teacher and the network", nasva_samples * 2, train, train_rate),
+        Job("B: ProcX pre-trained, 48,000 videos x 10", 48_000 * 10, procx_step, procx_rate),
+        Job("B: ProcX on YouCook2, 1,333 videos x 20", 1333 * 20, procx_step, procx_rate),
+        Job("C: S3D rows of COIN, 11,827 videos of 142 s", 11_827 * 142, 1 / clips, s3d_rate),
     ]
 
 
 def main() -> None:
-    """Print a row a job."""
+    """Print a row per job."""
     print("| job | core hours | one GPU, h | eight, h |\n|---|---|---|---|")
     for job in jobs():
-        print(
-            f"| {job.name} | {job.core_hours:.1f} | {job.gpu_hours:.2f} | {job.gpu_hours / EIGHT:.2f} |"
-        )
+        eight_hours = job.gpu_hours / WORTH_OF_EIGHT
+        print(f"| {job.name} | {job.core_hours:.1f} | {job.gpu_hours:.2f} | {eight_hours:.2f} |")
 
 
 if __name__ == "__main__":

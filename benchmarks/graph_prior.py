@@ -56,25 +56,37 @@ from stepline.records import Matrix, Transcript
 from stepline.writing import WritingSettings
 from stepline.writing.extractive.writer import transcript_step_probabilities
 
-WORDINGS = (0.0, 1.0)
-ORDERS = (0.0, 0.25, 0.5, 1.0)
-SHARES = (0.0, 0.5, 1.0)
-FLAT = (0.0, 0.0, 0.0)
-# of the grid, reported with intervals
-ABLATION = ((1.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (1.0, 0.5, 1.0))
 Weights: TypeAlias = tuple[float, float, float]  # of wordings, order and share
+
+WORDINGS_WEIGHTS = (0.0, 1.0)
+ORDER_WEIGHTS = (0.0, 0.25, 0.5, 1.0)
+SHARE_WEIGHTS = (0.0, 0.5, 1.0)
+NO_WEIGHTS: Weights = (0.0, 0.0, 0.0)
+# of the grid, reported with intervals
+ABLATION_WEIGHTS: tuple[Weights, ...] = (
+    (1.0, 0.0, 0.0),
+    (0.0, 0.5, 0.0),
+    (0.0, 0.0, 1.0),
+    (1.0, 0.0, 1.0),
+    (1.0, 0.5, 1.0),
+)
+RULE_NAMES = ("meaning", "words")
+FIGURE_NAMES = ("right (m)", "AUC (m)", "right (w)", "AUC (w)")
+MIN_SAID_PROBABILITY = 0.5
+Row = dict[str, Any]
+Truths = dict[str, list[list[tuple[float, float]]]]  # rule -> line -> spans of the steps it is
+Probabilities = dict[str, list[float] | None]  # video -> P(step) of each sentence
 
 
 @dataclass(frozen=True)
 class LeftOutVideo:
-    """A video and the graph of the others of its dish. truths: by rule, the spans of the steps
-    that each line is, else []."""
+    """A video and the graph of the others of its dish."""
 
     dish: str
     graph: TaskGraph
     transcript: Transcript
     step_probabilities: np.ndarray | None
-    truths: dict[str, list[list[tuple[float, float]]]]
+    truths: Truths
 
 
 class LineRow(NamedTuple):
@@ -82,72 +94,85 @@ class LineRow(NamedTuple):
 
     dish: str
     rule: str
-    there: bool
-    right: bool
-    said: float
+    is_there: bool
+    is_right: bool
+    said_probability: float
 
 
-def read_videos(
-    path: Path, chances: dict[str, list[float] | None], *, all_steps: bool
-) -> tuple[list[LeftOutVideo], CachedVectors]:
-    """Return the left-out videos of all dishes, and the vectors of their texts."""
-    dishes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+def read_dishes(path: Path) -> dict[str, list[tuple[str, Row]]]:
+    """Return the named videos of each dish of enough videos."""
+    dishes: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     for name, video in json.loads(gzip.decompress(path.read_bytes())).items():
         if video["steps"] and video["sentences"]:
             # as the lines of a graph are
             for step in video["steps"]:
                 step["text"] = one_line(step["text"])
             dishes[video["title"]].append((name, video))
-    chosen = {dish: rows for dish, rows in sorted(dishes.items()) if len(rows) >= MIN_VIDEOS}
+    return {dish: rows for dish, rows in sorted(dishes.items()) if len(rows) >= MIN_VIDEOS}
+
+
+def read_videos(
+    path: Path, probabilities: Probabilities, *, all_steps: bool
+) -> tuple[list[LeftOutVideo], CachedVectors]:
+    """Return the left-out videos of all dishes, and the vectors of their texts.
+
+    probabilities: those that are known. Others are added.
+    """
+    dishes = read_dishes(path)
     texts = []
-    for rows in chosen.values():
+    for rows in dishes.values():
         for _, video in rows:
             texts += [row["text"] for row in (*video["steps"], *video["sentences"])]
     vectors = CachedVectors(texts)
-    settings = NO_FLOOR
+    # each video is left out once
     left_out = []
-    for dish, rows in chosen.items():
+    for dish, rows in dishes.items():
         for name, video in rows:
             others = [other for other_name, other in rows if other_name != name]
-            step_texts = [[step["text"] for step in other["steps"]] for other in others]
-            records = list(map(make_record, range(len(others)), step_texts))
-            comparison = compare(records, settings, embedder=vectors)
-            if all_steps:
-                steps = [step.model_copy(update={"common": True}) for step in comparison.steps]
-                comparison = comparison.model_copy(update={"steps": tuple(steps)})
+            comparison = compare_videos(others, vectors, all_steps=all_steps)
             if not comparison.common_steps:
                 continue
             transcript = transcript_of(video)
-            if name not in chances:
+            if name not in probabilities:
                 row = transcript_step_probabilities(transcript, WritingSettings())
-                chances[name] = None if row is None else row.tolist()
-            known = chances[name]
+                probabilities[name] = None if row is None else row.tolist()
+            video_probabilities = probabilities[name]
+            array = None if video_probabilities is None else np.array(video_probabilities)
             item = LeftOutVideo(
-                dish,
-                task_graph(comparison),
-                transcript,
-                None if known is None else np.array(known),
-                line_truths(comparison, video["steps"], vectors),
+                dish=dish,
+                graph=task_graph(comparison),
+                transcript=transcript,
+                step_probabilities=array,
+                truths=line_truths(comparison, video["steps"], vectors),
             )
             left_out.append(item)
     return left_out, vectors
 
 
-def line_truths(
-    comparison: TaskComparison, steps: Sequence[dict[str, Any]], vectors: CachedVectors
-) -> dict[str, list[list[tuple[float, float]]]]:
+def compare_videos(
+    videos: Sequence[Row], vectors: CachedVectors, *, all_steps: bool
+) -> TaskComparison:
+    """Return the comparison of the annotated steps of some videos. all_steps: all are common."""
+    step_texts = [[step["text"] for step in video["steps"]] for video in videos]
+    records = list(map(make_record, range(len(videos)), step_texts))
+    comparison = compare(records, NO_FLOOR, embedder=vectors)
+    if all_steps:
+        steps = [step.model_copy(update={"common": True}) for step in comparison.steps]
+        comparison = comparison.model_copy(update={"steps": tuple(steps)})
+    return comparison
+
+
+def line_truths(comparison: TaskComparison, steps: Sequence[Row], vectors: CachedVectors) -> Truths:
     """Return by rule the spans of the video's steps that each line is."""
     texts = [step["text"] for step in steps]
-    truths: dict[str, list[list[tuple[float, float]]]] = {"meaning": [], "words": []}
+    truths: Truths = {rule: [] for rule in RULE_NAMES}
     for line in comparison.common_steps:
         wordings = [occurrence.text for occurrence in line.occurrences]
         cosines = vectors(texts) @ vectors(wordings).T
         shares = shared_words(texts, wordings)
-        for rule, likeness, floor in (
-            ("meaning", cosines, COVERING_COSINE),
-            ("words", shares, COVERING_WORDS),
-        ):
-            is_line = likeness.max(axis=1) >= floor
+        same_meaning = cosines.max(axis=1) >= COVERING_COSINE
+        same_words = shares.max(axis=1) >= COVERING_WORDS
+        for rule, is_line in zip(RULE_NAMES, (same_meaning, same_words), strict=True):
             spans = [tuple(steps[row]["span"]) for row in np.flatnonzero(is_line)]
             truths[rule].append(spans)
     return truths
@@ -157,12 +182,13 @@ def said_elsewhere(
     videos: Sequence[LeftOutVideo], weights: Weights, vectors: CachedVectors
 ) -> float:
     """Return how many lines count as said in a video of another dish."""
-    said: list[float] = []
+    probabilities: list[float] = []
     for number, video in enumerate(videos):
         others = [*videos[number:], *videos[:number]]
         stranger = next(other for other in others if other.dish != video.dish)
-        said += placement(video.graph, stranger, weights, vectors).tellings.sum(axis=1).tolist()
-    return float(np.mean(np.array(said) >= 0.5))
+        placed = placement(video.graph, stranger, weights, vectors)
+        probabilities += placed.tellings.sum(axis=1).tolist()
+    return float(np.mean(np.array(probabilities) >= MIN_SAID_PROBABILITY))
 
 
 def placement(
@@ -171,10 +197,11 @@ def placement(
     """Return where a video says the lines of a graph."""
     wordings, order, share = weights
     settings = CoarseSettings(graph_wordings=wordings, graph_order=order, graph_share=share)
+    sentence_texts = [sentence.text for sentence in video.transcript.sentences]
     return place_texts(
         graph.lines,
         video.transcript,
-        vectors([sentence.text for sentence in video.transcript.sentences]),
+        vectors(sentence_texts),
         vectors(graph.lines),
         step_probabilities=video.step_probabilities,
         settings=settings,
@@ -193,38 +220,54 @@ def place_lines(video: LeftOutVideo, weights: Weights, vectors: CachedVectors) -
         tellings=placed.tellings,
     )
     scores: Matrix = grounding.alignment.scores
-    said = placed.tellings.sum(axis=1)
+    said_probabilities = placed.tellings.sum(axis=1)
     rows = []
     for rule, truths in video.truths.items():
         for line, spans in enumerate(truths):
             second = float(scores[line].argmax()) + 0.5
-            is_right = any(start <= second <= end for start, end in spans)
-            rows.append(LineRow(video.dish, rule, bool(spans), is_right, float(said[line])))
+            row = LineRow(
+                dish=video.dish,
+                rule=rule,
+                is_there=bool(spans),
+                is_right=any(start <= second <= end for start, end in spans),
+                said_probability=float(said_probabilities[line]),
+            )
+            rows.append(row)
     return rows
+
+
+def rows_by_rule(rows: Sequence[LineRow]) -> dict[str, list[LineRow]]:
+    """Return the rows of each rule."""
+    by_rule: dict[str, list[LineRow]] = {rule: [] for rule in RULE_NAMES}
+    for row in rows:
+        by_rule[row.rule].append(row)
+    return by_rule
 
 
 def figures(rows: Sequence[LineRow]) -> np.ndarray:
     """Return placed right and area under the curve, by meaning and by words, (4,)."""
     values = []
-    for rule in ("meaning", "words"):
-        of_rule = [row for row in rows if row.rule == rule]
-        is_there = np.array([row.there for row in of_rule])
-        said = np.array([row.said for row in of_rule])
-        right = np.array([row.right for row in of_rule])
-        values.append(right[is_there].mean())
+    for rule_rows in rows_by_rule(rows).values():
+        is_there = np.array([row.is_there for row in rule_rows])
+        is_right = np.array([row.is_right for row in rule_rows])
+        probabilities = np.array([row.said_probability for row in rule_rows])
+        values.append(is_right[is_there].mean())
         # without either kind nothing is known
-        both = is_there.any() and not is_there.all()
-        values.append(area_under_curve(said, is_there) if both else np.nan)
+        area = np.nan
+        if is_there.any() and not is_there.all():
+            area = area_under_curve(probabilities, is_there)
+        values.append(area)
     return np.array(values)
 
 
 def said_shares(rows: Sequence[LineRow]) -> str:
     """Return how many of the lines that are there count as said, and of those that are not."""
     cells = []
-    for rule in ("meaning", "words"):
+    for rule, rule_rows in rows_by_rule(rows).items():
         for is_there, name in ((True, "there"), (False, "not there")):
-            said = [row.said >= 0.5 for row in rows if row.rule == rule and row.there is is_there]
-            cells.append(f"{name} by {rule} {np.mean(said):.3f}")
+            part = [row.said_probability for row in rule_rows if row.is_there is is_there]
+            share = np.mean([probability >= MIN_SAID_PROBABILITY for probability in part])
+            cells.append(f"{name} by {rule} {share:.3f}")
     return "said at .5: " + ", ".join(cells)
 
 
@@ -236,25 +279,28 @@ def by_dish(rows: Sequence[LineRow]) -> dict[str, list[LineRow]]:
     return dishes
 
 
+def dish_figures(dishes: dict[str, list[LineRow]], names: Sequence[str]) -> np.ndarray:
+    """Return the figures over the lines of some dishes, each as often as it is named."""
+    return figures(list(itertools.chain.from_iterable(dishes[name] for name in names)))
+
+
 def intervals(rows: Sequence[LineRow], base: Sequence[LineRow]) -> str:
     """Return the figures, and their gains over the base with 95 % intervals over dishes."""
-    of_rows = by_dish(rows)
-    of_base = by_dish(base)
-    names = sorted(of_base)
+    dishes = by_dish(rows)
+    base_dishes = by_dish(base)
+    names = sorted(base_dishes)
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     draws = []
     for _ in range(BOOTSTRAP_DRAWS // 4):
-        drawn = rng.choice(names, size=len(names))
-        ours = list(itertools.chain.from_iterable(of_rows[name] for name in drawn))
-        theirs = list(itertools.chain.from_iterable(of_base[name] for name in drawn))
-        draws.append(figures(ours) - figures(theirs))
-    low, high = np.nanpercentile(draws, [2.5, 97.5], axis=0)
-    gains = figures(rows) - figures(base)
+        drawn_names = rng.choice(names, size=len(names))
+        gain = dish_figures(dishes, drawn_names) - dish_figures(base_dishes, drawn_names)
+        draws.append(gain)
+    lows, highs = np.nanpercentile(draws, [2.5, 97.5], axis=0)
+    values = figures(rows)
+    gains = values - figures(base)
     cells = []
-    for number, name in enumerate(("right (m)", "AUC (m)", "right (w)", "AUC (w)")):
-        value = figures(rows)[number]
-        gain = f"{gains[number]:+.3f} [{low[number]:+.3f}, {high[number]:+.3f}]"
-        cells.append(f"{name} {value:.3f} {gain}")
+    for name, value, gain, low, high in zip(FIGURE_NAMES, values, gains, lows, highs, strict=True):
+        cells.append(f"{name} {value:.3f} {gain:+.3f} [{low:+.3f}, {high:+.3f}]")
     return "; ".join(cells)
 
 
@@ -268,8 +314,8 @@ def choose(results: dict[Weights, list[LineRow]], dishes: set[str]) -> Weights:
     return max(results, key=total)
 
 
-def main() -> None:
-    """Score the grid, and what is chosen by folds."""
+def read_options() -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -281,48 +327,69 @@ def main() -> None:
         "--weights",
         action="append",
         metavar="WORDINGS,ORDER,SHARE",
-        help="these alone, and none; may be given again",
+        help="score these, and no weights, instead of the grid. May be repeated",
     )
-    options = parser.parse_args()
-    chances = {}
-    if options.cache is not None and options.cache.is_file():
-        chances = json.loads(options.cache.read_text(encoding="utf-8"))
-    videos, vectors = read_videos(options.narration, chances, all_steps=options.all_steps)
-    if options.cache is not None:
-        options.cache.write_text(json.dumps(chances), encoding="utf-8")
-    results: dict[Weights, list[LineRow]] = {}
-    grid: list[Weights] = list(itertools.product(WORDINGS, ORDERS, SHARES))
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Score the grid, and what is chosen by folds."""
+    options = read_options()
+    cache = options.cache
+    probabilities: Probabilities = {}
+    if cache is not None and cache.is_file():
+        probabilities = json.loads(cache.read_text(encoding="utf-8"))
+    videos, vectors = read_videos(options.narration, probabilities, all_steps=options.all_steps)
+    if cache is not None:
+        cache.write_text(json.dumps(probabilities), encoding="utf-8")
+
+    # every weight
+    grid: list[Weights] = list(itertools.product(WORDINGS_WEIGHTS, ORDER_WEIGHTS, SHARE_WEIGHTS))
+    reported: Sequence[Weights] = ABLATION_WEIGHTS
     if options.weights is not None:
-        grid = [FLAT]
-        for text in options.weights:
-            wordings, order, share = map(float, text.split(","))
-            grid.append((wordings, order, share))
+        reported = list(map(parse_weights, options.weights))
+        grid = [NO_WEIGHTS, *reported]
+    results: dict[Weights, list[LineRow]] = {}
     for weights in grid:
         rows = [row for video in videos for row in place_lines(video, weights, vectors)]
         results[weights] = rows
         print(weights, figures(rows).round(3).tolist(), flush=True)
-    base = results[FLAT]
-    for rule in ("meaning", "words"):
-        there = [row.there for row in base if row.rule == rule]
-        print(f"{len(videos)} videos, {len(there)} lines, {sum(there)} there by {rule}")
+
+    # against lines alone
+    base = results[NO_WEIGHTS]
+    for rule, rule_rows in rows_by_rule(base).items():
+        there = sum(row.is_there for row in rule_rows)
+        print(f"{len(videos)} videos, {len(rule_rows)} lines, {there} there by {rule}")
     print(f"lines alone: {figures(base).round(3).tolist()}; {said_shares(base)}")
-    print(f"said at .5 in a video of another dish {said_elsewhere(videos, FLAT, vectors):.3f}")
-    for weights in grid[1:] if options.weights is not None else ABLATION:
+    share = said_elsewhere(videos, NO_WEIGHTS, vectors)
+    print(f"said at .5 in a video of another dish {share:.3f}")
+    for weights in reported:
         rows = results[weights]
         print(f"{weights}: {intervals(rows, base)}; {said_shares(rows)}")
         share = said_elsewhere(videos, weights, vectors)
         print(f"  said at .5 in a video of another dish {share:.3f}", flush=True)
-    if options.weights is not None:
-        return
+    if options.weights is None:
+        print_folds(results, options.folds)
+
+
+def parse_weights(text: str) -> Weights:
+    """Return the weights that an option gives."""
+    wordings, order, share = map(float, text.split(","))
+    return wordings, order, share
+
+
+def print_folds(results: dict[Weights, list[LineRow]], folds: int) -> None:
+    """Choose weights by folds of dishes, and print what they do."""
+    base = results[NO_WEIGHTS]
     names = sorted({row.dish for row in base})
     np.random.default_rng(BOOTSTRAP_SEED).shuffle(names)
-    chosen_rows = []
-    for fold in range(options.folds):
-        held_out = set(names[fold :: options.folds])
+    held_out_rows = []
+    for fold in range(folds):
+        held_out = set(names[fold::folds])
         weights = choose(results, set(names) - held_out)
         print(f"fold {fold}: {weights}")
-        chosen_rows += [row for row in results[weights] if row.dish in held_out]
-    print(f"chosen by folds: {intervals(chosen_rows, base)}; {said_shares(chosen_rows)}")
+        held_out_rows += [row for row in results[weights] if row.dish in held_out]
+    print(f"chosen by folds: {intervals(held_out_rows, base)}; {said_shares(held_out_rows)}")
 
 
 if __name__ == "__main__":

@@ -35,12 +35,13 @@ from stepline.records import FeatureSequence, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 from stepline.vision import Activity
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 FAR = 5.0  # s between the spoken span and the nearest shown one
-DRAWS = 2000  # bootstrap samples
-LOOKS = 4  # frames per second that motion is measured on, as the pipeline does
+BOOTSTRAP_DRAWS = 2000
+FRAMES_PER_SECOND = 4  # on which motion is measured, as the pipeline does
 
 Array = npt.NDArray[np.float64]
+Table = dict[str, list[list[float]]]  # figure -> [value, low, high] by method
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Item:
-    """One true step: is it shown, is it far, and what each method says of it (second, P(shown))."""
+    """One true step: is it shown, is it far, and what each method says of it."""
 
     video: int
-    shown: bool
+    is_shown: bool
     far: bool
     hit: tuple[bool, ...]
     score: tuple[float, ...]
@@ -66,13 +67,14 @@ class Item:
 
 def rendered(seed: int, cache: Path) -> tuple[Path, Script]:
     """Return the video and script of a seed, drawn if the cache does not hold them."""
-    video, beside = cache / f"world_{seed:05d}.mp4", cache / f"world_{seed:05d}.json"
-    if not beside.exists():
+    video = cache / f"world_{seed:05d}.mp4"
+    script_path = cache / f"world_{seed:05d}.json"
+    if not script_path.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        write_script(
-            render(make_script(seed), video, RenderSettings(frame_rate=LOOKS, threads=1)), beside
-        )
-    return video, read_script(beside)
+        settings = RenderSettings(frame_rate=FRAMES_PER_SECOND, threads=1)
+        script = render(make_script(seed), video, settings)
+        write_script(script, script_path)
+    return video, read_script(script_path)
 
 
 def seen(video: Path, texts: Sequence[str]) -> Seen:
@@ -82,21 +84,20 @@ def seen(video: Path, texts: Sequence[str]) -> Seen:
     store = video.with_suffix(".npz")
     if not store.exists():
         features, activity = look(video)
-        cuts_ = np.array(activity.cuts)
-        peaks, looks = activity.peaks, activity.looks
         np.savez(
             store,
             features=features.values,
             motion=activity.motion,
-            cuts=cuts_,
-            peaks=peaks,
-            looks=looks,
+            cuts=np.array(activity.cuts),
+            peaks=activity.peaks,
+            looks=activity.looks,
         )
-    with np.load(store) as saved:
-        features = FeatureSequence(saved["features"], 1.0, "conse")
-        cuts = tuple(float(cut) for cut in saved["cuts"])
-        activity = Activity(saved["motion"], cuts, 1.0, saved["peaks"], saved["looks"])
-    return Seen(features, activity, embed(list(texts)))
+    with np.load(store) as arrays:
+        features = FeatureSequence(arrays["features"], 1.0, "conse")
+        cuts = tuple(float(cut) for cut in arrays["cuts"])
+        activity = Activity(arrays["motion"], cuts, 1.0, arrays["peaks"], arrays["looks"])
+    vectors = embed(list(texts))
+    return Seen(features, activity, vectors)
 
 
 def look(video: Path) -> tuple[FeatureSequence, Activity]:
@@ -104,26 +105,41 @@ def look(video: Path) -> tuple[FeatureSequence, Activity]:
     from stepline.vision import ActivityMeter, VideoEncoder, VisionSettings, load_backbone
 
     settings = VisionSettings()
-    encoder = VideoEncoder(load_backbone(settings), rate=1.0, batch=settings.batch)
+    backbone = load_backbone(settings)
+    encoder = VideoEncoder(backbone, rate=1.0, batch=settings.batch)
     meter = ActivityMeter(rate=1.0, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
-    for frame in read_frames(video, float(LOOKS), 224):
+    for frame in read_frames(video, float(FRAMES_PER_SECOND), 224):
         encoder.add(frame)
         meter.add(frame)
     return encoder.finish(), meter.finish()
 
 
-METHODS = ("speech alone", "speech and pictures")
+METHOD_NAMES = ("speech alone", "speech and pictures")
+METHOD_NUMBERS = range(len(METHOD_NAMES))
+
+
+def unplaced(step: Step) -> Step:
+    """Return a step without what grounding says of it."""
+    return step.model_copy(update={"spans": (), "at": None, "status": None})
+
+
+def is_in_spans(second: float | None, step: Step) -> bool:
+    """Say whether a second is in one of a step's true spans."""
+    return second is not None and any(second in span for span in step.spans)
+
+
+def is_far(step: Step) -> bool:
+    """Say whether a true step is shown, and far from where it is said."""
+    return bool(step.spans) and away(step) >= FAR
 
 
 def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -> list[Item]:
     """Return what both methods say of each true step of one video."""
     record = true_record(script)
-    steps = [
-        step.model_copy(update={"spans": (), "at": None, "status": None})
-        for step in record.reference
-    ]
+    steps = [unplaced(step) for step in record.reference]
     transcript = record.transcript or Transcript()
     wording = [float(p) for p in predict_visibility(pictures.vectors)]
+    # the same steps by speech alone, and with pictures
     alone = ground(
         steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings
     )
@@ -137,79 +153,116 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
         visible=wording,
         settings=settings,
     )
+    # what each method says of a true step
     rows = []
-    for k, true in enumerate(record.reference):
-        seconds = [int(g.alignment.scores[k].argmax()) + 0.5 for g in (alone, fused)]
-        rows.append(
-            Item(
-                video=seed,
-                shown=bool(true.spans),
-                far=bool(true.spans) and away(true) >= FAR,
-                hit=tuple(any(second in span for span in true.spans) for second in seconds),
-                score=tuple(float(g.steps[k].score or 0.0) for g in (alone, fused)),
-                said_shown=tuple(g.steps[k].status == "shown" for g in (alone, fused)),
-            )
+    for number, true in enumerate(record.reference):
+        hits = []
+        scores = []
+        verdicts = []
+        for grounding in (alone, fused):
+            second = int(grounding.alignment.scores[number].argmax()) + 0.5
+            step = grounding.steps[number]
+            hits.append(is_in_spans(second, true))
+            scores.append(float(step.score or 0.0))
+            verdicts.append(step.status == "shown")
+        item = Item(
+            video=seed,
+            is_shown=bool(true.spans),
+            far=is_far(true),
+            hit=tuple(hits),
+            score=tuple(scores),
+            said_shown=tuple(verdicts),
         )
+        rows.append(item)
     return rows
 
 
 def away(step: Step) -> float:
     """Return the seconds between the spoken span and the nearest shown one, 0 when they touch."""
-    said = step.said or Span(0.0, 1e9)
-    return min(max(0.0, span.start - said.end, said.start - span.end) for span in step.spans)
+    spoken = step.said or Span(0.0, 1e9)
+    distances = []
+    for span in step.spans:
+        distance = max(0.0, span.start - spoken.end, spoken.start - span.end)
+        distances.append(distance)
+    return min(distances)
 
 
-def auc(score: Array, shown: Array) -> float:
-    ranks, positive = rankdata(score), shown.sum()
-    negative = len(shown) - positive
-    return float(
-        (ranks[shown > 0].sum() - positive * (positive + 1) / 2) / max(1, positive * negative)
-    )
+def auc(score: Array, shown_truth: Array) -> float:
+    ranks = rankdata(score)
+    positive = shown_truth.sum()
+    negative = len(shown_truth) - positive
+    rank_sum = ranks[shown_truth > 0].sum()
+    wins = rank_sum - positive * (positive + 1) / 2
+    return float(wins / max(1, positive * negative))
+
+
+def hit_rate(rows: Sequence[Item], method: int) -> float:
+    """Return the share of steps that a method places in a true span, NaN of no step."""
+    if not rows:
+        return float("nan")
+    return float(np.mean([row.hit[method] for row in rows]))
 
 
 def summary(rows: Sequence[Item]) -> dict[str, list[float]]:
     """Return each figure for speech alone, both together, and their difference."""
-    shown, far = [r for r in rows if r.shown], [r for r in rows if r.far]
-    near = [r for r in shown if not r.far]
-    out: dict[str, list[float]] = {}
-    for name, part in (("R@1", shown), ("R@1 near", near), ("R@1 far", far)):
-        out[name] = [
-            float(np.mean([r.hit[m] for r in part])) if part else float("nan") for m in (0, 1)
-        ]
-    truth_ = np.array([r.shown for r in rows], dtype=float)
-    out["AUC"] = [auc(np.array([r.score[m] for r in rows]), truth_) for m in (0, 1)]
-    out["accuracy"] = [float(np.mean([r.said_shown[m] == r.shown for r in rows])) for m in (0, 1)]
-    return {name: [*pair, pair[1] - pair[0]] for name, pair in out.items()}
+    shown_rows = [row for row in rows if row.is_shown]
+    far_rows = [row for row in rows if row.far]
+    near_rows = [row for row in shown_rows if not row.far]
+    pairs: dict[str, list[float]] = {}
+    for name, part in (("R@1", shown_rows), ("R@1 near", near_rows), ("R@1 far", far_rows)):
+        pairs[name] = [hit_rate(part, method) for method in METHOD_NUMBERS]
+
+    truth = np.array([row.is_shown for row in rows], dtype=float)
+    areas = []
+    accuracies = []
+    for method in METHOD_NUMBERS:
+        scores = np.array([row.score[method] for row in rows])
+        is_right = [row.said_shown[method] == row.is_shown for row in rows]
+        areas.append(auc(scores, truth))
+        accuracies.append(float(np.mean(is_right)))
+    pairs["AUC"] = areas
+    pairs["accuracy"] = accuracies
+    return {name: [*pair, pair[1] - pair[0]] for name, pair in pairs.items()}
 
 
-def with_intervals(rows: Sequence[Item]) -> dict[str, list[list[float]]]:
+def with_intervals(rows: Sequence[Item]) -> Table:
     """Return, per figure, [value, low, high] of speech alone, of both, and of the difference.
     Bootstrap over videos."""
-    videos = sorted({r.video for r in rows})
-    by_video = {v: [r for r in rows if r.video == v] for v in videos}
+    by_video: dict[int, list[Item]] = {}
+    for row in rows:
+        by_video.setdefault(row.video, []).append(row)
+    videos = sorted(by_video)
     rng = np.random.default_rng(0)
-    draws = [
-        summary([r for v in rng.choice(videos, len(videos)) for r in by_video[v]])
-        for _ in range(DRAWS)
-    ]
-    table = {}
+    draws = []
+    for _ in range(BOOTSTRAP_DRAWS):
+        drawn_rows: list[Item] = []
+        for video in rng.choice(videos, len(videos)):
+            drawn_rows += by_video[video]
+        draws.append(summary(drawn_rows))
+
+    table: Table = {}
     for name, values in summary(rows).items():
-        spread = np.nanpercentile([draw[name] for draw in draws], [2.5, 97.5], axis=0)  # (2, 3)
-        table[name] = [
-            [round(float(x), 4) for x in (v, *spread[:, n])] for n, v in enumerate(values)
-        ]
+        drawn_values = [draw[name] for draw in draws]
+        lows, highs = np.nanpercentile(drawn_values, [2.5, 97.5], axis=0)  # (3,) each
+        cells = []
+        for cell in zip(values, lows, highs, strict=True):
+            cells.append([round(float(figure), 4) for figure in cell])
+        table[name] = cells
     return table
 
 
-def markdown(table: dict[str, list[list[float]]]) -> str:
-    lines = ["| | " + " | ".join((*METHODS, "difference")) + " |", "|---|---|---|---|"]
+def markdown(table: Table) -> str:
+    header = " | ".join((*METHOD_NAMES, "difference"))
+    lines = [f"| | {header} |", "|---|---|---|---|"]
     for name, cells in table.items():
-        lines.append(
-            f"| {name} | "
-            + " | ".join(f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in cells)
-            + " |"
-        )
+        texts = [f"{value:.3f} [{low:.3f}, {high:.3f}]" for value, low, high in cells]
+        lines.append(f"| {name} | {' | '.join(texts)} |")
     return "\n".join(lines)
+
+
+def count_steps(rows: Sequence[Item]) -> dict[str, int]:
+    """Return how many steps are shown, and how many of them far from their words."""
+    return {"shown": sum(row.is_shown for row in rows), "far": sum(row.far for row in rows)}
 
 
 def main() -> None:
@@ -227,17 +280,16 @@ def main() -> None:
     rows: list[Item] = []
     for seed in range(*args.seeds):
         video, script = rendered(seed, args.cache)
-        rows += items(seed, script, seen(video, [step.text for step in script.steps]), settings)
+        pictures = seen(video, [step.text for step in script.steps])
+        rows += items(seed, script, pictures, settings)
+
     table = with_intervals(rows)
-    counts = {
-        "videos": len({r.video for r in rows}),
-        "steps": len(rows),
-        "shown": sum(r.shown for r in rows),
-    }
-    counts["far"] = sum(r.far for r in rows)
-    RESULTS.mkdir(exist_ok=True)
+    videos = {row.video for row in rows}
+    counts = {"videos": len(videos), "steps": len(rows)} | count_steps(rows)
+    RESULTS_FOLDER.mkdir(exist_ok=True)
     result = {"seeds": list(args.seeds), "counts": counts, "table": table}
-    (RESULTS / f"{args.name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    text = json.dumps(result, indent=2)
+    (RESULTS_FOLDER / f"{args.name}.json").write_text(f"{text}\n")
     print(json.dumps(counts))
     print(markdown(table))
 

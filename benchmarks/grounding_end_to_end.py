@@ -15,7 +15,16 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from grounding import FAR, RESULTS, Item, away, markdown, with_intervals
+from grounding import (
+    RESULTS_FOLDER,
+    Item,
+    count_steps,
+    is_far,
+    is_in_spans,
+    markdown,
+    unplaced,
+    with_intervals,
+)
 
 from research.drawn_videos import read_script, true_record
 from stepline.grounding.ground import ground
@@ -23,40 +32,59 @@ from stepline.records import Record, Step
 from stepline.storage import read_record
 
 
+def is_spoken_within(step: Step, true: Step) -> bool:
+    """Say whether most of a step's words are within those of a true one."""
+    if step.said is None or true.said is None:
+        return False
+    return step.said.overlap(true.said) > step.said.duration / 2
+
+
+def words_of(step: Step) -> set[str]:
+    """Return the words of a step's text."""
+    return set(step.text.lower().split())
+
+
 def partner(steps: Sequence[Step], true: Step) -> int | None:
-    """Return the place of the written step that stands for a true one, None where no step does."""
-    near = [
-        k
-        for k, step in enumerate(steps)
-        if step.said and true.said and step.said.overlap(true.said) > step.said.duration / 2
-    ]
-    words = set(true.text.lower().split())
-    return max(near, key=lambda k: len(words & set(steps[k].text.lower().split())), default=None)
+    """Return the number of the written step for a true one, None where no step is for it."""
+    true_words = words_of(true)
+    best = None
+    most_shared = -1
+    for number, step in enumerate(steps):
+        if not is_spoken_within(step, true):
+            continue
+        shared = len(true_words & words_of(step))
+        if shared > most_shared:
+            best = number
+            most_shared = shared
+    return best
 
 
-def items(seed: int, found: Record, true: Record) -> list[Item]:
+def items(seed: int, record: Record, true: Record) -> list[Item]:
     """Return what speech alone and the whole job say of each true step."""
-    bare = [
-        step.model_copy(update={"spans": (), "at": None, "status": None}) for step in found.steps
-    ]
-    alone = ground(bare, duration=found.video.duration or 0.0, transcript=found.transcript)
+    bare_steps = [unplaced(step) for step in record.steps]
+    duration = record.video.duration or 0.0
+    alone = ground(bare_steps, duration=duration, transcript=record.transcript)
     rows = []
-    for step in true.reference:
-        k = partner(found.steps, step)
-        pair = [] if k is None else [alone.steps[k], found.steps[k]]
-        rows.append(
-            Item(
-                video=seed,
-                shown=bool(step.spans),
-                far=bool(step.spans) and away(step) >= FAR,
-                hit=tuple(
-                    any(s.at is not None and s.at in span for span in step.spans) for s in pair
-                )
-                or (False,) * 2,
-                score=tuple(float(s.score or 0.0) for s in pair) or (0.0, 0.0),
-                said_shown=tuple(s.status == "shown" for s in pair) or (False,) * 2,
-            )
+    for true_step in true.reference:
+        number = partner(record.steps, true_step)
+        # A true step without a partner is missed by both methods.
+        hits = (False, False)
+        scores = (0.0, 0.0)
+        verdicts = (False, False)
+        if number is not None:
+            pair = (alone.steps[number], record.steps[number])
+            hits = tuple(is_in_spans(step.at, true_step) for step in pair)
+            scores = tuple(float(step.score or 0.0) for step in pair)
+            verdicts = tuple(step.status == "shown" for step in pair)
+        item = Item(
+            video=seed,
+            is_shown=bool(true_step.spans),
+            far=is_far(true_step),
+            hit=hits,
+            score=scores,
+            said_shown=verdicts,
         )
+        rows.append(item)
     return rows
 
 
@@ -73,18 +101,21 @@ def main() -> None:
     )
     args = parser.parse_args()
     rows: list[Item] = []
-    written, true_steps = 0, 0
+    written = 0
+    true_steps = 0
     for seed in range(*args.seeds):
-        found = read_record(args.out / f"world_{seed:05d}.json")
-        true = true_record(read_script(args.cache / f"world_{seed:05d}.json"))
-        written += sum(partner(found.steps, step) is not None for step in true.reference)
+        name = f"world_{seed:05d}.json"
+        record = read_record(args.out / name)
+        true = true_record(read_script(args.cache / name))
+        partners = [partner(record.steps, step) for step in true.reference]
+        written += sum(number is not None for number in partners)
         true_steps += len(true.reference)
-        rows += items(seed, found, true)
+        rows += items(seed, record, true)
     table = with_intervals(rows)
-    counts = {"steps": true_steps, "written": written, "shown": sum(r.shown for r in rows)}
-    counts["far"] = sum(r.far for r in rows)
+    counts = {"steps": true_steps, "written": written} | count_steps(rows)
     result = {"seeds": list(args.seeds), "counts": counts, "table": table}
-    (RESULTS / "grounding_end_to_end.json").write_text(json.dumps(result, indent=2) + "\n")
+    text = json.dumps(result, indent=2)
+    (RESULTS_FOLDER / "grounding_end_to_end.json").write_text(f"{text}\n")
     print(json.dumps(counts))
     print(markdown(table))
 

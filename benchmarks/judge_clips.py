@@ -25,54 +25,62 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
 from stepline.wys2.judge import judged_span
 
-ROOT = Path(__file__).resolve().parents[1]
-CLIPS = ROOT.parent / "shared" / "data" / "videos"
-RESULT = ROOT / "benchmarks" / "results" / "judge_clips.json"
-MARKED = "howto100m_money_clip"
-UNMARKED = ("cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")
-OVERLAP = 0.5  # s of the clip that must show the step, as in fit_judge.py
+PROJECT_FOLDER = Path(__file__).resolve().parents[1]
+CLIPS_FOLDER = PROJECT_FOLDER.parent / "shared" / "data" / "videos"
+RESULT_PATH = PROJECT_FOLDER / "benchmarks" / "results" / "judge_clips.json"
+MARKED_CLIP = "howto100m_money_clip"
+UNMARKED_CLIPS = ("cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")
+MIN_OVERLAP_SECONDS = 0.5  # of the clip that must show the step, as in fit_judge.py
+Row = dict[str, Any]
 
 
-def marked_as(sentence: Sentence, marked: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """Return whether a sentence describes a marked step, and whether the picture shows it while it
-    is said."""
-    steps = [
-        one
-        for one in marked
-        if Span(*one["spoken"]).overlap(sentence.span) > sentence.span.duration / 2
-    ]
+def is_spoken_in(sentence: Sentence, step: Row) -> bool:
+    """Say whether most of a sentence is within the words of a marked step."""
+    spoken = Span(*step["spoken"])
+    return spoken.overlap(sentence.span) > sentence.span.duration / 2
+
+
+def is_in_clip(sentence: Sentence, step: Row) -> bool:
+    """Say whether the picture shows a marked step while a sentence is said."""
     clip = judged_span(sentence.span)
-    return bool(steps), any(
-        Span(*span).overlap(clip) >= OVERLAP for one in steps for span in one["shown"]
-    )
+    shown_spans = [Span(*span) for span in step["shown"]]
+    return any(span.overlap(clip) >= MIN_OVERLAP_SECONDS for span in shown_spans)
 
 
 def judged(stem: str, out: Path) -> Record:
-    return run_video(
-        Request(CLIPS / f"{stem}.mp4", stem), StepsSettings(), OutputOptions(out, ("json",))
-    ).record
+    request = Request(CLIPS_FOLDER / f"{stem}.mp4", stem)
+    options = OutputOptions(out, ("json",))
+    return run_video(request, StepsSettings(), options).record
 
 
-def rows(record: Record, marked: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    found = []
+def rows(record: Record, marked_steps: list[Row] | None) -> list[Row]:
+    """Return a row per sentence, with what a person saw where the clip is marked."""
+    sentence_rows = []
     for sentence in record.sentences:
-        row: dict[str, Any] = {"start": sentence.span.start, "shown": sentence.shown}
-        if marked is not None:
-            row["told"], row["seen"] = marked_as(sentence, marked)
-        found.append(row)
-    return found
+        row: Row = {"start": sentence.span.start, "shown": sentence.shown}
+        if marked_steps is not None:
+            steps = [step for step in marked_steps if is_spoken_in(sentence, step)]
+            row["told"] = bool(steps)
+            row["seen"] = any(is_in_clip(sentence, step) for step in steps)
+        sentence_rows.append(row)
+    return sentence_rows
 
 
-def scores(found: list[dict[str, Any]]) -> dict[str, Any]:
+def scores(sentence_rows: list[Row]) -> Row:
     """Return counts, accuracy at .5 and ROC-AUC, null where all are of one kind."""
-    seen = np.array([row["seen"] for row in found], dtype=np.float64)
-    shown = np.array([row["shown"] for row in found], dtype=np.float64)
+    labels = np.array([row["seen"] for row in sentence_rows], dtype=np.float64)
+    probabilities = np.array([row["shown"] for row in sentence_rows], dtype=np.float64)
     try:
-        area: float | None = round(roc_auc(seen, shown), 3)
+        area: float | None = round(roc_auc(labels, probabilities), 3)
     except DatasetError:
         area = None
-    right = int(((shown > 0.5) == (seen > 0.5)).sum())
-    return {"sentences": len(found), "seen": int(seen.sum()), "right at .5": right, "AUC": area}
+    is_right = (probabilities > 0.5) == (labels > 0.5)
+    return {
+        "sentences": len(sentence_rows),
+        "seen": int(labels.sum()),
+        "right at .5": int(is_right.sum()),
+        "AUC": area,
+    }
 
 
 def main() -> None:
@@ -81,16 +89,21 @@ def main() -> None:
         "--out", type=Path, required=True, help="folder of the records, reused when run again"
     )
     out = parser.parse_args().out
-    marked = json.loads((CLIPS / "steps_seen.json").read_text())[f"{MARKED}.mp4"]["steps"]
-    found = rows(judged(MARKED, out), marked)
-    told = [row for row in found if row["told"]]
-    report: dict[str, Any] = {
-        MARKED: {"all": scores(found), "of marked steps": scores(told), "sentences": found}
+    labels = json.loads((CLIPS_FOLDER / "steps_seen.json").read_text())
+    marked_steps = labels[f"{MARKED_CLIP}.mp4"]["steps"]
+    marked_rows = rows(judged(MARKED_CLIP, out), marked_steps)
+    step_rows = [row for row in marked_rows if row["told"]]
+    marked_report = {
+        "all": scores(marked_rows),
+        "of marked steps": scores(step_rows),
+        "sentences": marked_rows,
     }
-    for stem in UNMARKED:
+    report: Row = {MARKED_CLIP: marked_report}
+    for stem in UNMARKED_CLIPS:
         report[stem] = {"sentences": rows(judged(stem, out), None)}
-    write_atomic(RESULT, json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    text = json.dumps(report, indent=1)
+    write_atomic(RESULT_PATH, f"{text}\n")
+    print(text)
 
 
 if __name__ == "__main__":

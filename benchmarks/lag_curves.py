@@ -69,8 +69,8 @@ def log_likelihood(rows: Rows, targets: Rows) -> Array:
     """Return (N,): the mean of log P over the seconds that show each step."""
     values = []
     for row, target in zip(rows, targets, strict=True):
-        chances = np.maximum(row, MIN_PROBABILITY)
-        value = target @ np.log(chances)
+        probabilities = np.maximum(row, MIN_PROBABILITY)
+        value = target @ np.log(probabilities)
         values.append(value)
     return np.array(values)
 

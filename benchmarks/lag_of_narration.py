@@ -288,14 +288,15 @@ def lag_figures(likelihood: Array) -> Json:
     """
     best = GRID_LAGS[likelihood.argmax(axis=1)]
     heights = likelihood.max(axis=1, keepdims=True)
-    chances = np.exp(likelihood - heights)  # (V, L)
+    probabilities = np.exp(likelihood - heights)  # (V, L)
+    # the likelihood of each usual lag and spread
     marginals = []
     pairs = []
     usual_lags = USUAL_LAGS.tolist()
     spreads = LAG_SPREADS.tolist()
     for pair in itertools.product(usual_lags, spreads):
         weights = norm.pdf(GRID_LAGS, *pair)
-        marginal = chances @ (weights / weights.sum())
+        marginal = probabilities @ (weights / weights.sum())
         marginals.append(np.log(marginal + MIN_PROBABILITY))
         pairs.append(pair)
     by_video = np.array(marginals).T  # (V, pairs)
@@ -368,6 +369,7 @@ def main() -> None:
         COOKING_NAME: cooking,
         COOKING_CUT_NAME: cut_into_clips(cooking),
     }
+    # tests without the fold that is tested, and curves of all tellings
     curves = fit_without_folds(sources)
     tests: Tables = {}
     described = {}
@@ -381,6 +383,7 @@ def main() -> None:
         fitted[name] = asdict(fit(sources, weights))
     by_vlogs = curves[VLOGS_NAME]
     by_cooking = curves[COOKING_NAME]
+    # the lag of each video
     lags_of_videos = {
         VLOGS_NAME: lags(vlogs, by_vlogs),
         COOKING_NAME: lags(cooking, by_cooking),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from correspondence import maker
-from real_clips import RESULTS, matched, pictures, records
+from real_clips import RESULTS_FOLDER, matched, pictures, records
 
 from research.refit.corrected_videos import report
 from research.refit.refit import CorrectedVideo, held_out_figures, refit
@@ -37,41 +37,54 @@ from stepline.pipeline.request import StepsSettings
 from stepline.records import Record, Span, Step
 from stepline.settings import validate
 
-CORRECTED = 10  # clips of a split
+MAX_CORRECTED_CLIPS = 10  # of a split
+Row = dict[str, Any]
 
 
-def correction(record: Record, truth: dict[str, Any]) -> Correction:
+def float_span(pair: Sequence[float]) -> Span:
+    """Return a labelled span."""
+    start, end = pair
+    return Span(float(start), float(end))
+
+
+def correction(record: Record, truth: Row) -> Correction:
     """Return the edits by which a person makes the steps of a record those of the labels."""
-    pairs = {step.id: label for label, step in matched(truth["steps"], record.steps)}
+    label_of_step = {}
+    for label, step in matched(truth["steps"], record.steps):
+        label_of_step[step.id] = label
     edits: list[Edit] = []
     for step in record.steps:
-        label = pairs.get(step.id)
+        label = label_of_step.get(step.id)
         if label is None:
             edits.append(DeleteEdit(do="delete", step=step.id))
         elif label.get("shown"):
-            edits.append(
-                ChangeEdit(do="change", step=step.id, span=_nearest(label, step), status="shown")
-            )
+            span = _nearest(label, step)
+            edits.append(ChangeEdit(do="change", step=step.id, span=span, status="shown"))
         else:
             edits.append(ChangeEdit(do="change", step=step.id, status="said"))
-    found = [id(label) for label in pairs.values()]
+
+    # what is missing, less tips
+    written_labels = [id(label) for label in label_of_step.values()]
     for number, label in enumerate(truth["steps"]):
-        if id(label) not in found and label.get("kind") != "tip":
-            span = Span(*map(float, label["shown"][0])) if label.get("shown") else None
-            edits.append(AddEdit(do="add", id=f"added {number}", text=label["text"], span=span))
+        if id(label) in written_labels or label.get("kind") == "tip":
+            continue
+        span = float_span(label["shown"][0]) if label.get("shown") else None
+        edits.append(AddEdit(do="add", id=f"added {number}", text=label["text"], span=span))
     return Correction(
         id="labels", video=record.id, by="labels", when=0.0, base=0, edits=tuple(edits)
     )
 
 
-def _nearest(label: dict[str, Any], step: Step) -> Span:
+def _nearest(label: Row, step: Step) -> Span:
     """Return the labelled span that the step's own overlaps most, else the one nearest to its
     words."""
-    spans = [Span(*map(float, pair)) for pair in label["shown"]]
-    said = step.said.center if step.said else 0.0
-    return max(
-        spans, key=lambda span: (step.spans[0].iou(span) if step.spans else 0.0, -span.gap(said))
-    )
+    words_center = step.said.center if step.said else 0.0
+
+    def likeness(span: Span) -> tuple[float, float]:
+        iou = step.spans[0].iou(span) if step.spans else 0.0
+        return iou, -span.gap(words_center)
+
+    return max(map(float_span, label["shown"]), key=likeness)
 
 
 def split(
@@ -79,13 +92,15 @@ def split(
 ) -> tuple[list[CorrectedVideo], list[CorrectedVideo]]:
     """Return ten clips of whole makers, drawn at random, and the clips of the others."""
     makers = sorted({video.source for video in videos})
-    chosen: list[CorrectedVideo] = []
-    for name in np.random.default_rng(seed).permutation(makers):
-        of_maker = [video for video in videos if video.source == name]
-        if len(chosen) + len(of_maker) <= CORRECTED:
-            chosen += of_maker
-    names = {video.source for video in chosen}
-    return chosen, [video for video in videos if video.source not in names]
+    rng = np.random.default_rng(seed)
+    clips: list[CorrectedVideo] = []
+    for name in rng.permutation(makers):
+        maker_clips = [video for video in videos if video.source == name]
+        if len(clips) + len(maker_clips) <= MAX_CORRECTED_CLIPS:
+            clips += maker_clips
+    drawn_makers = {video.source for video in clips}
+    others = [video for video in videos if video.source not in drawn_makers]
+    return clips, others
 
 
 def corrected_videos(clips: Path, cache: Path) -> list[CorrectedVideo]:
@@ -101,20 +116,24 @@ def corrected_videos(clips: Path, cache: Path) -> list[CorrectedVideo]:
         record = written[name]
         if record.steps:
             by_person = corrected(record, [correction(record, truth)]).record
-            seen = pictures(clips / name, cache)
-            videos.append(CorrectedVideo(record, by_person, seen, maker(name)))
+            visual = pictures(clips / name, cache)
+            videos.append(CorrectedVideo(record, by_person, visual, maker(name)))
     return videos
 
 
-def learnt_tree(result: Any) -> dict[str, Any]:
+def learnt_tree(result: Any) -> Row:
     """Return what was learnt as the settings of a run."""
     ground = dict(result.settings.get("nasva.ground", {}))
-    return {"nasva": {"ground": ground}, "judge": dict(result.settings.get("judge", {}))}
+    judge = dict(result.settings.get("judge", {}))
+    return {"nasva": {"ground": ground}, "judge": judge}
 
 
-def figure_rows(figures: Any) -> dict[str, list[dict[str, Any]]]:
+def figure_rows(figures: Any) -> dict[str, list[Row]]:
     """Return the figures of each part as JSON."""
-    return {part: [asdict(row) for row in rows] for part, rows in figures.items()}
+    by_part = {}
+    for part, rows in figures.items():
+        by_part[part] = [asdict(row) for row in rows]
+    return by_part
 
 
 def print_figures(start: tuple[str, ...], figures: Any, accepted: list[str]) -> None:
@@ -127,22 +146,22 @@ def print_figures(start: tuple[str, ...], figures: Any, accepted: list[str]) -> 
             print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def measure_split(videos: list[CorrectedVideo], seed: int) -> dict[str, Any] | None:
+def measure_split(videos: list[CorrectedVideo], seed: int) -> Row | None:
     """Learn from some makers and look at the others. None where too little was corrected."""
-    corrected_ones, others = split(videos, seed)
+    clips, others = split(videos, seed)
     try:
-        learnt = refit(corrected_ones)
+        learnt = refit(clips)
     except DatasetError as error:
         print(f"| {seed} | {error} |", flush=True)
         return None
     settings = validate(StepsSettings, learnt_tree(learnt))
     figures = held_out_figures(others, StepsSettings(), settings)
     accepted = [part for part in learnt.figures if part not in learnt.refusals]
-    start = (str(seed), str(len(corrected_ones)), str(learnt.sources))
+    start = (str(seed), str(len(clips)), str(learnt.sources))
     print_figures(start, figures, accepted)
     return {
         "seed": seed,
-        "corrected": len(corrected_ones),
+        "corrected": len(clips),
         "held out": len(others),
         "accepted": accepted,
         "figures": figure_rows(figures),
@@ -173,7 +192,7 @@ def main() -> None:
         "refusals": dict(result.refusals),
         "splits": rows,
     }
-    (RESULTS / "learning.json").write_text(json.dumps(out, indent=1) + "\n")
+    (RESULTS_FOLDER / "learning.json").write_text(json.dumps(out, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,111 +21,50 @@ import argparse
 import json
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
-from unittest.mock import patch
+from typing import Any
 
 import numpy as np
-from fit_line_model import FEATURE_NAMES, FOLDS, LAG_SECONDS, NarrationReader, all_lists, fit
-from narration import transcript_of
+from fit_line_model import LAG_SECONDS, NarrationReader
+from narrated_videos import (
+    Folds,
+    NarratedVideo,
+    VectorCache,
+    each_left_out,
+    fold_weights,
+    read_videos,
+    texts_of,
+    vectors_of,
+)
 
-from stepline.grounding.line_model import LineWeights, load_line_weights
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import place_steps, place_texts
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Span, Step, Transcript, Video
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.text import embed
 from stepline.text_base.base import TextBase
 from stepline.text_base.build import build_base
 from stepline.text_base.settings import TextBaseSettings
 
-RESULT = Path(__file__).resolve().parent / "results/line_labels.json"
-OTHER_DOCUMENTS = 19  # of other videos that are tried with a video's own
-LIVE_VIDEOS = 3  # every so many-th video is followed sentence by sentence
+PROJECT_FOLDER = Path(__file__).resolve().parents[1]
+RESULT_PATH = PROJECT_FOLDER / "benchmarks/results/line_labels.json"
+LIVE_STRIDE = 3  # one video of as many is followed sentence by sentence
+PART_NAMES = ("coarse", "windows", "live")
 
-
-@dataclass
-class NarratedVideo:
-    """A video's sentences and lines with what people marked. spans: (K,) of its own lines."""
-
-    name: str
-    dish: str
-    transcript: Transcript
-    tells_step: tuple[bool, ...]
-    lines: tuple[str, ...]
-    spans: tuple[Span, ...]
-    step_probabilities: np.ndarray
-    other_lines: tuple[str, ...] = ()  # of another dish
-    documents: tuple[str, ...] = ()  # the videos whose lists are tried, its own among them
-
-    @property
-    def sentences(self) -> tuple[Sentence, ...]:
-        """Return what is said."""
-        return self.transcript.sentences
-
-
-class VectorCache:
-    """MiniLM vectors of texts, each text embedded once."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._rows: dict[str, np.ndarray] = {}
-        self(texts)
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the rows of the texts, (N, D)."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._rows]
-        if new:
-            self._rows |= dict(zip(new, embed(new), strict=True))
-        return np.stack([self._rows[text] for text in texts])
-
-
-def vectors_of(video: NarratedVideo) -> VectorCache:
-    """Return the vectors of a video's sentences and lines."""
-    sentences = [sentence.text for sentence in video.sentences]
-    return VectorCache([*sentences, *video.lines, *video.other_lines])
-
-
-Folds: TypeAlias = Sequence[tuple[frozenset[str], LineWeights]]
-
-
-def each_left_out(videos: Sequence[NarratedVideo], folds: Folds) -> Iterator[NarratedVideo]:
-    """Yield the videos, each while the line model has the weights that left its dish out."""
-    target = "stepline.grounding.line_model.load_line_weights"
-    for dishes, weights in folds:
-        with patch(target, return_value=weights):
-            yield from (video for video in videos if video.dish in dishes)
-
-
-def read_videos(reader: NarrationReader, chances: dict[str, list[float]]) -> list[NarratedVideo]:
-    """Return the videos with steps, each with the lines of another dish."""
-    rng = random.Random(0)
-    videos = []
-    for name, row in reader.videos.items():
-        video = NarratedVideo(
-            name=name,
-            dish=row["title"],
-            transcript=transcript_of(row),
-            tells_step=tuple(sentence["is_step"] for sentence in row["sentences"]),
-            lines=tuple(step["text"] for step in row["steps"]),
-            spans=tuple(Span(*step["span"]) for step in row["steps"]),
-            step_probabilities=np.array(chances[name]),
-        )
-        videos.append(video)
-    names = [video.name for video in videos]
-    for video in videos:
-        others = [other for other in videos if other.dish != video.dish]
-        video.other_lines = rng.choice(others).lines
-        rest = [name for name in names if name != video.name]
-        video.documents = tuple(sorted([video.name, *rng.sample(rest, OTHER_DOCUMENTS)]))
-    return videos
+Figures = dict[str, Any]
+SpannedLine = tuple[str, Span | None]  # None for a line of another dish
 
 
 def is_right(label: Span, span: Span) -> bool:
     """Say whether the middle of a label, a little later, is in the span that people marked."""
     return span.start <= label.center + LAG_SECONDS <= span.end
+
+
+def rounded(values: dict[str, float]) -> dict[str, float]:
+    """Return figures as docs/results has them."""
+    return {name: round(value, 3) for name, value in values.items()}
 
 
 @dataclass
@@ -168,62 +107,76 @@ class LabelCounts:
         }
         if self.foreign_lines:
             values["another dish's lines labelled"] = self.foreign_labels / self.foreign_lines
-        return {name: round(value, 3) for name, value in values.items()}
+        return rounded(values)
 
 
-COARSE_RULES: dict[str, tuple[CoarseSettings, bool]] = {
-    "softmax (paper)": (CoarseSettings(), False),
-    "line-model": (CoarseSettings(matching="line-model"), False),
-    "line-model, P(it tells a step)": (CoarseSettings(matching="line-model"), True),
+@dataclass(frozen=True)
+class CoarseRule:
+    """A way to label: settings, and whether P(a sentence describes a step) is used."""
+
+    settings: CoarseSettings
+    uses_steps: bool = False
+
+
+_LINE_MODEL = CoarseSettings(matching="line-model")
+COARSE_RULES = {
+    "softmax (paper)": CoarseRule(CoarseSettings()),
+    "line-model": CoarseRule(_LINE_MODEL),
+    "line-model, P(it tells a step)": CoarseRule(_LINE_MODEL, uses_steps=True),
 }
 
 
-def measure_coarse(videos: Sequence[NarratedVideo], folds: Folds) -> dict[str, Any]:
+def measure_coarse(videos: Sequence[NarratedVideo], folds: Folds) -> Figures:
     """Return what NaSVA's coarse labels come to by each rule, of own and of mixed lists."""
     rng = random.Random(1)
     counts: dict[str, dict[str, LabelCounts]] = {}
     for video in each_left_out(videos, folds):
         vectors = vectors_of(video)
-        own = list(zip(video.lines, video.spans, strict=True))
-        mixed: list[tuple[str, Span | None]] = list(own)
-        strange = rng.sample(video.other_lines, min(len(video.other_lines), (len(own) + 1) // 2))
-        for line in strange:
-            mixed.insert(rng.randrange(len(mixed) + 1), (line, None))
-        for kind, lines in (("own", own), ("mixed", mixed)):
-            for rule, (settings, knows_steps) in COARSE_RULES.items():
-                count = counts.setdefault(kind, {}).setdefault(rule, LabelCounts())
-                labels = coarse_labels(video, lines, settings, vectors, knows_steps=knows_steps)
+        own: list[SpannedLine] = list(zip(video.lines, video.spans, strict=True))
+        lists = {"own": own, "mixed": mixed_lines(own, video.other_lines, rng)}
+        for kind, lines in lists.items():
+            for name, rule in COARSE_RULES.items():
+                count = counts.setdefault(kind, {}).setdefault(name, LabelCounts())
+                labels = coarse_labels(video, lines, rule, vectors)
                 for number, (_, span) in enumerate(lines):
                     count.add(labels.get(str(number)), span)
     return figures_of(counts)
 
 
-def figures_of(counts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def mixed_lines(
+    own: Sequence[SpannedLine], others: Sequence[str], rng: random.Random
+) -> list[SpannedLine]:
+    """Return the own lines with half as many others between them."""
+    lines = list(own)
+    count = min(len(others), (len(own) + 1) // 2)
+    for line in rng.sample(others, count):
+        number = rng.randrange(len(lines) + 1)
+        lines.insert(number, (line, None))
+    return lines
+
+
+def figures_of(counts: dict[str, dict[str, Any]]) -> Figures:
     """Return the figures of counts by kind and rule."""
-    figures: dict[str, Any] = {}
+    figures: Figures = {}
     for kind, rules in counts.items():
         figures[kind] = {rule: count.figures() for rule, count in rules.items()}
     return figures
 
 
 def coarse_labels(
-    video: NarratedVideo,
-    lines: Sequence[tuple[str, Span | None]],
-    settings: CoarseSettings,
-    vectors: VectorCache,
-    *,
-    knows_steps: bool,
+    video: NarratedVideo, lines: Sequence[SpannedLine], rule: CoarseRule, vectors: VectorCache
 ) -> dict[str, Span | None]:
     """Return the label of each line that has one, by its number."""
-    steps = [Step(id=str(number), text=text) for number, (text, _) in enumerate(lines)]
+    texts = [text for text, _ in lines]
+    steps = [Step(id=str(number), text=text) for number, text in enumerate(texts)]
     placed, _ = place_steps(
         steps,
         video.sentences,
-        vectors([text for text, _ in lines]),
-        vectors([sentence.text for sentence in video.sentences]),
+        vectors(texts),
+        vectors(texts_of(video.sentences)),
         duration=video.sentences[-1].span.end,
-        settings=settings,
-        step_probabilities=video.step_probabilities if knows_steps else None,
+        settings=rule.settings,
+        step_probabilities=video.step_probabilities if rule.uses_steps else None,
     )
     return {step.id: step.said for step in placed}
 
@@ -265,28 +218,28 @@ class WindowCounts:
     windows: int = 0
     right: int = 0
     lines: int = 0
-    lines_found: int = 0
-    kept: int = 0
-    kept_steps: int = 0
+    right_lines: int = 0
+    sieved: int = 0
+    sieved_steps: int = 0
     step_sentences: int = 0
 
     def add(self, video: NarratedVideo, record: Record, lines_of: dict[str, list[int]]) -> None:
         """Count a video. lines_of: the numbers of its own lines by the id of the base's step."""
-        found = set()
-        kept = set()
+        right_lines: set[int] = set()
+        sources: set[int] = set()
         for step in record.steps:
-            kept.update(step.sources)
+            sources.update(step.sources)
             if step.source_text is None or step.said is None:
                 continue
             self.windows += 1
             numbers = lines_of.get(step.source_text, [])
             right = {number for number in numbers if is_right(step.said, video.spans[number])}
             self.right += bool(right)
-            found |= right
+            right_lines |= right
         self.lines += len(video.lines)
-        self.lines_found += len(found)
-        self.kept += len(kept)
-        self.kept_steps += sum(video.tells_step[number] for number in kept)
+        self.right_lines += len(right_lines)
+        self.sieved += len(sources)
+        self.sieved_steps += sum(video.tells_step[number] for number in sources)
         self.step_sentences += sum(video.tells_step)
 
     def figures(self) -> dict[str, float]:
@@ -294,14 +247,14 @@ class WindowCounts:
         values = {
             "windows": self.windows,
             "windows right": self.right / max(1, self.windows),
-            "own lines with a right window": self.lines_found / self.lines,
-            "sieve: precision": self.kept_steps / max(1, self.kept),
-            "sieve: recall": self.kept_steps / self.step_sentences,
+            "own lines with a right window": self.right_lines / self.lines,
+            "sieve: precision": self.sieved_steps / max(1, self.sieved),
+            "sieve: recall": self.sieved_steps / self.step_sentences,
         }
-        return {name: round(value, 3) for name, value in values.items()}
+        return rounded(values)
 
 
-def measure_windows(videos: Sequence[NarratedVideo], folds: Folds) -> dict[str, Any]:
+def measure_windows(videos: Sequence[NarratedVideo], folds: Folds) -> Figures:
     """Return what Sieve & Swap's windows come to by each rule, with one document and with more."""
     with tempfile.TemporaryDirectory() as folder:
         base, numbers = made_base(videos, Path(folder))
@@ -323,12 +276,27 @@ def window_counts(
         record = Record(id=video.name, video=Video(id=video.name), transcript=video.transcript)
         documents = {"own list": (video.name,), "own and 19 others": video.documents}
         for kind, names in documents.items():
-            tried = np.array([numbers[name] for name in names], dtype=np.int64)
+            document_numbers = [numbers[name] for name in names]
+            pairs = [np.array(document_numbers, dtype=np.int64)]
             for rule, settings in SWAP_RULES.items():
                 count = counts.setdefault(kind, {}).setdefault(rule, WindowCounts())
-                (swapped,) = sieve_and_swap([record], base, settings, paired=[tried], embed=vectors)
+                (swapped,) = sieve_and_swap([record], base, settings, paired=pairs, embed=vectors)
                 count.add(video, swapped, lines_of)
     return counts
+
+
+def made_base(videos: Sequence[NarratedVideo], folder: Path) -> tuple[TextBase, dict[str, int]]:
+    """Return a text base of the lists of all videos, and the number of each video's document."""
+    source = folder / "lists.json"
+    rows = []
+    for video in videos:
+        row = {"id": video.name, "title": video.dish, "steps": list(video.lines)}
+        rows.append(row)
+    source.write_text(json.dumps(rows), encoding="utf-8")
+    base = build_base([source], folder / "base", TextBaseSettings(merge=1.0), licence="none")
+    # documents are numbered in reading order
+    numbers = {video.name: number for number, video in enumerate(videos)}
+    return base, numbers
 
 
 @dataclass
@@ -342,18 +310,18 @@ class LiveCounts:
     foreign_lines: int = 0
     foreign_believed: int = 0
 
-    def add(self, video: NarratedVideo, vectors: VectorCache, *, knows_steps: bool) -> None:
+    def add(self, video: NarratedVideo, vectors: VectorCache, *, uses_steps: bool) -> None:
         """Follow a video sentence by sentence with its own lines, and with another dish's."""
-        own = first_places(video, video.lines, vectors, knows_steps=knows_steps)
-        for place, span in zip(own, video.spans, strict=True):
+        own = first_places(video, video.lines, vectors, uses_steps=uses_steps)
+        for words, span in zip(own, video.spans, strict=True):
             self.lines += 1
-            if place is not None:
+            if words is not None:
                 self.believed += 1
-                self.right += is_right(place, span)
-                self.early += place.end + LAG_SECONDS < span.start
-        others = first_places(video, video.other_lines, vectors, knows_steps=knows_steps)
+                self.right += is_right(words, span)
+                self.early += words.end + LAG_SECONDS < span.start
+        others = first_places(video, video.other_lines, vectors, uses_steps=uses_steps)
         self.foreign_lines += len(others)
-        self.foreign_believed += sum(place is not None for place in others)
+        self.foreign_believed += sum(words is not None for words in others)
 
     def figures(self) -> dict[str, float]:
         """Return the shares that docs/results has."""
@@ -364,21 +332,21 @@ class LiveCounts:
             "believed before they are shown": self.early / self.lines,
             "another dish's lines believed": self.foreign_believed / self.foreign_lines,
         }
-        return {name: round(value, 3) for name, value in values.items()}
+        return rounded(values)
 
 
 def first_places(
-    video: NarratedVideo, lines: Sequence[str], vectors: VectorCache, *, knows_steps: bool
+    video: NarratedVideo, lines: Sequence[str], vectors: VectorCache, *, uses_steps: bool
 ) -> list[Span | None]:
     """Return where each line was said when it was first believed said, None where it never was."""
     places: list[Span | None] = [None] * len(lines)
     for count in range(1, len(video.sentences) + 1):
-        heard = video.sentences[:count]
-        probabilities = video.step_probabilities[:count] if knows_steps else None
+        sentences = video.sentences[:count]
+        probabilities = video.step_probabilities[:count] if uses_steps else None
         placed = place_texts(
             lines,
-            Transcript(sentences=heard),
-            vectors([sentence.text for sentence in heard]),
+            Transcript(sentences=sentences),
+            vectors(texts_of(sentences)),
             vectors(lines),
             so_far=True,
             step_probabilities=probabilities,
@@ -389,54 +357,20 @@ def first_places(
     return places
 
 
-def measure_live(videos: Sequence[NarratedVideo], folds: Folds) -> dict[str, Any]:
+LIVE_RULES = {"without P(it tells a step)": False, "with it": True}  # name -> whether it is used
+
+
+def measure_live(videos: Sequence[NarratedVideo], folds: Folds) -> Figures:
     """Return what becomes of lines as narrations go on, with and without P(it describes a step)."""
-    counts = {"live": {"without P(it tells a step)": LiveCounts(), "with it": LiveCounts()}}
-    for video in each_left_out(videos[::LIVE_VIDEOS], folds):
+    counts = {rule: LiveCounts() for rule in LIVE_RULES}
+    for video in each_left_out(videos[::LIVE_STRIDE], folds):
         vectors = vectors_of(video)
-        for rule, knows_steps in (("without P(it tells a step)", False), ("with it", True)):
-            counts["live"][rule].add(video, vectors, knows_steps=knows_steps)
-    return figures_of(counts)
+        for rule, uses_steps in LIVE_RULES.items():
+            counts[rule].add(video, vectors, uses_steps=uses_steps)
+    return figures_of({"live": counts})
 
 
-MEASURES = {"coarse": measure_coarse, "windows": measure_windows, "live": measure_live}
-
-
-def fold_weights(reader: NarrationReader, path: Path | None) -> Folds:
-    """Return dishes, and weights that were fitted without them. path: where they are kept."""
-    if path is None:
-        dishes = frozenset(video["title"] for video in reader.videos.values())
-        return [(dishes, load_line_weights())]
-    if not path.is_file():
-        lists = reader.lists()
-        dishes_in_order = sorted({item.dish for item in lists["own"]})
-        random.Random(0).shuffle(dishes_in_order)
-        rows = []
-        for fold in range(FOLDS):
-            held_out = dishes_in_order[fold::FOLDS]
-            train = [item for item in all_lists(lists) if item.dish not in held_out]
-            rows.append([held_out, asdict(fit(train, [True] * len(FEATURE_NAMES)))])
-        path.write_text(json.dumps(rows), encoding="utf-8")
-    folds = []
-    for held_out, content in json.loads(path.read_text(encoding="utf-8")):
-        for name, value in content.items():
-            if isinstance(value, list):
-                content[name] = tuple(value)
-        folds.append((frozenset(held_out), LineWeights(**content)))
-    return folds
-
-
-def made_base(videos: Sequence[NarratedVideo], folder: Path) -> tuple[TextBase, dict[str, int]]:
-    """Return a text base of the lists of all videos, and the number of each video's document."""
-    source = folder / "lists.json"
-    rows = []
-    for video in videos:
-        rows.append({"id": video.name, "title": video.dish, "steps": list(video.lines)})
-    source.write_text(json.dumps(rows), encoding="utf-8")
-    base = build_base([source], folder / "base", TextBaseSettings(merge=1.0), licence="none")
-    # documents are numbered in reading order
-    numbers = {video.name: number for number, video in enumerate(videos)}
-    return base, numbers
+MEASURE_OF_PART = {"coarse": measure_coarse, "windows": measure_windows, "live": measure_live}
 
 
 def main() -> None:
@@ -447,20 +381,21 @@ def main() -> None:
     parser.add_argument("narration", type=Path)
     parser.add_argument("--step-probabilities", type=Path, required=True)
     parser.add_argument("--folds", type=Path)
-    parser.add_argument("--only", choices=("coarse", "windows", "live"))
+    parser.add_argument("--only", choices=PART_NAMES)
     options = parser.parse_args()
-    chances = json.loads(options.step_probabilities.read_text(encoding="utf-8"))
-    reader = NarrationReader(options.narration, chances)
-    videos = read_videos(reader, chances)
-    result: dict[str, Any] = {}
-    if RESULT.is_file():
-        result = json.loads(RESULT.read_text(encoding="utf-8"))
+    probabilities = json.loads(options.step_probabilities.read_text(encoding="utf-8"))
+    reader = NarrationReader(options.narration, probabilities)
+    videos = read_videos(reader, probabilities)
+    result: Figures = {}
+    if RESULT_PATH.is_file():
+        result = json.loads(RESULT_PATH.read_text(encoding="utf-8"))
     folds = fold_weights(reader, options.folds)
-    parts = (options.only,) if options.only else ("coarse", "windows", "live")
+    parts = (options.only,) if options.only else PART_NAMES
     for part in parts:
-        result[part] = MEASURES[part](videos, folds)
+        result[part] = MEASURE_OF_PART[part](videos, folds)
         print(json.dumps(result[part], indent=1), flush=True)
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(result, indent=1)
+    RESULT_PATH.write_text(f"{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

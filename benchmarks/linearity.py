@@ -11,10 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-DEMO = Path(__file__).resolve().parents[1] / "stepline" / "demo" / "demo.mp4"
-STEPS = (
+DEMO_PATH = Path(__file__).resolve().parents[1] / "stepline" / "demo" / "demo.mp4"
+STEP_TEXTS = (
     "slice the lemons",
     "pour the juice into the bowl",
     "whisk the sugar into the water",
@@ -23,17 +24,29 @@ STEPS = (
 )
 
 
+def step_text(number: int) -> str:
+    """Return one of the steps, in turn."""
+    return STEP_TEXTS[number % len(STEP_TEXTS)]
+
+
+def clock(seconds: float) -> str:
+    """Return a time as a caption file has it."""
+    whole = int(seconds)
+    hours = whole // 3600
+    minutes = whole // 60 % 60
+    thousandths = int(seconds % 1 * 1000)
+    return f"{hours:02d}:{minutes:02d}:{whole % 60:02d},{thousandths:03d}"
+
+
 def captions(count: int, pace: float = 3.0) -> str:
     """Return that many cues, `pace` seconds apart."""
-
-    def clock(seconds: float) -> str:
-        whole = int(seconds)
-        return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d},{int(seconds % 1 * 1000):03d}"
-
-    return "".join(
-        f"{i + 1}\n{clock(i * pace)} --> {clock(i * pace + pace * 0.9)}\nNow {STEPS[i % 5]} number {i}.\n\n"
-        for i in range(count)
-    )
+    cues = []
+    for number in range(count):
+        start = number * pace
+        span = f"{clock(start)} --> {clock(start + pace * 0.9)}"
+        text = f"Now {step_text(number)} number {number}."
+        cues.append(f"{number + 1}\n{span}\n{text}\n\n")
+    return "".join(cues)
 
 
 def read(folder: Path, size: int) -> None:
@@ -42,30 +55,35 @@ def read(folder: Path, size: int) -> None:
     from stepline.writing import write_steps
     from stepline.writing.settings import WritingSettings
 
-    (folder / "c.srt").write_text(captions(size * 50))
-    write_steps(read_captions(folder / "c.srt").transcript, WritingSettings())
+    path = folder / "c.srt"
+    path.write_text(captions(size * 50))
+    transcript = read_captions(path).transcript
+    write_steps(transcript, WritingSettings())
 
 
-def _steps(**given: object) -> None:
+def _steps(captions_path: Path) -> None:
+    """Find the steps of the demo without its pictures."""
     from stepline.pipeline.batch import steps
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
-    steps(DEMO, settings=load_settings(StepsSettings, None, ["vision.backbone=none"]), **given)  # type: ignore[arg-type]
+    settings = load_settings(StepsSettings, None, ["vision.backbone=none"])
+    steps(DEMO_PATH, settings=settings, captions=captions_path)
 
 
 def late(folder: Path, size: int) -> None:
     """Find the steps of the demo with `size` * 200 cues, most of them past its end."""
-    (folder / "c.srt").write_text(captions(size * 200))
-    _steps(captions=folder / "c.srt")
+    path = folder / "c.srt"
+    path.write_text(captions(size * 200))
+    _steps(path)
 
 
 def one_cue(folder: Path, size: int) -> None:
     """Find the steps of the demo with one cue of `size` * 38 KB."""
-    (folder / "c.srt").write_text(
-        captions(5) + f"\n9\n00:00:20,000 --> 00:00:29,000\n{'slice it now. ' * (2720 * size)}\n"
-    )
-    _steps(captions=folder / "c.srt")
+    path = folder / "c.srt"
+    text = "slice it now. " * (2720 * size)
+    path.write_text(captions(5) + f"\n9\n00:00:20,000 --> 00:00:29,000\n{text}\n")
+    _steps(path)
 
 
 def texts(folder: Path, size: int) -> None:
@@ -77,12 +95,12 @@ def texts(folder: Path, size: int) -> None:
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.settings import load_settings
 
-    (folder / "c.srt").write_text(captions(20))
-    lines = tuple(f"{STEPS[i % 5]} {i}" for i in range(size * 100))
-    output = OutputOptions(folder / "out", USUAL, force=True)
-    run_video(
-        Request(DEMO, "demo", folder / "c.srt", lines), load_settings(StepsSettings, None), output
-    )
+    path = folder / "c.srt"
+    path.write_text(captions(20))
+    lines = tuple(f"{step_text(number)} {number}" for number in range(size * 100))
+    request = Request(DEMO_PATH, "demo", path, lines)
+    options = OutputOptions(folder / "out", USUAL, force=True)
+    run_video(request, load_settings(StepsSettings, None), options)
 
 
 def silence(_: Path, size: int) -> None:
@@ -92,12 +110,14 @@ def silence(_: Path, size: int) -> None:
     from stepline.asr import transcribe
     from stepline.media import AudioBlock
 
-    transcribe(
-        AudioBlock(float(second), np.zeros(16_000, np.float32)) for second in range(size * 216)
-    )
+    def blocks() -> Iterator[AudioBlock]:
+        for second in range(size * 216):
+            yield AudioBlock(float(second), np.zeros(16_000, np.float32))
+
+    transcribe(blocks())
 
 
-INPUTS = {
+WORK_OF_INPUT = {
     "captions": read,
     "late-captions": late,
     "one-cue": one_cue,
@@ -108,39 +128,45 @@ INPUTS = {
 
 def measure(name: str, size: int) -> tuple[float, float]:
     """Return CPU seconds and peak MiB of one input at one size, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", name, str(size)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    seconds, peak = done.stdout.split()[-2:]
+    command = [sys.executable, __file__, "--one", name, str(size)]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds, peak = process.stdout.split()[-2:]
     return float(seconds), float(peak)
+
+
+def report(name: str, size: int) -> None:
+    """Print the CPU seconds and peak MiB of one input. The process ends after it."""
+    work = WORK_OF_INPUT[name]
+    with tempfile.TemporaryDirectory() as folder:
+        # models and libraries are loaded by the first
+        work(Path(folder), 1)
+        began = time.process_time()
+        work(Path(folder), size)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(time.process_time() - began, peak)
 
 
 def main() -> None:
     """Print the table, or do one cell of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(INPUTS))
+    parser.add_argument("names", nargs="*", default=list(WORK_OF_INPUT))
     parser.add_argument("--most", type=int, default=100)
     parser.add_argument("--one", nargs=2)
-    given = parser.parse_args()
-    if given.one:
-        with tempfile.TemporaryDirectory() as folder:
-            INPUTS[given.one[0]](Path(folder), 1)  # models and libraries are loaded by the first
-            began = time.process_time()
-            INPUTS[given.one[0]](Path(folder), int(given.one[1]))
-        print(
-            time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        )
+    options = parser.parse_args()
+    if options.one:
+        name, size = options.one
+        report(name, int(size))
         return
-    sizes = [size for size in (1, 10, 100) if size <= given.most]
-    print(
-        f"| input | {' | '.join(f'{size}x: CPU s, MiB' for size in sizes)} |\n|---|{'---|' * len(sizes)}"
-    )
-    for name in given.names:
-        cells = [measure(name, size) for size in sizes]
-        print(f"| {name} | {' | '.join(f'{s:.1f}, {m:.0f}' for s, m in cells)} |", flush=True)
+    sizes = [size for size in (1, 10, 100) if size <= options.most]
+    titles = [f"{size}x: CPU s, MiB" for size in sizes]
+    print(f"| input | {' | '.join(titles)} |")
+    print(f"|---|{'---|' * len(sizes)}")
+    for name in options.names:
+        cells = []
+        for size in sizes:
+            seconds, mib = measure(name, size)
+            cells.append(f"{seconds:.1f}, {mib:.0f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from real_clips import RESULTS, counts, records
+from real_clips import RESULTS_FOLDER, counts, records
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
@@ -52,8 +52,12 @@ from stepline.progress import trim_memory
 from stepline.records import Record, Span, Video, Word
 from stepline.vision import Backbone, load_backbone
 
-CORES = 2
-BURST = 10  # s of sound that --hours takes together, as a session does that was kept busy so long
+CORE_COUNT = 2
+# s of sound that --hours takes together, as a session does that was kept busy so long
+BURST_SECONDS = 10
+MEMORY_ROWS = 18  # that --hours prints, about
+Item = Frame | AudioBlock
+TimedItem = tuple[float, Item]
 
 
 @dataclass
@@ -75,7 +79,8 @@ class Clock:
 
     def begin(self, due: float) -> None:
         """Begin work that may not begin before `due`."""
-        self.free, self.begun = max(self.free, due), time.process_time()
+        self.free = max(self.free, due)
+        self.begun = time.process_time()
 
     def done(self) -> None:
         """End the work."""
@@ -89,9 +94,11 @@ class Timed(LiveSession):
         super().__post_init__()
         self.words: list[tuple[float, float]] = []  # end of the word, when it was reported
 
-    def _take(self, heard: HeardSentences) -> None:
-        self.words += [(word.span.end, self._now) for word in heard.words if word.span is not None]
-        super()._take(heard)
+    def _take(self, speech: HeardSentences) -> None:
+        for word in speech.words:
+            if word.span is not None:
+                self.words.append((word.span.end, self._now))
+        super()._take(speech)
 
 
 @dataclass(frozen=True)
@@ -102,165 +109,224 @@ class Replay:
     words: list[float]
     steps: list[float]
     sentences: list[float]  # the steps', behind the end of the sentence that describes them
-    shown: list[float]
+    shown_steps: list[float]
     revised: int
     cpu: float
     length: float
 
 
-def items(
-    clip: Path, settings: StepsSettings, rate: float
-) -> Iterator[tuple[float, Frame | AudioBlock]]:
+def items(clip: Path, settings: StepsSettings) -> Iterator[TimedItem]:
     """Yield what a clip holds with the second at which it is there."""
+    rate = settings.vision.rate * FRAMES_PER_ROW
     reader = MediaReader(clip, frame_rate=rate, frame_size=settings.vision.frame_size, sound=True)
     for item in reader:
-        yield (
-            (item.time if isinstance(item, Frame) else item.start + len(item.samples) / 16_000),
-            item,
-        )
+        if isinstance(item, Frame):
+            yield item.time, item
+        else:
+            yield item.start + len(item.samples) / 16_000, item
+
+
+def run_files(clip: Path, folder: Path) -> RunFiles:
+    """Return the files of a run in a folder."""
+    return RunFiles(
+        clip.stem,
+        LiveLog(folder / f"{clip.stem}.jsonl"),
+        GrowingVtt(folder / f"{clip.stem}.vtt"),
+        folder / f"{clip.stem}.rows",
+    )
 
 
 def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Replay:
     """Play a clip as if each second took one."""
-    told: list[LiveEvent] = []
-    backbone = load_backbone(settings.vision)
+    # the run
+    events: list[LiveEvent] = []
     session = Timed(
-        RunFiles(
-            clip.stem,
-            LiveLog(folder / f"{clip.stem}.jsonl"),
-            GrowingVtt(folder / f"{clip.stem}.vtt"),
-            folder / f"{clip.stem}.rows",
-        ),
+        run_files(clip, folder),
         settings,
-        told.append,
+        events.append,
         LiveOptions(lag),
-        backbone,
+        load_backbone(settings.vision),
     )
     session.warm_up()
-    hearing, looking = Clock(), Clock()
-    session.sources = (hearing,)  # type: ignore[assignment]
-    waiting: list[AudioBlock] = []
-    begun = time.process_time()
-    for second, item in items(clip, settings, settings.vision.rate * FRAMES_PER_ROW):
-        hearing.end = max(hearing.end, second)
-        if isinstance(item, Frame):
-            looking.begin(second)
-            session.look(item)
-            looking.done()
-            continue
-        waiting.append(item)
-        if hearing.free <= second:  # else it waits, and is read with what comes next
-            hearing.begin(second)
-            session.advance(waiting)
-            hearing.done()
-            waiting = []
-    hearing.begin(hearing.end)
-    session.advance(waiting)
-    session.finish()
-    hearing.done()
-    cpu = time.process_time() - begun
-    steps = tuple(each.step for each in session.log.steps.values() if not each.withdrawn)
+    began = time.process_time()
+    length = play_by_clocks(session, items(clip, settings))
+    cpu = time.process_time() - began
+    # what it came to
+    steps = []
+    for logged in session.log.steps.values():
+        if not logged.withdrawn:
+            steps.append(logged.step)
     record = Record(
         id=clip.stem,
-        video=Video(id=clip.stem, duration=hearing.end),
+        video=Video(id=clip.stem, duration=length),
         transcript=session.log.transcript,
-        steps=steps,
+        steps=tuple(steps),
     )
+    step_delays, sentence_delays, shown_delays = event_delays(session, events)
     return Replay(
-        record,
-        [now - end for end, now in session.words],
-        [
-            event.at - event.said.end
-            for event in told
-            if event.event == "step_said" and event.said is not None
-        ],
-        [
-            event.at - session.log.sentences[max(event.sources)].span.end
-            for event in told
-            if event.event == "step_said" and event.sources
-        ],
-        [
-            event.at - event.second
-            for event in told
-            if event.event == "step_shown" and event.second is not None
-        ],
-        sum(event.event == "revised" for event in told),
-        cpu,
-        hearing.end,
+        record=record,
+        words=[now - end for end, now in session.words],
+        steps=step_delays,
+        sentences=sentence_delays,
+        shown_steps=shown_delays,
+        revised=sum(event.event == "revised" for event in events),
+        cpu=cpu,
+        length=length,
     )
+
+
+def play_by_clocks(session: LiveSession, clip_items: Iterator[TimedItem]) -> float:
+    """Play a clip on a clock for sound and another for pictures. Return its length in s."""
+    speech_clock = Clock()
+    picture_clock = Clock()
+    session.sources = (speech_clock,)  # type: ignore[assignment]
+    waiting: list[AudioBlock] = []
+    for second, item in clip_items:
+        speech_clock.end = max(speech_clock.end, second)
+        if isinstance(item, Frame):
+            picture_clock.begin(second)
+            session.look(item)
+            picture_clock.done()
+            continue
+        waiting.append(item)
+        # while the clock is busy sound waits, and is read with what comes next
+        if speech_clock.free <= second:
+            speech_clock.begin(second)
+            session.advance(waiting)
+            speech_clock.done()
+            waiting = []
+    speech_clock.begin(speech_clock.end)
+    session.advance(waiting)
+    session.finish()
+    speech_clock.done()
+    return speech_clock.end
+
+
+def event_delays(
+    session: LiveSession, events: Sequence[LiveEvent]
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the delays of steps behind their words, behind their sentences and behind pictures."""
+    behind_words = []
+    behind_sentences = []
+    behind_pictures = []
+    for event in events:
+        if event.event == "step_said":
+            if event.said is not None:
+                behind_words.append(event.at - event.said.end)
+            if event.sources:
+                sentence = session.log.sentences[max(event.sources)]
+                behind_sentences.append(event.at - sentence.span.end)
+        if event.event == "step_shown" and event.second is not None:
+            behind_pictures.append(event.at - event.second)
+    return behind_words, behind_sentences, behind_pictures
 
 
 def words_of(record: Record) -> list[str]:
     """Return what is said, as plain words."""
-    return re.findall(r"[\w']+", " ".join(sentence.text.lower() for sentence in record.sentences))
+    text = " ".join(sentence.text for sentence in record.sentences)
+    return re.findall(r"[\w']+", text.lower())
 
 
 def quantiles(values: list[float]) -> str:
     """Return median and 95th percentile in words."""
-    return f"{np.median(values):.1f} / {np.quantile(values, 0.95):.1f}" if values else "-"
+    if not values:
+        return "-"
+    return f"{np.median(values):.1f} / {np.quantile(values, 0.95):.1f}"
+
+
+@dataclass
+class WordCounts:
+    """Words of the main job's transcript, of the live one, and those of both."""
+
+    same: int = 0
+    main_job: int = 0
+    live: int = 0
+
+    def add(self, main_job: Sequence[str], live: Sequence[str]) -> "WordCounts":
+        """Count the words of a clip. Return its own counts."""
+        matcher = difflib.SequenceMatcher(None, main_job, live, autojunk=False)
+        same = sum(block.size for block in matcher.get_matching_blocks())
+        self.same += same
+        self.main_job += len(main_job)
+        self.live += len(live)
+        return WordCounts(same, len(main_job), len(live))
 
 
 def compare(clips: Path, cache: Path, names: list[str], lag: float) -> None:
     """Replay the clips, print a row each and the sums, and keep them."""
     truths = json.loads((clips / "labels.json").read_text())
-    settings, rows = StepsSettings(), []
-    totals: dict[str, Counter[str]] = {"live": Counter(), "main job": Counter()}
-    whole = records(clips, [f"{name}.mp4" for name in names], cache)
-    print(
-        "clip, s | words behind, s | steps behind; their sentences | CPU | main job's words heard, others | revised"
-    )
+    settings = StepsSettings()
+    lives: list[Replay] = []
+    words = WordCounts()
+    live_totals: Counter[str] = Counter()
+    main_totals: Counter[str] = Counter()
+    main_records = records(clips, [f"{name}.mp4" for name in names], cache)
+    titles = "steps behind; their sentences | CPU | main job's words heard, others | revised"
+    print(f"clip, s | words behind, s | {titles}")
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            live = replay(clips / f"{name}.mp4", settings, Path(folder), lag)
-            own, other = words_of(live.record), words_of(whole[f"{name}.mp4"])
-            same = sum(
-                b.size
-                for b in difflib.SequenceMatcher(
-                    None, other, own, autojunk=False
-                ).get_matching_blocks()
-            )
-            behind = (
-                f"{quantiles(live.words)} | {quantiles(live.steps)}; {quantiles(live.sentences)}"
-            )
-            print(
-                f"{name}, {live.length:.0f} | {behind} | "
-                f"{live.cpu / live.length / CORES:.2f} | {same} of {len(other)}, {len(own) - same} | {live.revised}",
-                flush=True,
-            )
-            totals["live"] += Counter(counts(truths[f"{name}.mp4"], live.record))
-            totals["main job"] += Counter(counts(truths[f"{name}.mp4"], whole[f"{name}.mp4"]))
-            rows.append((live, same, len(other), len(own)))
-    lives = [row[0] for row in rows]
+            video = f"{name}.mp4"
+            live = replay(clips / video, settings, Path(folder), lag)
+            main_record = main_records[video]
+            clip_words = words.add(words_of(main_record), words_of(live.record))
+            print_clip(name, live, clip_words)
+            live_totals += Counter(counts(truths[video], live.record))
+            main_totals += Counter(counts(truths[video], main_record))
+            lives.append(live)
+    totals = {"live": dict(live_totals), "main job": dict(main_totals)}
+    summary = summary_of(lives, words) | totals
+    text = json.dumps(summary, indent=1)
+    print(text)
+    (RESULTS_FOLDER / "live.json").write_text(f"{text}\n")
+
+
+def print_clip(name: str, live: Replay, words: WordCounts) -> None:
+    """Print the row of a clip."""
+    cpu = live.cpu / live.length / CORE_COUNT
+    steps = f"{quantiles(live.steps)}; {quantiles(live.sentences)}"
+    word_text = f"{words.same} of {words.main_job}, {words.live - words.same}"
+    cells = [
+        f"{name}, {live.length:.0f}",
+        quantiles(live.words),
+        steps,
+        f"{cpu:.2f}",
+        word_text,
+        str(live.revised),
+    ]
+    print(" | ".join(cells), flush=True)
+
+
+def summary_of(lives: Sequence[Replay], words: WordCounts) -> dict[str, object]:
+    """Return what came of all clips."""
+
+    def all_quantiles(delays: str) -> str:
+        return quantiles([delay for live in lives for delay in getattr(live, delays)])
+
     length = sum(live.length for live in lives)
-    summary = {
+    cpu = sum(live.cpu for live in lives)
+    return {
         "clips": len(lives),
         "seconds": round(length),
-        "words behind, median / 95 %": quantiles([x for live in lives for x in live.words]),
-        "steps behind, median / 95 %": quantiles([x for live in lives for x in live.steps]),
-        "steps behind their sentence, median / 95 %": quantiles(
-            [x for live in lives for x in live.sentences]
-        ),
-        "shown behind, median / 95 %": quantiles([x for live in lives for x in live.shown]),
-        "CPU of two cores": round(sum(live.cpu for live in lives) / length / CORES, 3),
-        "words": [
-            sum(row[1] for row in rows),
-            sum(row[2] for row in rows),
-            sum(row[3] for row in rows),
-        ],
+        "words behind, median / 95 %": all_quantiles("words"),
+        "steps behind, median / 95 %": all_quantiles("steps"),
+        "steps behind their sentence, median / 95 %": all_quantiles("sentences"),
+        "shown behind, median / 95 %": all_quantiles("shown_steps"),
+        "CPU of two cores": round(cpu / length / CORE_COUNT, 3),
+        "words": [words.same, words.main_job, words.live],
         "steps told": sum(len(live.steps) for live in lives),
         "revised": sum(live.revised for live in lives),
-        **{name: dict(total) for name, total in totals.items()},
     }
-    print(json.dumps(summary, indent=1))
-    (RESULTS / "live.json").write_text(json.dumps(summary, indent=1) + "\n")
 
 
 class KnownPictures:
     """The backbone, with the rows of pictures that it has seen before."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self.name, self.dim, self.encode_texts = backbone.name, backbone.dim, backbone.encode_texts
-        self._backbone, self._rows = backbone, dict[bytes, np.ndarray]()
+        self.name = backbone.name
+        self.dim = backbone.dim
+        self.encode_texts = backbone.encode_texts
+        self._backbone = backbone
+        self._rows: dict[bytes, np.ndarray] = {}
 
     def encode_images(self, pictures: np.ndarray) -> np.ndarray:
         """Return the row of each picture."""
@@ -273,46 +339,43 @@ class KnownPictures:
 def words_of_loop(words: Sequence[Word], length: float) -> Recognise:
     """Return a recogniser that hears the words of a clip that is played again and again, each round
     for `length` s."""
+    spans = [(word, word.span) for word in words if word.span is not None]
 
     def read(window: AudioWindow) -> WindowTranscript:
-        rounds = range(int(window.start // length), int(window.end // length) + 1)
-        heard = [
-            word.model_copy(
-                update={"span": Span(word.span.start + n * length, word.span.end + n * length)}
-            )
-            for n in rounds
-            for word in words
-            if word.span is not None
-            and word.span.end <= length
-            and word.span.start + n * length >= window.start - 0.1
-            and word.span.end + n * length <= window.end
-        ]
-        return WindowTranscript(tuple(heard), "en", -0.2)
+        first_round = int(window.start // length)
+        last_round = int(window.end // length)
+        window_words = []
+        for number in range(first_round, last_round + 1):
+            shift = number * length
+            for word, span in spans:
+                start = span.start + shift
+                end = span.end + shift
+                is_in_window = start >= window.start - 0.1 and end <= window.end
+                if span.end <= length and is_in_window:
+                    window_words.append(word.model_copy(update={"span": Span(start, end)}))
+        return WindowTranscript(tuple(window_words), "en", -0.2)
 
     return read
 
 
 def loop(clip: Path, cache: Path, hours: float) -> None:
     """Play a clip again and again without a break, and print how the memory goes."""
+    # what is played: whole seconds of the clip, and its words
     settings = StepsSettings()
-    held = list(items(clip, settings, settings.vision.rate * FRAMES_PER_ROW))
-    length = float(int(max(second for second, _ in held)))
-    held = [(second, item) for second, item in held if second <= length]
+    clip_items = list(items(clip, settings))
+    length = float(int(max(second for second, _ in clip_items)))
+    clip_items = [(second, item) for second, item in clip_items if second <= length]
     record = records(clip.parent, [clip.name], cache)[clip.name]
-    words = [
-        word.model_copy(update={"text": f" {word.text}"})
-        for sentence in record.sentences
-        for word in sentence.words
-    ]
-    rounds, rows = math.ceil(hours * 3600 / length), []
+    words = []
+    for sentence in record.sentences:
+        for word in sentence.words:
+            words.append(word.model_copy(update={"text": f" {word.text}"}))
+    # the rounds
+    rounds = math.ceil(hours * 3600 / length)
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         session = LiveSession(
-            RunFiles(
-                clip.stem,
-                LiveLog(Path(folder) / "v.jsonl"),
-                GrowingVtt(Path(folder) / "v.vtt"),
-                Path(folder) / "v.rows",
-            ),
+            run_files(clip, Path(folder)),
             settings,
             lambda _: None,
             LiveOptions(),
@@ -323,74 +386,86 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
         clock = Clock()
         session.sources = (clock,)  # type: ignore[assignment]
         for number in range(rounds):
-            begun = time.process_time()
-            waiting = []
-            for second, item in held:
-                clock.free = clock.end = number * length + second
-                clock.begun = time.process_time()
-                if isinstance(item, Frame):
-                    session.look(Frame(item.time + number * length, item.image))
-                else:
-                    waiting.append(AudioBlock(item.start + number * length, item.samples))
-                if len(waiting) == BURST:
-                    session.advance(waiting)
-                    waiting = []
+            cpu = play_round(session, clock, clip_items, number * length)
+            if number % max(1, rounds // MEMORY_ROWS) == 0 or number == rounds - 1:
+                seconds = (number + 1) * length
+                rows.append(memory_row(session, seconds, cpu / length))
+                print(json.dumps(rows[-1]), flush=True)
+                text = json.dumps({"clip": clip.name, "rows": rows}, indent=1)
+                (RESULTS_FOLDER / "live_memory.json").write_text(f"{text}\n")
+
+
+def play_round(
+    session: LiveSession, clock: Clock, clip_items: Sequence[TimedItem], start: float
+) -> float:
+    """Play a clip once, from a second of the loop on. Return the CPU seconds."""
+    began = time.process_time()
+    waiting: list[AudioBlock] = []
+    for second, item in clip_items:
+        clock.end = start + second
+        clock.free = clock.end
+        clock.begun = time.process_time()
+        if isinstance(item, Frame):
+            session.look(Frame(item.time + start, item.image))
+        else:
+            waiting.append(AudioBlock(item.start + start, item.samples))
+        if len(waiting) == BURST_SECONDS:
             session.advance(waiting)
-            spent = (time.process_time() - begun) / length
-            if number % max(1, rounds // 18) == 0 or number == rounds - 1:
-                as_it_is = psutil.Process().memory_info().rss / 2**20
-                gc.collect()
-                trim_memory()
-                trimmed = psutil.Process().memory_info().rss / 2**20
-                row = {
-                    "hours": round((number + 1) * length / 3600, 3),
-                    "MiB": round(as_it_is, 1),
-                    "MiB after malloc_trim": round(trimmed, 1),
-                    "steps": len(session.log.steps),
-                    "sentences": len(session.log.sentences),
-                    "CPU s a second": round(spent, 3),
-                }
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-                (RESULTS / "live_memory.json").write_text(
-                    json.dumps({"clip": clip.name, "rows": rows}, indent=1) + "\n"
-                )
+            waiting = []
+    session.advance(waiting)
+    return time.process_time() - began
+
+
+def resident_mib() -> float:
+    """Return the memory that the process holds, rounded."""
+    return round(psutil.Process().memory_info().rss / 2**20, 1)
+
+
+def memory_row(session: LiveSession, seconds: float, cpu: float) -> dict[str, float]:
+    """Return the memory of a session at a second of the loop. cpu: seconds per second."""
+    mib = resident_mib()
+    gc.collect()
+    trim_memory()
+    return {
+        "hours": round(seconds / 3600, 3),
+        "MiB": mib,
+        "MiB after malloc_trim": resident_mib(),
+        "steps": len(session.log.steps),
+        "sentences": len(session.log.sentences),
+        "CPU s a second": round(cpu, 3),
+    }
 
 
 def killed(clip: Path, backbone: str) -> None:
     """Kill a run over a clip when its first step is reported, begin it again, and print when it
     goes on."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "stepline",
-            "live",
-            str(clip),
-            "--out",
-            folder,
-            "--backbone",
-            backbone,
-        ]
+        command = [sys.executable, "-m", "stepline", "live", str(clip)]
+        command += ["--out", folder, "--backbone", backbone]
+        # the first run, killed at its first step
         first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert first.stdout is not None
         next(event for event in map(json.loads, first.stdout) if event["event"] == "step_said")
         first.kill()
         first.wait()
-        kept = (Path(folder) / f"{clip.stem}.events.jsonl").read_text().split("\n")[:-1]
-        last = json.loads(kept[-1])
-        begun = time.monotonic()
+        lines = (Path(folder) / f"{clip.stem}.events.jsonl").read_text().split("\n")
+        # the last line is empty, or was not written whole
+        last = json.loads(lines[-2])
+
+        # the second, until its first event
+        began = time.monotonic()
         second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
-        went_on = json.loads(second.stdout.readline())
-        spent, times = time.monotonic() - begun, psutil.Process(second.pid).cpu_times()
+        next_event = json.loads(second.stdout.readline())
+        seconds = time.monotonic() - began
+        times = psutil.Process(second.pid).cpu_times()
         second.kill()
         second.wait()
-    assert went_on["number"] == last["number"] + 1
-    print(
-        f"{clip.name}, {backbone}: the next event {spent:.1f} s after the restart, {times.user + times.system:.1f} "
-        f"CPU s; it was told at second {went_on['at']:.1f}, the last one before at {last['at']:.1f}"
-    )
+    assert next_event["number"] == last["number"] + 1
+    cpu = times.user + times.system
+    restart = f"the next event {seconds:.1f} s after the restart, {cpu:.1f} CPU s"
+    reported = f"it is of second {next_event['at']:.1f}, the last one before of {last['at']:.1f}"
+    print(f"{clip.name}, {backbone}: {restart}; {reported}")
 
 
 def main() -> None:
@@ -405,17 +480,17 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true")
     options = parser.parse_args()
     truths = json.loads((options.clips / "labels.json").read_text())
-    narrated = {
-        Path(name).stem
-        for name, truth in truths.items()
-        if any(s.get("spoken") for s in truth["steps"])
-    }
+    narrated = set()
+    for name, truth in truths.items():
+        if any(step.get("spoken") for step in truth["steps"]):
+            narrated.add(Path(name).stem)
     names = options.only or sorted(narrated)
+    first_clip = options.clips / f"{names[0]}.mp4"
     if options.hours:
-        loop(options.clips / f"{names[0]}.mp4", options.cache, options.hours)
+        loop(first_clip, options.cache, options.hours)
     elif options.kill:
         for backbone in ("none", StepsSettings().vision.backbone):
-            killed(options.clips / f"{names[0]}.mp4", backbone)
+            killed(first_clip, backbone)
     else:
         compare(options.clips, options.cache, names, options.lag)
 

@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+BENCHMARKS_FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(BENCHMARKS_FOLDER.parent / "tests"))
 
-from gold_narration import GoldServer, Narration, labelled_narrations, made_narration, score  # noqa: E402
+import gold_narration  # noqa: E402
+from gold_narration import Narration  # noqa: E402
 
 from stepline.weights import weights_folder  # noqa: E402
 from stepline.writing.llm.writer import write_llm  # noqa: E402
@@ -31,22 +32,23 @@ CHARS_PER_TOKEN = 4
 def main() -> None:
     os.environ.setdefault("STEPLINE_WEIGHTS", str(weights_folder()))
     os.environ["STEPLINE_CACHE"] = tempfile.mkdtemp()
-    narrations = [made_narration()]
+    narrations = [gold_narration.made_narration()]
     if len(sys.argv) > 1:
-        narrations += labelled_narrations(Path(sys.argv[1]))
+        narrations += gold_narration.labelled_narrations(Path(sys.argv[1]))
     rows = [row(narration) for narration in narrations]
     print(f"{'narration':14} right  found  written  precise  chunks  tokens  with a second pass")
-    for line in rows:
-        print(f"{line['narration']:14}", *(f"{line[key]:7}" for key in list(line)[1:]))
+    for counts in rows:
+        name, *numbers = counts.values()
+        print(f"{name:14}", *(f"{number:7}" for number in numbers))
     text = json.dumps(rows, indent=1) + "\n"
-    (HERE / "results" / "llm_gold.json").write_text(text, encoding="utf-8")
+    (BENCHMARKS_FOLDER / "results" / "llm_gold.json").write_text(text, encoding="utf-8")
 
 
 def row(narration: Narration) -> dict[str, Any]:
     """Return the counts of one narration. tokens: of questions and answers, about."""
     counts: dict[str, Any] = {"narration": narration.name}
     for second_pass in (False, True):
-        gold = GoldServer(narration)
+        gold = gold_narration.GoldServer(narration)
         start = time.perf_counter()
         with gold.server as server:
             settings = LlmSettings(base_url=server.url, cache=False)
@@ -55,10 +57,16 @@ def row(narration: Narration) -> dict[str, Any]:
         if second_pass:
             counts["tokens_with_second_pass"] = gold.chars // CHARS_PER_TOKEN
             continue
-        result = score(narration, written)
-        counts |= {"right": result.right, "found": result.found, "written": result.written}
-        counts |= {"precise": result.precise, "chunks": len(gold.faults)}
-        counts |= {"tokens": gold.chars // CHARS_PER_TOKEN, "seconds": seconds}
+        result = gold_narration.score(narration, written)
+        counts |= {
+            "right": result.right,
+            "found": result.found,
+            "written": result.written,
+            "precise": result.precise,
+            "chunks": len(gold.faults),
+            "tokens": gold.chars // CHARS_PER_TOKEN,
+            "seconds": seconds,
+        }
     return counts
 
 

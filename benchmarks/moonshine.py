@@ -35,16 +35,21 @@ from stepline.pipeline.understand import propose_steps
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.storage import to_json
 
-START, END = 1, 2  # tokens
+START_TOKEN = 1
+END_TOKEN = 2
 TOKENS_PER_SECOND = 6.5  # of speech, at most
 MAX_PIECE_SECONDS = 12.0
-HEADS, HEAD_WIDTH = 8, 52
-NAMES = ("whisper-tiny.en", "whisper-base", "moonshine")
+HEAD_COUNT = 8
+HEAD_WIDTH = 52
+RECOGNISER_NAMES = ("whisper-tiny.en", "whisper-base", "moonshine")
+CACHE_PREFIX = "past_key_values"
+SENTENCE_PATTERN = re.compile(r"[^.!?]+[.!?]*")
 NOISE_DECIBELS = 10.0
 SPOKEN_MARGIN_SECONDS = 2.0  # around the label of where a step is spoken
 MIN_WORD_LETTERS = 4
 
 Samples = npt.NDArray[np.float32]
+Row = dict[str, Any]
 
 
 class Moonshine:
@@ -55,28 +60,34 @@ class Moonshine:
         self._decoder = start_session(folder / "decoder_model_merged.ort")
         self._tokens = read_tokens(folder / "tokenizer.bin")
         names = [value.name for value in self._decoder.get_inputs()]
-        self._cache_names = [name for name in names if name.startswith("past_key_values")]
+        self._cache_names = [name for name in names if name.startswith(CACHE_PREFIX)]
         self._outputs = [value.name for value in self._decoder.get_outputs()]
 
     def read(self, samples: Samples) -> str:
         """Return what is said in a piece of sound at 16 kHz."""
         hidden = self._encoder.run(None, {"input_values": samples[None]})[0]  # (1, T, 416)
-        empty = np.zeros((1, HEADS, 0, HEAD_WIDTH), np.float32)
+        empty = np.zeros((1, HEAD_COUNT, 0, HEAD_WIDTH), np.float32)
         cache = dict.fromkeys(self._cache_names, empty)
-        ids = [START]
-        for step in range(int(len(samples) / RATE * TOKENS_PER_SECOND) + 2):
-            inputs = {"input_ids": np.array([ids[-1:]]), "encoder_hidden_states": hidden}
-            inputs["use_cache_branch"] = np.array([step > 0])
+        ids = [START_TOKEN]
+        max_steps = int(len(samples) / RATE * TOKENS_PER_SECOND) + 2
+        for step in range(max_steps):
+            inputs = {
+                "input_ids": np.array([ids[-1:]]),
+                "encoder_hidden_states": hidden,
+                "use_cache_branch": np.array([step > 0]),
+            }
             logits, *states = self._decoder.run(None, inputs | cache)
             for name, state in zip(self._outputs[1:], states, strict=True):
                 # what the decoder made of the sound is the same for each token
                 if step == 0 or ".encoder." not in name:
-                    cache[name.replace("present", "past_key_values")] = state
+                    cache_name = name.replace("present", CACHE_PREFIX)
+                    cache[cache_name] = state
             token = int(logits[0, -1].argmax())
-            if token == END:
+            if token == END_TOKEN:
                 break
             ids.append(token)
-        text = b"".join(self._tokens[token] for token in ids[1:]).decode(errors="replace")
+        letters = b"".join(self._tokens[token] for token in ids[1:])
+        text = letters.decode(errors="replace")
         return text.replace("\u2581", " ").strip()
 
 
@@ -84,46 +95,51 @@ def read_tokens(path: Path) -> list[bytes]:
     """Return the tokens of a tokenizer file: each its length, one byte or two, and its letters."""
     content = path.read_bytes()
     tokens = []
-    place = 0
-    while place < len(content):
-        length = content[place]
-        place += 1
+    offset = 0
+    while offset < len(content):
+        length = content[offset]
+        offset += 1
         if length >= 128:
-            length = content[place] * 128 + length - 128
-            place += 1
-        tokens.append(content[place : place + length])
-        place += length
+            length = content[offset] * 128 + length - 128
+            offset += 1
+        tokens.append(content[offset : offset + length])
+        offset += length
     return tokens
 
 
 def speech_pieces(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
-    """Return the pieces of a window in samples: runs of speech, joined up to 12 s, cut where longer."""
-    longest = int(MAX_PIECE_SECONDS * RATE)
+    """Return the pieces of a window in samples: runs of speech, joined up to 12 s, cut where
+    longer."""
+    max_samples = int(MAX_PIECE_SECONDS * RATE)
     runs = find_speech(
         window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad
     )
     pieces: list[tuple[int, int]] = []
     for first, last in runs:
         last = min(last, len(window.samples))
-        if pieces and last - pieces[-1][0] <= longest:
-            pieces[-1] = pieces[-1][0], last
-            continue
-        while last - first > longest:
-            pieces.append((first, first + longest))
-            first += longest
+        if pieces:
+            joined_first = pieces[-1][0]
+            if last - joined_first <= max_samples:
+                pieces[-1] = (joined_first, last)
+                continue
+        while last - first > max_samples:
+            pieces.append((first, first + max_samples))
+            first += max_samples
         pieces.append((first, last))
     return pieces
 
 
 def sentences_of(text: str, start: float, end: float) -> list[Sentence]:
     """Return the sentences of a piece, each with its share of the seconds by its letters."""
-    parts = [part.strip() for part in re.findall(r"[^.!?]+[.!?]*", text) if part.strip()]
-    letters = sum(map(len, parts)) or 1
+    parts = [part.strip() for part in SENTENCE_PATTERN.findall(text)]
+    parts = [part for part in parts if part]
+    letters = sum(map(len, parts))
     sentences = []
     for part in parts:
         stop = min(end, start + (end - start) * len(part) / letters)
         letters -= len(part)
-        sentences.append(Sentence(text=part, span=Span(round(start, 3), round(stop, 3))))
+        span = Span(round(start, 3), round(stop, 3))
+        sentences.append(Sentence(text=part, span=span))
         start = stop
     return sentences
 
@@ -141,11 +157,17 @@ def moonshine_recogniser(folder: Path) -> Recognise:
         for window in AudioWindower(settings).windows(sound):
             for first, last in speech_pieces(window, settings):
                 text = model.read(window.samples[first:last])
-                start, end = window.start + first / RATE, window.start + last / RATE
+                start = window.start + first / RATE
+                end = window.start + last / RATE
                 sentences += sentences_of(text, start, end)
         return Transcript(language="en", sentences=tuple(sentences), recogniser="moonshine")
 
     return recognise
+
+
+def text_of(transcript: Transcript) -> str:
+    """Return all that is said."""
+    return " ".join(sentence.text for sentence in transcript.sentences)
 
 
 def whisper_recogniser(model: str) -> Recognise:
@@ -164,44 +186,55 @@ def load_recogniser(name: str, moonshine: Path) -> Recognise:
 
 def word_error_rates(recognise: Recognise) -> tuple[float, float]:
     """Return the word error rates of made speech, clean and under noise, in per cent."""
+    talks = []
+    for seed, text in enumerate(TEXTS):
+        for voice in VOICES:
+            talks.append(talk(text, *voice, seed))
     rates = []
-    talks = [talk(text, *voice, seed) for seed, text in enumerate(TEXTS) for voice in VOICES]
     for decibels in (None, NOISE_DECIBELS):
-        wrong = count = 0
+        wrong = 0
+        count = 0
         for clean in talks:
-            heard = clean if decibels is None else noisy(clean, decibels)
+            sound = clean if decibels is None else noisy(clean, decibels)
             truth = words(" ".join(text for _, text in clean.sentences))
-            transcript = recognise(list(blocks(heard.samples)))
-            text = " ".join(sentence.text for sentence in transcript.sentences)
-            wrong += errors(truth, words(text))
+            transcript = recognise(list(blocks(sound.samples)))
+            wrong += errors(truth, words(text_of(transcript)))
             count += len(truth)
         rates.append(100 * wrong / count)
     return rates[0], rates[1]
 
 
-def label_words(transcript: Transcript, steps: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """Return how many of the labels' words were heard where their step is spoken, and of how many."""
-    heard = total = 0
+def long_words(text: str) -> set[str]:
+    """Return the words of a text that have enough letters to be looked for."""
+    return {word for word in words(text) if len(word) >= MIN_WORD_LETTERS}
+
+
+def label_words(transcript: Transcript, steps: Sequence[Row]) -> tuple[int, int]:
+    """Return how many of the labels' words were heard where their step is spoken, and of how
+    many."""
+    matches = 0
+    total = 0
     for step in steps:
         if not step.get("spoken"):
             continue
         start, end = step["spoken"]
         near = Span(max(0.0, start - SPOKEN_MARGIN_SECONDS), end + SPOKEN_MARGIN_SECONDS)
         texts = [line.text for line in transcript.sentences if line.span.overlap(near) > 0]
-        there = set(words(" ".join(texts)))
-        wanted = {word for word in words(step["text"]) if len(word) >= MIN_WORD_LETTERS}
-        heard += len(wanted & there)
-        total += len(wanted)
-    return heard, total
+        spoken_words = set(words(" ".join(texts)))
+        step_words = long_words(step["text"])
+        matches += len(step_words & spoken_words)
+        total += len(step_words)
+    return matches, total
 
 
-def narrated_clips(clips: Path) -> dict[str, list[dict[str, Any]]]:
+def narrated_clips(clips: Path) -> dict[str, list[Row]]:
     """Return the labelled steps of each clip that is narrated in English."""
     labels = json.loads((clips / "labels.json").read_text())
     narrated = {}
     for name, truth in labels.items():
         steps = truth["steps"]
-        if any(step.get("spoken") for step in steps) and not name.endswith("_es.mp4"):
+        is_narrated = any(step.get("spoken") for step in steps)
+        if is_narrated and not name.endswith("_es.mp4"):
             narrated[name] = steps
     return narrated
 
@@ -209,22 +242,26 @@ def narrated_clips(clips: Path) -> dict[str, list[dict[str, Any]]]:
 def measure_clips(recognise: Recognise, clips: Path, folder: Path) -> str:
     """Write the steps of each clip into a folder. Return cells: CPU s per minute, words heard."""
     folder.mkdir(parents=True, exist_ok=True)
-    seconds = used = 0.0
-    heard = total = 0
+    clip_seconds = 0.0
+    cpu_seconds = 0.0
+    matches = 0
+    total = 0
     for name, steps in narrated_clips(clips).items():
         sound = list(read_sound(clips / name))
-        seconds += sound[-1].start + len(sound[-1].samples) / RATE
+        last_block = sound[-1]
+        clip_seconds += last_block.start + len(last_block.samples) / RATE
         began = time.process_time()
         transcript = recognise(sound)
-        used += time.process_time() - began
-        counts = label_words(transcript, steps)
-        heard += counts[0]
-        total += counts[1]
+        cpu_seconds += time.process_time() - began
+        clip_matches, clip_words = label_words(transcript, steps)
+        matches += clip_matches
+        total += clip_words
+        # the steps that the writer makes of it, for a scoring script
         id = Path(name).stem
         written = propose_steps(Request(clips / name, id), transcript, StepsSettings())
         record = Record(id=id, video=Video(id=id), transcript=transcript, steps=written.steps)
         (folder / f"{id}.json").write_text(to_json(record))
-    return f"{60 * used / seconds:.2f} | {heard} of {total}"
+    return f"{60 * cpu_seconds / clip_seconds:.2f} | {matches} of {total}"
 
 
 def main() -> None:
@@ -235,21 +272,20 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("clips", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--only", nargs="+", choices=RECOGNISER_NAMES, default=RECOGNISER_NAMES)
     parser.add_argument("--made-speech", action="store_true")
-    given = parser.parse_args()
-    print(
-        "| | CPU s a minute of clip | words of the labels heard | word errors, clean | in noise |"
-    )
+    options = parser.parse_args()
+    titles = "CPU s a minute of clip | words of the labels heard | word errors, clean | in noise"
+    print(f"| | {titles} |")
     print("|---|---|---|---|---|")
-    for name in given.only:
-        recognise = load_recogniser(name, given.model)
-        cells = measure_clips(recognise, given.clips, given.out / name)
-        errors_of_speech = " | "
-        if given.made_speech:
+    for name in options.only:
+        recognise = load_recogniser(name, options.model)
+        cells = measure_clips(recognise, options.clips, options.out / name)
+        speech_cells = " | "
+        if options.made_speech:
             clean, noise = word_error_rates(recognise)
-            errors_of_speech = f"{clean:.1f} % | {noise:.1f} %"
-        print(f"| {name} | {cells} | {errors_of_speech} |", flush=True)
+            speech_cells = f"{clean:.1f} % | {noise:.1f} %"
+        print(f"| {name} | {cells} | {speech_cells} |", flush=True)
 
 
 if __name__ == "__main__":

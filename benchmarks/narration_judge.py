@@ -71,10 +71,10 @@ Videos: TypeAlias = dict[str, Json]
 
 @dataclass(frozen=True)
 class CalibrationError:
-    """ECE under draws of videos. labels: (N,) 0 or 1. chances: (N,). video: (N,) 0..V-1."""
+    """ECE under draws of videos. labels: (N,) 0 or 1. probabilities: (N,). video: (N,) 0..V-1."""
 
     labels: Floats
-    chances: Floats
+    probabilities: Floats
     video: Integers
     videos: int
 
@@ -91,7 +91,7 @@ class CalibrationError:
     @cached_property
     def bin_of(self) -> Integers:
         """(N,): the bin of P that each sentence falls in."""
-        bins = (self.chances * BIN_COUNT).astype(np.int64)
+        bins = (self.probabilities * BIN_COUNT).astype(np.int64)
         return np.minimum(bins, BIN_COUNT - 1)
 
     def by_video(self, values: Floats) -> Floats:
@@ -103,7 +103,7 @@ class CalibrationError:
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) errors."""
-        gap = self.chances - self.labels
+        gap = self.probabilities - self.labels
         gaps = weights @ self.by_video(gap)
         ones = np.ones(self.items)
         counts = weights @ self.by_video(ones)
@@ -114,14 +114,14 @@ class CalibrationError:
 @dataclass(frozen=True)
 class Narrations:
     """The sentences of all videos, N of them. video, dish: (N,) numbers. similar: SS. in_step: VR.
-    tells_step: people's mark. chances: by judge, (N,)."""
+    tells_step: people's mark. probabilities: by judge, (N,)."""
 
     video: Integers
     dish: Integers
     similar: Flags
     in_step: Flags
     tells_step: Flags
-    chances: dict[str, Floats]
+    probabilities: dict[str, Floats]
 
     @property
     def videos(self) -> int:
@@ -190,7 +190,8 @@ def gather(videos: Videos) -> Narrations:
     video_of: list[int] = []
     dish_of: list[int] = []
     tells_step: list[bool] = []
-    chances: dict[str, list[float]] = {}
+    probabilities: dict[str, list[float]] = {}
+    # sentences of all videos, one after the other
     for number, (name, video) in enumerate(videos.items()):
         first = len(video_of)
         transcript = transcript_of(video)
@@ -198,17 +199,18 @@ def gather(videos: Videos) -> Narrations:
             clips.append(clip)
             clip_rows.append(first + clip.sentence)
         for judge, values in judge_video(transcript).items():
-            chances.setdefault(judge, []).extend(values)
+            probabilities.setdefault(judge, []).extend(values)
         tells_step += [row["is_step"] for row in video["sentences"]]
         video_of += [number] * len(transcript.sentences)
         dish = dishes.index(video["title"])
         dish_of += [dish] * len(transcript.sentences)
+    # the labels of clips go to their sentences
     settings = LabelSettings()
     similar_clips = sentence_similarity_labels(key_step_similarity(clips, settings), settings)
     in_step_clips = np.array([clip.key_step is not None for clip in clips])
     count = len(video_of)
     by_judge = {}
-    for judge, values in chances.items():
+    for judge, values in probabilities.items():
         by_judge[judge] = np.array(values)
     return Narrations(
         video=np.array(video_of),
@@ -216,7 +218,7 @@ def gather(videos: Videos) -> Narrations:
         similar=any_clip(similar_clips, clip_rows, count),
         in_step=any_clip(in_step_clips, clip_rows, count),
         tells_step=np.array(tells_step),
-        chances=by_judge,
+        probabilities=by_judge,
     )
 
 
@@ -233,23 +235,23 @@ def refit(data: Narrations, judges: tuple[str, ...], in_question: Flags, positiv
     in question of other dishes."""
     columns = []
     for judge in judges:
-        log_odds = logit(data.chances[judge], PROBABILITY_MARGIN)
+        log_odds = logit(data.probabilities[judge], PROBABILITY_MARGIN)
         columns.append(log_odds)
     rows = np.column_stack(columns)
-    chances = np.zeros(len(rows))
+    probabilities = np.zeros(len(rows))
     for dish in np.unique(data.dish):
         is_other = in_question & (data.dish != dish)
         model = fit_logistic(rows[is_other], positive[is_other])
         of_dish = data.dish == dish
-        chances[of_dish] = model(rows[of_dish])
-    return chances
+        probabilities[of_dish] = model(rows[of_dish])
+    return probabilities
 
 
 def measure(data: Narrations, in_question: Flags, positive: Flags) -> Json:
     """Return the figures of every judge on the sentences in question."""
-    chances = dict(data.chances)
+    probabilities = dict(data.probabilities)
     for name, judges in REFITTED_JUDGES.items():
-        chances[name] = refit(data, judges, in_question, positive)
+        probabilities[name] = refit(data, judges, in_question, positive)
     labels = positive[in_question].astype(np.float64)
     video = data.video[in_question]
     kinds: dict[str, Callable[..., Statistic]] = {
@@ -257,19 +259,21 @@ def measure(data: Narrations, in_question: Flags, positive: Flags) -> Json:
         "AP": AveragePrecision,
         "ECE": CalibrationError,
     }
+    # every figure of every judge, with the same draws of videos
     statistics: dict[str, Statistic] = {}
-    for judge, values in chances.items():
+    for judge, values in probabilities.items():
         for kind, statistic in kinds.items():
             items = (labels, values[in_question], video, data.videos)
             statistics[f"{judge}: {kind}"] = statistic(*items)
     draws = resample(statistics)
     figures: dict[str, dict[str, Figure]] = {}
-    for judge in chances:
+    for judge in probabilities:
         figures[judge] = {}
         for kind in kinds:
             name = f"{judge}: {kind}"
             value = point_estimate(statistics[name])
             figures[judge][kind] = rounded(value, draws[name])
+    # what both add to each
     gains = {}
     of_both = f"{BOTH_REFITTED}: AUC"
     best = point_estimate(statistics[of_both])
@@ -279,7 +283,7 @@ def measure(data: Narrations, in_question: Flags, positive: Flags) -> Json:
         drawn_gain = draws[of_both] - draws[name]
         gains[judge] = rounded(gain, drawn_gain)
     tables = {}
-    for judge, values in chances.items():
+    for judge, values in probabilities.items():
         error = CalibrationError(labels, values[in_question], video, data.videos)
         tables[judge] = reliability(error)
     return {
@@ -303,7 +307,7 @@ def reliability(judge: CalibrationError) -> list[Json]:
     positive."""
     counts = judge.by_video(np.ones(judge.items))
     hits = judge.by_video(judge.labels)
-    sums = judge.by_video(judge.chances)
+    sums = judge.by_video(judge.probabilities)
     rows = []
     for number in range(BIN_COUNT):
         count = counts[:, number].sum()

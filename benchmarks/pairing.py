@@ -24,7 +24,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,76 +35,110 @@ from stepline.sieve_swap.pairing import PairFinder, WordSets, WordVocabulary
 from stepline.sieve_swap.settings import PairingSettings
 from stepline.writing.quantities import FUNCTION_WORDS, stem
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
-OUT = Path(__file__).resolve().parent / "results" / "pairing.json"
-SAMPLED = 1_000_000
-SEED = 5
+PROJECT_FOLDER = Path(__file__).resolve().parents[1]
+RECIPES_PATH = PROJECT_FOLDER.parent / "shared" / "data" / "recipes_json" / "recipes.json.gz"
+RESULT_PATH = PROJECT_FOLDER / "benchmarks" / "results" / "pairing.json"
+SAMPLE_PAIRS = 1_000_000
+RANDOM_SEED = 5
+UNKNOWN_WORD = -1
+WORD_PATTERN = re.compile(r"[a-z]{2,}")
+# As a file of arrays names them: titles and contents of documents, then of videos.
+SET_NAMES = ("dt", "dc", "vt", "vc")
+SET_PARTS = ("starts", "words", "unknown")
+WordLists = list[list[int]]
+Sets = Sequence[WordSets]  # of titles, of contents
+PythonDocument = tuple[set[int], set[int]]  # title, content
+PythonVideo = tuple[set[int], set[int], int]  # title, known words, number of all words
 
 
 def words_of(text: str) -> list[str]:
-    return sorted(
-        {
-            stem(word)
-            for word in re.findall(r"[a-z]{2,}", text.lower())
-            if word not in FUNCTION_WORDS
-        }
-    )
+    words = WORD_PATTERN.findall(text.lower())
+    stems = {stem(word) for word in words if word not in FUNCTION_WORDS}
+    return sorted(stems)
 
 
-def real_sets(vocabulary: WordVocabulary) -> tuple[list[list[int]], list[list[int]]]:
-    with gzip.open(DATA) as file:
+def real_sets(vocabulary: WordVocabulary) -> tuple[WordLists, WordLists]:
+    with gzip.open(RECIPES_PATH) as file:
         recipes = list(json.load(file).values())
     generic = generic_words()
     titles = [vocabulary.add(set(words_of(recipe["title"])) - generic) for recipe in recipes]
     contents = [vocabulary.add(words_of(" ".join(recipe["steps"]))) for recipe in recipes]
-    kept = [
-        (title, content)
-        for title, content in zip(titles, contents, strict=True)
-        if title and content
-    ]
-    return [title for title, _ in kept], [sorted(set(content)) for _, content in kept]
+    full_titles = []
+    full_contents = []
+    for title, content in zip(titles, contents, strict=True):
+        if title and content:
+            full_titles.append(title)
+            full_contents.append(sorted(set(content)))
+    return full_titles, full_contents
 
 
-def inflate(titles, contents, count, chance):
+def inflate(
+    titles: WordLists, contents: WordLists, count: int, rng: np.random.Generator
+) -> tuple[WordLists, WordLists]:
     """Return `count` documents' titles and contents, each mixed from two real ones."""
-    out_titles, out_contents = [], []
-    for a, b in chance.integers(0, len(titles), (count, 2)):
-        out_titles.append([*titles[a], titles[b][(a + b) % len(titles[b])]])
-        both = np.array([*{*contents[a], *contents[b]}])
-        out_contents.append(both[chance.random(len(both)) < 0.5].tolist())
-    return out_titles, out_contents
+    mixed_titles = []
+    mixed_contents = []
+    for first, second in rng.integers(0, len(titles), (count, 2)):
+        other_title = titles[second]
+        word = other_title[(first + second) % len(other_title)]
+        mixed_titles.append([*titles[first], word])
+        both = np.array([*{*contents[first], *contents[second]}])
+        is_used = rng.random(len(both)) < 0.5
+        mixed_contents.append(both[is_used].tolist())
+    return mixed_titles, mixed_contents
 
 
-def videos_of(titles, contents, count, chance):
-    """Return `count` videos' titles and words: a document's, of two others, and chatter
-    (UNKNOWN)."""
-    out_titles, out_contents = [], []
-    for a, b, c in chance.integers(0, len(titles), (count, 3)):
-        words = [word for word in contents[a] if chance.random() < 0.7]
-        words += [word for other in (contents[b], contents[c]) for word in other]
-        out_titles.append(titles[a])
-        out_contents.append([*set(words), *([-1] * int(chance.integers(20, 120)))])
-    return out_titles, out_contents
+def videos_of(
+    titles: WordLists, contents: WordLists, count: int, rng: np.random.Generator
+) -> tuple[WordLists, WordLists]:
+    """Return `count` videos' titles and words: a document's, of two others, and chatter (unknown
+    words)."""
+    video_titles = []
+    video_contents = []
+    for own, second, third in rng.integers(0, len(titles), (count, 3)):
+        words = [word for word in contents[own] if rng.random() < 0.7]
+        words += contents[second]
+        words += contents[third]
+        chatter = [UNKNOWN_WORD] * int(rng.integers(20, 120))
+        video_titles.append(titles[own])
+        video_contents.append([*set(words), *chatter])
+    return video_titles, video_contents
 
 
-def pairwise(videos, documents, sample, settings, *, title_first):
+def is_like(video: PythonVideo, document: PythonDocument, settings: PairingSettings) -> bool:
+    """Say whether the words of a document are among a video's, as the settings ask."""
+    _, content, size = video
+    _, other = document
+    shared = len(content & other)
+    union = size + len(other) - shared
+    return shared / union >= settings.iou and shared / len(other) >= settings.recall
+
+
+def pairwise(
+    videos: Sequence[PythonVideo],
+    documents: Sequence[PythonDocument],
+    sample: Sequence[Sequence[int]],
+    settings: PairingSettings,
+    *,
+    title_first: bool,
+) -> int:
     """Return how many of the sampled pairs are kept, by the plain loop."""
-    kept = 0
+    count = 0
     for video, number in sample:
         title, content, size = videos[video]
         other_title, other = documents[number]
         if title_first and not (title & other_title):
             continue
+        # `is_like`, without the cost of a call
         shared = len(content & other)
-        if (
-            shared / (size + len(other) - shared) >= settings.iou
-            and shared / len(other) >= settings.recall
-        ):
-            kept += bool(title & other_title)
-    return kept
+        union = size + len(other) - shared
+        if shared / union >= settings.iou and shared / len(other) >= settings.recall:
+            count += bool(title & other_title)
+    return count
 
 
-def cpu(call):
+def cpu(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of a call, and its result."""
     start = time.process_time()
     result = call()
     return time.process_time() - start, result
@@ -117,45 +153,50 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def python_sets(
+    documents: tuple[WordLists, WordLists], videos: tuple[WordLists, WordLists]
+) -> tuple[list[PythonVideo], list[PythonDocument]]:
+    """Return videos and documents as the sets of the plain loop."""
+    python_documents = []
+    for title, content in zip(*documents, strict=True):
+        python_documents.append((set(title), set(content)))
+    python_videos = []
+    for title, content in zip(*videos, strict=True):
+        known_words = {word for word in content if word != UNKNOWN_WORD}
+        python_videos.append((set(title), known_words, len(content)))
+    return python_videos, python_documents
+
+
 def main() -> None:
     options = read_options()
     if options.alone is not None:
         pair_alone(options.alone)
         return
-    chance = np.random.default_rng(SEED)
+    # the data
+    rng = np.random.default_rng(RANDOM_SEED)
     settings = PairingSettings()
     vocabulary = WordVocabulary()
     real = real_sets(vocabulary)
-    documents = inflate(*real, options.documents, chance)
-    videos = videos_of(*documents, options.videos, chance)
-    document_sets, video_sets = tuple(map(WordSets.of, documents)), tuple(map(WordSets.of, videos))
-    python_documents = [
-        (set(title), set(content)) for title, content in zip(*documents, strict=True)
-    ]
-    python_videos = [
-        (set(title), {word for word in content if word >= 0}, len(content))
-        for title, content in zip(*videos, strict=True)
-    ]
-    sample = np.stack(
-        [
-            chance.integers(0, options.videos, SAMPLED),
-            chance.integers(0, options.documents, SAMPLED),
-        ],
-        axis=1,
-    ).tolist()
-    index_seconds, pairing = cpu(lambda: PairFinder(*document_sets, len(vocabulary)))
-    loops, plain, ours = [], [], []
-    sampled = (python_videos, python_documents, sample, settings)
-    plain.append(cpu(lambda: pairwise(*sampled, title_first=False)))
-    loops.append(cpu(lambda: pairwise(*sampled, title_first=True)))
-    ours.append(cpu(lambda: list(pairing.all_pairs(*video_sets, settings))))
-    loops.append(cpu(lambda: pairwise(*sampled, title_first=True)))
-    found = ours[0][1]
-    scale = options.videos * options.documents / SAMPLED
-    loop_seconds = [seconds * scale for seconds, _ in loops]
-    plain_seconds = [seconds * scale for seconds, _ in plain]
-    our_seconds = [seconds for seconds, _ in ours]
-    check(python_videos, python_documents, settings, found)
+    documents = inflate(*real, options.documents, rng)
+    videos = videos_of(*documents, options.videos, rng)
+    document_sets = tuple(map(WordSets.of, documents))
+    video_sets = tuple(map(WordSets.of, videos))
+    python_videos, python_documents = python_sets(documents, videos)
+    sample_videos = rng.integers(0, options.videos, SAMPLE_PAIRS)
+    sample_documents = rng.integers(0, options.documents, SAMPLE_PAIRS)
+    sample = np.stack([sample_videos, sample_documents], axis=1).tolist()
+
+    # the plain loop before and after ours
+    index_seconds, finder = cpu(lambda: PairFinder(*document_sets, len(vocabulary)))
+    loop_inputs = (python_videos, python_documents, sample, settings)
+    plain_seconds, _ = cpu(lambda: pairwise(*loop_inputs, title_first=False))
+    seconds_before, sample_count = cpu(lambda: pairwise(*loop_inputs, title_first=True))
+    our_seconds, pairs = cpu(lambda: list(finder.all_pairs(*video_sets, settings)))
+    seconds_after, _ = cpu(lambda: pairwise(*loop_inputs, title_first=True))
+
+    scale = options.videos * options.documents / SAMPLE_PAIRS
+    loop_seconds = [seconds_before * scale, seconds_after * scale]
+    check(python_videos, python_documents, settings, pairs)
     growth = growth_with_documents(document_sets, len(vocabulary), video_sets, settings)
     report = {
         "videos": options.videos,
@@ -163,83 +204,100 @@ def main() -> None:
         "words": len(vocabulary),
         "mean words of a document": float(np.mean(document_sets[1].sizes)),
         "mean words of a video": float(np.mean(video_sets[1].sizes)),
-        "pairs kept": sum(map(len, found)),
-        "pairs expected from the sample": loops[0][1] * scale,
+        "pairs kept": sum(map(len, pairs)),
+        "pairs expected from the sample": sample_count * scale,
         "index, CPU s": index_seconds,
-        "pairing, CPU s": our_seconds[0],
+        "pairing, CPU s": our_seconds,
         "pairwise loop, title first, CPU s extrapolated, before and after": loop_seconds,
-        "pairwise loop, no title test first, one round": plain_seconds[0],
-        "times faster": min(loop_seconds) / min(our_seconds),
-        "times faster, the index counted": min(loop_seconds) / (min(our_seconds) + index_seconds),
+        "pairwise loop, no title test first, one round": plain_seconds * scale,
+        "times faster": min(loop_seconds) / our_seconds,
+        "times faster, the index counted": min(loop_seconds) / (our_seconds + index_seconds),
         "growth": growth,
         "peak MiB of pairing alone": alone(document_sets, video_sets, len(vocabulary)),
     }
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(report, indent=2) + "\n")
-    print(json.dumps(report, indent=2))
+    text = json.dumps(report, indent=2)
+    RESULT_PATH.parent.mkdir(exist_ok=True)
+    RESULT_PATH.write_text(f"{text}\n")
+    print(text)
 
 
-def alone(document_sets, video_sets, words) -> float:
+def alone(document_sets: Sets, video_sets: Sets, words: int) -> float:
     """Return the peak memory, MiB, of a process that only loads the sets and pairs the videos."""
+    arrays = {}
+    for name, sets in zip(SET_NAMES, (*document_sets, *video_sets), strict=True):
+        for part in SET_PARTS:
+            arrays[f"{name}{part}"] = getattr(sets, part)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sets.npz"
-        arrays = {}
-        for name, sets in zip(("dt", "dc", "vt", "vc"), (*document_sets, *video_sets), strict=True):
-            arrays |= {
-                f"{name}{part}": getattr(sets, part) for part in ("starts", "words", "unknown")
-            }
         np.savez(file, vocabulary=words, **arrays)
         command = [sys.executable, str(Path(__file__)), "--alone", str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
-    return float(done.stdout)
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=os.environ
+        )
+    return float(process.stdout)
 
 
 def pair_alone(file: Path) -> None:
     arrays = np.load(file)
-    titles, contents, video_titles, video_contents = (
-        WordSets(*(arrays[f"{name}{part}"] for part in ("starts", "words", "unknown")))
-        for name in ("dt", "dc", "vt", "vc")
-    )
-    pairing = PairFinder(titles, contents, int(arrays["vocabulary"]))
-    for _ in pairing.all_pairs(video_titles, video_contents, PairingSettings()):
+    all_sets = []
+    for name in SET_NAMES:
+        parts = [arrays[f"{name}{part}"] for part in SET_PARTS]
+        all_sets.append(WordSets(*parts))
+    titles, contents, video_titles, video_contents = all_sets
+    finder = PairFinder(titles, contents, int(arrays["vocabulary"]))
+    for _ in finder.all_pairs(video_titles, video_contents, PairingSettings()):
         pass  # one after another, so that their number changes nothing
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def check(python_videos, python_documents, settings, found) -> None:
+def check(
+    python_videos: Sequence[PythonVideo],
+    python_documents: Sequence[PythonDocument],
+    settings: PairingSettings,
+    pairs: Sequence[Any],
+) -> None:
     """Raise where a video's pairs are not those of the loop over all documents."""
-    for video in range(0, len(python_videos), max(1, len(python_videos) // 3)):
-        title, content, size = python_videos[video]
+    stride = max(1, len(python_videos) // 3)
+    for number in range(0, len(python_videos), stride):
+        video = python_videos[number]
         expected = []
-        for number, (other_title, other) in enumerate(python_documents):
-            shared = len(content & other)
-            if (
-                title & other_title
-                and shared / (size + len(other) - shared) >= settings.iou
-                and shared / len(other) >= settings.recall
-            ):
-                expected.append(number)
-        if expected != found[video].documents.tolist():
+        for row, document in enumerate(python_documents):
+            has_title = bool(video[0] & document[0])
+            if has_title and is_like(video, document, settings):
+                expected.append(row)
+        actual = pairs[number].documents.tolist()
+        if expected != actual:
             raise SystemExit(
-                f"video {video}: {len(expected)} pairs by the loop, {len(found[video])} here"
+                f"video {number}: {len(expected)} pairs by the loop, {len(pairs[number])} here"
             )
 
 
-def growth_with_documents(document_sets, words, video_sets, settings, videos=640):
+def first_sets(sets: WordSets, count: int) -> WordSets:
+    """Return the first of some sets."""
+    return WordSets.of(sets[number].tolist() for number in range(count))
+
+
+def growth_with_documents(
+    document_sets: Sets, words: int, video_sets: Sets, settings: PairingSettings, videos: int = 640
+) -> dict[str, Any]:
     """Return CPU seconds of a video against the number of documents, over a quarter, a half, and
     all of them."""
-    titles, contents = (WordSets.of(part[k].tolist() for k in range(videos)) for part in video_sets)
-    rows = []
+    titles = first_sets(video_sets[0], videos)
+    contents = first_sets(video_sets[1], videos)
+    counts = []
+    seconds_per_video = []
     for share in (4, 2, 1):
         count = len(document_sets[0]) // share
-        finder = PairFinder(
-            *(WordSets.of(part[k] for k in range(count)) for part in document_sets), words
-        )
-        taken = min(
-            cpu(lambda f=finder: list(f.all_pairs(titles, contents, settings)))[0] for _ in range(2)
-        )
-        rows.append((count, taken / videos))
-    documents, seconds = np.array(rows).T
+        parts = [first_sets(sets, count) for sets in document_sets]
+        finder = PairFinder(*parts, words)
+        rounds = []
+        for _ in range(2):
+            seconds, _pairs = cpu(lambda f=finder: list(f.all_pairs(titles, contents, settings)))
+            rounds.append(seconds)
+        counts.append(count)
+        seconds_per_video.append(min(rounds) / videos)
+    documents = np.array(counts, dtype=float)
+    seconds = np.array(seconds_per_video)
     slope, offset = np.polyfit(documents, seconds, 1)
     return {
         "documents": documents.tolist(),

@@ -13,8 +13,8 @@
 
 --script, --scenedetect, --whisperx: an interpreter whose environment has what that side needs. A
 side without one is left out. --before: a checkout of another version. Several videos go through one
-process where a side can take them. Prints a table: minimum and median of wall seconds, CPU seconds and peak
-memory, and the ratio of the least CPU seconds to faster-whisper's.
+process where a side can take them. Prints a table: minimum and median of wall seconds, CPU seconds
+and peak memory, and the ratio of the least CPU seconds to faster-whisper's.
 """
 
 import argparse
@@ -30,9 +30,10 @@ from pathlib import Path
 
 from stepline.weights import find_weights
 
-HERE = Path(__file__).parent
-RECOGNISER = "whisper-tiny.en"
-REFERENCE = "faster-whisper"  # what the ratios are to
+BENCHMARKS_FOLDER = Path(__file__).parent
+RECOGNISER_NAME = "whisper-tiny.en"
+REFERENCE_NAME = "faster-whisper"  # what the ratios are to
+Command = list[str]
 
 FASTER_WHISPER = """
 import sys
@@ -72,44 +73,49 @@ class Usage:
 class Side:
     """A way to work on the videos: commands that run one after another, and what they took."""
 
-    commands: list[list[str]]
-    checkout: Path = HERE.parent
+    commands: list[Command]
+    checkout: Path = BENCHMARKS_FOLDER.parent
     runs: list[Usage] = field(default_factory=list)
 
 
-def run_process(command: Sequence[str], checkout: Path, folder: Path) -> Usage:
+def run_process(command: Command, checkout: Path, folder: Path) -> Usage:
     """Run a process to its end. Raises CalledProcessError where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_WAIT_POLICY": "PASSIVE"}
     began = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
-    _, status, taken = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     if status:
-        raise subprocess.CalledProcessError(status, list(command))
-    return Usage(wall, taken.ru_utime + taken.ru_stime, taken.ru_maxrss / 1024)
+        raise subprocess.CalledProcessError(status, command)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Usage(wall, cpu, usage.ru_maxrss / 1024)
 
 
-def find_sides(given: argparse.Namespace) -> dict[str, Side]:
+def find_sides(options: argparse.Namespace) -> dict[str, Side]:
     """Return the sides that can run, by name."""
-    videos = [str(video.resolve()) for video in given.videos]
-    weights = str(find_weights(RECOGNISER))
+    videos = [str(video.resolve()) for video in options.videos]
+    weights = str(find_weights(RECOGNISER_NAME))
     stepline = [sys.executable, "-m", "stepline", "-q"]
     job = [[*stepline, "steps", *videos, "--jobs", "1"]]
+    speech = [[*stepline, "transcribe", video] for video in videos]
+    reference = [[sys.executable, "-c", FASTER_WHISPER, weights, *videos]]
     sides = {
         "stepline": Side(job),
-        "stepline, speech": Side([[*stepline, "transcribe", video] for video in videos]),
-        REFERENCE: Side([[sys.executable, "-c", FASTER_WHISPER, weights, *videos]]),
+        "stepline, speech": Side(speech),
+        REFERENCE_NAME: Side(reference),
     }
-    if given.before is not None:
-        sides["stepline before"] = Side(job, given.before.resolve())
-    if given.script is not None:
-        script = [given.script, str(HERE / "straightforward.py")]
-        sides["script, no vision"] = Side([[*script, video] for video in videos])
-        sides["script, with vision"] = Side([[*script, video, "--vision"] for video in videos])
-    if given.scenedetect is not None:
-        sides["PySceneDetect"] = Side([[given.scenedetect, "-c", SCENE_DETECT, *videos]])
-    if given.whisperx is not None:
-        sides["whisperX"] = Side([[given.whisperx, "-c", WHISPER_X, weights, *videos]])
+    if options.before is not None:
+        sides["stepline before"] = Side(job, options.before.resolve())
+    if options.script is not None:
+        script = [options.script, str(BENCHMARKS_FOLDER / "straightforward.py")]
+        without_vision = [[*script, video] for video in videos]
+        with_vision = [[*script, video, "--vision"] for video in videos]
+        sides["script, no vision"] = Side(without_vision)
+        sides["script, with vision"] = Side(with_vision)
+    if options.scenedetect is not None:
+        sides["PySceneDetect"] = Side([[options.scenedetect, "-c", SCENE_DETECT, *videos]])
+    if options.whisperx is not None:
+        sides["whisperX"] = Side([[options.whisperx, "-c", WHISPER_X, weights, *videos]])
     return sides
 
 
@@ -118,24 +124,28 @@ def run_side(side: Side) -> Usage:
     with tempfile.TemporaryDirectory() as folder:
         usages = [run_process(command, side.checkout, Path(folder)) for command in side.commands]
     return Usage(
-        sum(usage.wall for usage in usages),
-        sum(usage.cpu for usage in usages),
-        max(usage.peak for usage in usages),
+        wall=sum(usage.wall for usage in usages),
+        cpu=sum(usage.cpu for usage in usages),
+        peak=max(usage.peak for usage in usages),
     )
+
+
+def least_and_median(seconds: Sequence[float]) -> str:
+    """Return the least of some times and their median, as printed."""
+    return f"{min(seconds):.1f}, {statistics.median(seconds):.1f}"
 
 
 def table(sides: dict[str, Side]) -> str:
     """Return the table of what was measured, in Markdown."""
-    reference = min(usage.cpu for usage in sides[REFERENCE].runs)
+    reference = min(usage.cpu for usage in sides[REFERENCE_NAME].runs)
     lines = ["| | wall s: least, median | CPU s: least, median | peak MiB | CPU, ratio |"]
     lines.append("|---|---|---|---|---|")
     for name, side in sides.items():
-        walls = [usage.wall for usage in side.runs]
-        cpus = [usage.cpu for usage in side.runs]
+        wall = least_and_median([usage.wall for usage in side.runs])
+        cpu_seconds = [usage.cpu for usage in side.runs]
+        cpu = least_and_median(cpu_seconds)
         peak = max(usage.peak for usage in side.runs)
-        wall = f"{min(walls):.1f}, {statistics.median(walls):.1f}"
-        cpu = f"{min(cpus):.1f}, {statistics.median(cpus):.1f}"
-        ratio = min(cpus) / reference
+        ratio = min(cpu_seconds) / reference
         lines.append(f"| {name} | {wall} | {cpu} | {peak:.0f} | {ratio:.2f} |")
     return "\n".join(lines)
 
@@ -151,15 +161,15 @@ def main() -> None:
     parser.add_argument("--scenedetect", help="interpreter with scenedetect")
     parser.add_argument("--whisperx", help="interpreter with whisperx")
     parser.add_argument("--before", type=Path, help="a checkout of another version")
-    given = parser.parse_args()
-    sides = find_sides(given)
+    options = parser.parse_args()
+    sides = find_sides(options)
     load = os.getloadavg()[0]
-    for number in range(given.rounds):
+    for number in range(options.rounds):
         for name, side in sides.items():
             usage = run_side(side)
             side.runs.append(usage)
-            taken = f"{usage.wall:.1f} s, {usage.cpu:.1f} CPU s, {usage.peak:.0f} MiB"
-            print(f"round {number + 1}, {name}: {taken}", file=sys.stderr, flush=True)
+            text = f"{usage.wall:.1f} s, {usage.cpu:.1f} CPU s, {usage.peak:.0f} MiB"
+            print(f"round {number + 1}, {name}: {text}", file=sys.stderr, flush=True)
     print(table(sides))
     print(f"\nLoad of the machine: {load:.1f} before, {os.getloadavg()[0]:.1f} after.")
 

@@ -14,26 +14,28 @@ from torch import Tensor
 
 from stepline.procx.deformable_attention import DeformableAttention
 
-MODES = {"zero": "zeros", "border": "border"}
+PADDING_MODES = {"zero": "zeros", "border": "border"}  # padding -> its name in grid_sample
 
 
 def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int], padding: str) -> Tensor:
-    """Return rows of a table (B, M, H, D) at locations (B, N, H, L, P), by levels: (B H, D, N, L
-    P)."""
+    """Return rows of a table (B, M, H, D) at locations (B, N, H, L, P): (B H, D, N, L P)."""
     videos, _, heads, width = table.shape
-    found = []
+    levels = []
     for level, rows in enumerate(table.split(list(lengths), dim=1)):
-        # (B H, D, 1, T)
-        picture = rows.permute(0, 2, 3, 1).reshape(videos * heads, width, 1, rows.shape[1])
-        across = 2 * locations[:, :, :, level].transpose(1, 2).flatten(0, 1) - 1  # (B H, N, P)
+        level_locations = locations[:, :, :, level]  # (B, N, H, P)
+        level_locations = level_locations.transpose(1, 2).flatten(0, 1)  # (B H, N, P)
+        # grid_sample counts from -1 to 1
+        across = 2 * level_locations - 1
         if rows.shape[1]:
+            picture = rows.permute(0, 2, 3, 1)  # (B, H, D, T)
+            picture = picture.reshape(videos * heads, width, 1, rows.shape[1])
             grid = torch.stack((across, torch.zeros_like(across)), dim=-1)
-            found.append(
-                F.grid_sample(picture, grid, padding_mode=MODES[padding], align_corners=False)
-            )
+            mode = PADDING_MODES[padding]
+            points = F.grid_sample(picture, grid, padding_mode=mode, align_corners=False)
         else:
-            found.append(table.new_zeros(videos * heads, width, *across.shape[1:]))
-    return torch.stack(found, dim=-2).flatten(-2)
+            points = table.new_zeros(videos * heads, width, *across.shape[1:])
+        levels.append(points)  # (B H, D, N, P)
+    return torch.stack(levels, dim=-2).flatten(-2)
 
 
 def deformable(
@@ -41,9 +43,11 @@ def deformable(
 ) -> Tensor:
     """Return (B, N, H, D): sampled values, weighted by weights (B, N, H, L, P)."""
     values = sampled(value, locations, lengths, padding)  # (B H, D, N, L P)
-    shares = weights.transpose(1, 2).flatten(0, 1).flatten(2)[:, None]  # (B H, 1, N, L P)
+    shares = weights.transpose(1, 2).flatten(0, 1)  # (B H, N, L, P)
+    shares = shares.flatten(2)[:, None]  # (B H, 1, N, L P)
     mixed = (values * shares).sum(-1)  # (B H, D, N)
-    return mixed.unflatten(0, (len(value), -1)).permute(0, 3, 1, 2)
+    by_head = mixed.unflatten(0, (len(value), -1))  # (B, H, D, N)
+    return by_head.permute(0, 3, 1, 2)
 
 
 def key_aware(
@@ -56,21 +60,25 @@ def key_aware(
     *,
     together: bool = False,
 ) -> Tensor:
-    """Return (B, N, H, D): sampled values, weighted by the softmax of query times sampled key /
-    sqrt(D).
+    """Return (B, N, H, D): sampled values, weighted by softmax(query sampled key / sqrt(D)).
 
     together: keys and values are sampled in one call. Else in two, as in Lite-DETR.
     """
     if together:
-        keys, values = sampled(torch.cat((key, value), dim=-1), locations, lengths, padding).chunk(
-            2, dim=1
-        )
+        table = torch.cat((key, value), dim=-1)
+        points = sampled(table, locations, lengths, padding)
+        keys, values = points.chunk(2, dim=1)
     else:
-        keys, values = (sampled(table, locations, lengths, padding) for table in (key, value))
-    asked = query.transpose(1, 2).flatten(0, 1)[:, :, None]  # (B H, N, 1, D)
-    logits = (asked @ keys.permute(0, 2, 1, 3)) / math.sqrt(query.shape[-1])  # (B H, N, 1, L P)
-    mixed = logits.softmax(-1) @ values.permute(0, 2, 3, 1)  # (B H, N, 1, D)
-    return mixed.squeeze(2).unflatten(0, (len(value), -1)).transpose(1, 2)
+        keys = sampled(key, locations, lengths, padding)
+        values = sampled(value, locations, lengths, padding)
+    queries = query.transpose(1, 2).flatten(0, 1)  # (B H, N, D)
+    queries = queries[:, :, None]  # (B H, N, 1, D)
+    keys = keys.permute(0, 2, 1, 3)  # (B H, N, D, L P)
+    logits = (queries @ keys) / math.sqrt(query.shape[-1])  # (B H, N, 1, L P)
+    values = values.permute(0, 2, 3, 1)  # (B H, N, L P, D)
+    mixed = logits.softmax(-1) @ values  # (B H, N, 1, D)
+    by_head = mixed.squeeze(2).unflatten(0, (len(value), -1))  # (B, H, N, D)
+    return by_head.transpose(1, 2)
 
 
 def layer(
@@ -82,17 +90,15 @@ def layer(
 ) -> Tensor:
     """Return what a layer gives, (B, N, C), its points sampled."""
     settings = attend.settings
+    heads = (settings.heads, -1)
     locations = attend.locations(query, references, lengths)
-    value = attend.value(memory).unflatten(-1, (settings.heads, -1))
+    value = attend.value(memory).unflatten(-1, heads)
     if settings.form == "vanilla":
-        weights = (
-            attend.weights(query).unflatten(-1, (settings.heads, -1)).softmax(-1).view_as(locations)
-        )
+        logits = attend.weights(query).unflatten(-1, heads)
+        weights = logits.softmax(-1).view_as(locations)
         mixed = deformable(value, locations, weights, lengths, settings.padding)
     else:
-        asked, key = (
-            part.unflatten(-1, (settings.heads, -1))
-            for part in (attend.query(query), attend.key(memory))
-        )
-        mixed = key_aware(asked, key, value, locations, lengths, settings.padding)
+        queries = attend.query(query).unflatten(-1, heads)
+        keys = attend.key(memory).unflatten(-1, heads)
+        mixed = key_aware(queries, keys, value, locations, lengths, settings.padding)
     return attend.out(mixed.flatten(2))

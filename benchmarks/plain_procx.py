@@ -1,5 +1,4 @@
-"""ProcX as its papers' code computes it: points sampled with grid_sample, PyTorch's own linear
-layers and dropout.
+"""ProcX as its papers' code computes it: with grid_sample, PyTorch's own linear layers and dropout.
 
 The same weights, so that stepline/procx/model.py can be measured and tested against it.
 """
@@ -32,23 +31,25 @@ def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
         return layer(attend, query, references, memory, lengths)
 
     def fed(part: cpu_kernels.FeedForward, rows: Tensor) -> Tensor:
-        return part.narrow(F.dropout(part.wide(rows).relu(), part.dropout, part.training))
+        inner = part.wide(rows).relu()
+        return part.narrow(F.dropout(inner, part.dropout, part.training))
 
     def dropped(part: cpu_kernels.Dropout, rows: Tensor) -> Tensor:
         return F.dropout(rows, part.rate, part.training)
 
-    changes = [(attention.DeformableAttention, "forward", sampled)] if sampling else []
-    changes += (
-        [(cpu_kernels.FeedForward, "forward", fed), (cpu_kernels.Dropout, "forward", dropped)]
-        if layers
-        else []
-    )
-    changes += [(cpu_kernels, "MIN_ONEDNN_PRODUCTS", 2**62)] if layers else []
+    changes: list[tuple[object, str, object]] = []
+    if sampling:
+        changes.append((attention.DeformableAttention, "forward", sampled))
+    if layers:
+        changes.append((cpu_kernels.FeedForward, "forward", fed))
+        changes.append((cpu_kernels.Dropout, "forward", dropped))
+        # no product is large enough for the kernels of stepline.training
+        changes.append((cpu_kernels, "MIN_ONEDNN_PRODUCTS", 2**62))
     patches = [patch.object(*change) for change in changes]
-    for one in patches:
-        one.start()
+    for change_patch in patches:
+        change_patch.start()
     try:
         yield
     finally:
-        for one in patches:
-            one.stop()
+        for change_patch in patches:
+            change_patch.stop()

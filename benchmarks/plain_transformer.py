@@ -23,42 +23,36 @@ class PlainAligner(nn.Module):
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
+        width = settings.width
         sizes = {
             "dim_feedforward": settings.feed_forward,
             "dropout": settings.dropout,
             "batch_first": True,
         }
-        encoder = nn.TransformerEncoderLayer(settings.width, settings.heads, **sizes)
-        decoder = nn.TransformerDecoderLayer(settings.width, settings.heads, **sizes)
+        encoder = nn.TransformerEncoderLayer(width, settings.heads, **sizes)
+        decoder = nn.TransformerDecoderLayer(width, settings.heads, **sizes)
+        norm = nn.LayerNorm(width)
         self.encoder = nn.TransformerEncoder(encoder, settings.encoder_layers)
-        self.decoder = nn.TransformerDecoder(
-            decoder, settings.decoder_layers, nn.LayerNorm(settings.width)
-        )
-        self.video_in = nn.Sequential(
-            nn.Linear(settings.video_width, settings.width), nn.LayerNorm(settings.width)
-        )
-        self.text_in = nn.Sequential(
-            nn.Linear(settings.text_width, settings.width), nn.LayerNorm(settings.width)
-        )
-        self.text_place = nn.Embedding(settings.text_positions, settings.width)
-        self.video_out = nn.Linear(settings.width, settings.projection)
-        self.text_out = nn.Linear(settings.width, settings.projection)
+        self.decoder = nn.TransformerDecoder(decoder, settings.decoder_layers, norm)
+        self.video_in = nn.Sequential(nn.Linear(settings.video_width, width), nn.LayerNorm(width))
+        self.text_in = nn.Sequential(nn.Linear(settings.text_width, width), nn.LayerNorm(width))
+        self.text_place = nn.Embedding(settings.text_positions, width)
+        self.video_out = nn.Linear(width, settings.projection)
+        self.text_out = nn.Linear(width, settings.projection)
         for module in self.modules():
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = settings.attention_dropout
 
     def forward(self, batch: Batch) -> AlignerOutput:
         """Return unit vectors of texts (L, B, K, d) and seconds (B, T, d)."""
-        place = sine_positions(
-            batch.video.shape[1], self.text_place.embedding_dim, batch.video.device
-        )
-        video = self.encoder(
-            self.video_in(batch.video) + place, src_key_padding_mask=batch.video_pad
-        )
-        lost = batch.video_pad.shape[1] - video.shape[1]  # its fast path drops a padded end
-        video = F.pad(video, (0, 0, 0, lost))
+        # positions are added once, at the input
+        rows = self.video_in(batch.video) + self.video_positions(batch)
+        video = self.encoder(rows, src_key_padding_mask=batch.video_pad)
+        # the fast path of nn.TransformerEncoder drops a padded end
+        dropped_rows = batch.video_pad.shape[1] - video.shape[1]
+        video = F.pad(video, (0, 0, 0, dropped_rows))
         text = self.text_in(batch.text)
-        text = text + self.text_place.weight[: text.shape[1]] * batch.ordered[:, None, None]
+        text = text + self.text_positions(batch)
         outputs = []
         for layer in self.decoder.layers:
             text = layer(
@@ -68,10 +62,24 @@ class PlainAligner(nn.Module):
                 memory_key_padding_mask=batch.video_pad,
             )
             outputs.append(self.decoder.norm(text))
+        return self.output(outputs, video)
+
+    def video_positions(self, batch: Batch) -> Tensor:
+        """Return the sine positions (T, D) of the seconds."""
+        seconds = batch.video.shape[1]
+        return sine_positions(seconds, self.text_place.embedding_dim, batch.video.device)
+
+    def text_positions(self, batch: Batch) -> Tensor:
+        """Return the learnt positions (B, K, D) of the texts, 0 where they have no order."""
+        positions = self.text_place.weight[: batch.text.shape[1]]
+        return positions * batch.ordered[:, None, None]
+
+    def output(self, texts: list[Tensor], video: Tensor) -> AlignerOutput:
+        """Return the unit vectors of each decoder layer's texts and of the seconds."""
+        text_vectors = self.text_out(torch.stack(texts))
+        video_vectors = self.video_out(video)
         return AlignerOutput(
-            F.normalize(self.text_out(torch.stack(outputs)), dim=-1),
-            F.normalize(self.video_out(video), dim=-1),
-            None,
+            F.normalize(text_vectors, dim=-1), F.normalize(video_vectors, dim=-1), None
         )
 
 
@@ -86,99 +94,121 @@ class EqualAligner(nn.Module):
     def forward(self, batch: Batch) -> AlignerOutput:
         """Return unit vectors of texts (L, B, K, d) and seconds (B, T, d)."""
         parts = self.parts
-        place = sine_positions(
-            batch.video.shape[1], parts.text_place.embedding_dim, batch.video.device
-        )
+        positions = parts.video_positions(batch)
         video = parts.video_in(self._scaled(batch.video))
         for layer in parts.encoder.layers:
-            where = video + place
-            mixed = layer.self_attn(
-                where, where, video, key_padding_mask=batch.video_pad, need_weights=False
-            )[0]
-            video = layer.norm1(video + layer.dropout1(mixed))
-            inner = layer.dropout(F.relu(layer.linear1(video)))
-            video = layer.norm2(video + layer.dropout2(layer.linear2(inner)))
+            video = self._encode(layer, video, positions, batch)
         text = parts.text_in(self._scaled(batch.text))
-        order = parts.text_place.weight[: text.shape[1]] * batch.ordered[:, None, None]
+        order = parts.text_positions(batch)
         outputs = []
         for layer in parts.decoder.layers:
-            text = self._decode(layer, text, order, video, place, batch)
+            text = self._decode(layer, text, order, video, positions, batch)
             outputs.append(parts.decoder.norm(text))
-        return AlignerOutput(
-            F.normalize(parts.text_out(torch.stack(outputs)), dim=-1),
-            F.normalize(parts.video_out(video), dim=-1),
-            None,
+        return parts.output(outputs, video)
+
+    @staticmethod
+    def _encode(layer: nn.Module, video: Tensor, positions: Tensor, batch: Batch) -> Tensor:
+        query = video + positions
+        mixed, _ = layer.self_attn(
+            query, query, video, key_padding_mask=batch.video_pad, need_weights=False
         )
+        video = layer.norm1(video + layer.dropout1(mixed))
+        inner = layer.dropout(F.relu(layer.linear1(video)))
+        outer = layer.linear2(inner)
+        return layer.norm2(video + layer.dropout2(outer))
 
     @staticmethod
     def _decode(
-        layer: nn.Module, text: Tensor, order: Tensor, video: Tensor, place: Tensor, batch: Batch
+        layer: nn.Module,
+        text: Tensor,
+        order: Tensor,
+        video: Tensor,
+        positions: Tensor,
+        batch: Batch,
     ) -> Tensor:
-        where = text + order
-        mixed = layer.self_attn(
-            where, where, text, key_padding_mask=batch.text_pad, need_weights=False
-        )[0]
+        # from text to text
+        query = text + order
+        mixed, _ = layer.self_attn(
+            query, query, text, key_padding_mask=batch.text_pad, need_weights=False
+        )
         text = layer.norm1(text + layer.dropout1(mixed))
-        seen = layer.multihead_attn(
-            text + order, video + place, video, key_padding_mask=batch.video_pad, need_weights=False
-        )[0]
-        text = layer.norm2(text + layer.dropout2(seen))
+        # from text to video
+        query = text + order
+        key = video + positions
+        mixed, _ = layer.multihead_attn(
+            query, key, video, key_padding_mask=batch.video_pad, need_weights=False
+        )
+        text = layer.norm2(text + layer.dropout2(mixed))
         inner = layer.dropout(F.relu(layer.linear1(text)))
-        return layer.norm3(text + layer.dropout3(layer.linear2(inner)))
+        outer = layer.linear2(inner)
+        return layer.norm3(text + layer.dropout3(outer))
 
     def _scaled(self, rows: Tensor) -> Tensor:
-        return (
-            rows * rows.square().mean(-1, keepdim=True).clamp(min=1e-12).rsqrt()
-            if self.scale
-            else rows
-        )
+        if not self.scale:
+            return rows
+        variance = rows.square().mean(-1, keepdim=True)
+        return rows * variance.clamp(min=1e-12).rsqrt()
 
     @classmethod
     def of(cls, model: Aligner) -> "EqualAligner":
         """Return one with the weights of a network of ours."""
-        names = {
-            "attention.project.": "self_attn.in_proj_",
-            "attention.out": "self_attn.out_proj",
-            "attention_norm": "norm1",
-            "self_norm": "norm1",
-            "cross_norm": "norm2",
-            "feed.wide": "linear1",
-            "feed.narrow": "linear2",
-        }
-        taken = {}
+        weights = {}
         for key, value in model.state_dict().items():
-            named = key.replace("decoder_norm", "decoder.norm")
-            last = "norm2" if named.startswith("encoder") else "norm3"
-            named = named.replace("feed_norm", last)
-            named = named.replace("cross_attention.project.", "multihead_attn.in_proj_").replace(
-                "self_att", "att"
-            )
-            named = named.replace("cross_attention.out", "multihead_attn.out_proj")
-            for ours, theirs in names.items():
-                named = named.replace(ours, theirs)
-            for part in ("encoder.", "decoder."):
-                if named.startswith(part) and named[len(part)].isdigit():
-                    named = part + "layers." + named[len(part) :]
-            taken[f"parts.{named}"] = value
+            weights[f"parts.{torch_name(key)}"] = value
         equal = cls(model.settings)
-        equal.load_state_dict(taken)
+        equal.load_state_dict(weights)
         return equal
 
 
+# A name of ours -> PyTorch's, in the order in which they are replaced.
+TORCH_NAMES = {
+    "decoder_norm": "decoder.norm",
+    "cross_attention.project.": "multihead_attn.in_proj_",
+    "self_att": "att",
+    "cross_attention.out": "multihead_attn.out_proj",
+    "attention.project.": "self_attn.in_proj_",
+    "attention.out": "self_attn.out_proj",
+    "attention_norm": "norm1",
+    "self_norm": "norm1",
+    "cross_norm": "norm2",
+    "feed.wide": "linear1",
+    "feed.narrow": "linear2",
+}
+
+
+def torch_name(key: str) -> str:
+    """Return the name that PyTorch's layers have for a weight of ours."""
+    last_norm = "norm2" if key.startswith("encoder") else "norm3"
+    name = key.replace("feed_norm", last_norm)
+    for ours, theirs in TORCH_NAMES.items():
+        name = name.replace(ours, theirs)
+    for part in ("encoder.", "decoder."):
+        number = name.removeprefix(part)
+        if name.startswith(part) and number[0].isdigit():
+            name = f"{part}layers.{number}"
+    return name
+
+
 def plain_loss(aligned: AlignerOutput, batch: Batch, temperature: float = 0.07) -> Tensor:
-    """Return the released loss as its formula reads: rivals from the whole batch, every decoder
-    layer, all rows."""
-    layers, size, texts, seconds = *aligned.text.shape[:3], aligned.video.shape[1]
-    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
-    positive = torch.zeros(size, texts, size, seconds, dtype=torch.bool, device=shown.device)
+    """Return the released loss as its formula reads.
+
+    Rivals are from the whole batch. It is of every decoder layer and all rows.
+    """
+    layers, size, texts = aligned.text.shape[:3]
+    seconds = aligned.video.shape[1]
+    is_real = ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]
+    truth = batch.positive & is_real  # (B, K, T)
+    positive = torch.zeros(size, texts, size, seconds, dtype=torch.bool, device=truth.device)
     for number in range(size):
-        positive[number, :, number] = shown[number]
+        positive[number, :, number] = truth[number]
     positive = positive.view(size * texts, size * seconds)  # (B K, B T)
+    has_positive = positive.any(dim=1)
+    video = aligned.video.flatten(0, 1)  # (B T, d)
     total = aligned.text.new_zeros(())
     for text in aligned.text:
-        logits = text.flatten(0, 1) @ aligned.video.flatten(0, 1).T / temperature  # (B K, B T)
+        logits = text.flatten(0, 1) @ video.T / temperature  # (B K, B T)
         logits = logits.masked_fill(batch.video_pad.flatten(), -1e4)
-        # (B K,)
-        losses = logits.logsumexp(dim=1) - logits.masked_fill(~positive, -1e4).logsumexp(dim=1)
-        total = total + losses[positive.any(dim=1)].sum()
+        positive_logits = logits.masked_fill(~positive, -1e4)
+        losses = logits.logsumexp(dim=1) - positive_logits.logsumexp(dim=1)  # (B K,)
+        total = total + losses[has_positive].sum()
     return total / layers / (size * texts)

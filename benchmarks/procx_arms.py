@@ -19,7 +19,7 @@ from pathlib import Path
 
 from research.procx.arms import ARMS, OPTIONS, STAGES, TUNED, ArmStudy, as_markdown
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 
 
 def main() -> None:
@@ -41,16 +41,22 @@ def main() -> None:
         help="of tuning, several times",
     )
     parser.add_argument(
-        "--patience", type=int, default=0, help="validation scores without a better one; 0: none"
+        "--patience",
+        type=int,
+        default=0,
+        help="validation scores without a better one (0: the steps decide)",
     )
     parser.add_argument("--result", type=Path, help="default: one file with patience, one without")
     args = parser.parse_args()
-    name, patience = "procx_arms.json", ""
+    name = "procx_arms.json"
+    patience_option = ""
     if args.patience:
-        name, patience = "procx_plateau.json", f" --patience {args.patience}"
-    result = args.result or RESULTS / name
+        name = "procx_plateau.json"
+        patience_option = f" --patience {args.patience}"
+    result = args.result or RESULTS_FOLDER / name
     logging.basicConfig(level=logging.INFO)
-    command = f"python benchmarks/procx_arms.py tune{patience}; ... compare{patience}"
+    # as the results file names it
+    command = f"python benchmarks/procx_arms.py tune{patience_option}; ... compare{patience_option}"
     study = ArmStudy(args.folder, result, command, patience=args.patience)
     if args.stage == "tune":
         options = [(float(rate), int(steps)) for rate, steps in args.option or OPTIONS]

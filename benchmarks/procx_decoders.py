@@ -1,8 +1,8 @@
 """ProcX's choices of proposals on videos with gaps and without. See research/procx/decoders.py.
 
-    python benchmarks/procx_decoders.py --form tasty --worlds 2 3 4 python
-    benchmarks/procx_decoders.py --form youcook2 --worlds 2 3 4 --seeds 0 1 2 --rate 3e-3 --steps
-    600
+    python benchmarks/procx_decoders.py --form tasty --worlds 2 3 4
+    python benchmarks/procx_decoders.py --form youcook2 --worlds 2 3 4 --seeds 0 1 2
+        --rate 3e-3 --steps 600
 
 With the rate and steps of procx_arms.py its networks are taken, not trained again. Goes on where it
 was stopped.
@@ -16,7 +16,7 @@ from pathlib import Path
 from research.procx.decoders import DecoderStudy, as_markdown
 from research.procx.rows import FORMS
 
-RESULT = Path(__file__).resolve().parent / "results" / "procx_decoders.json"
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "procx_decoders.json"
 
 
 def main() -> None:
@@ -31,16 +31,16 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("out/procx-arms"), help="keeps networks"
     )
-    parser.add_argument("--result", type=Path, default=RESULT)
+    parser.add_argument("--result", type=Path, default=RESULT_PATH)
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    study = DecoderStudy(
-        args.folder, args.result, "python benchmarks/procx_decoders.py --form FORM"
-    )
+    command = "python benchmarks/procx_decoders.py --form FORM"
+    study = DecoderStudy(args.folder, args.result, command)
     for world in args.worlds:
         for seed in args.seeds:
             study.run(args.form, world, seed, args.rate, args.steps)
-    print(as_markdown(json.loads(args.result.read_text(encoding="utf-8"))))
+    results = json.loads(args.result.read_text(encoding="utf-8"))
+    print(as_markdown(results))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from stepline.procx.losses import training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import (
     PDVC_LOSSES,
+    PDVC_MODEL,
     PROCX_MODEL,
     AttentionForm,
     AttentionSettings,
@@ -42,14 +43,14 @@ from stepline.procx.settings import (
     LossSettings,
     ModelSettings,
 )
-from stepline.procx.settings import PDVC_MODEL as PDVC
 from stepline.procx.vocabulary import HALF_BYTES, MARK_TOKENS, Vocabulary
 
-RESULTS = Path(__file__).parent / "results" / "procx_model.json"
-COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # steps of the videos; YouCook2: 7.7
-WORDS = 9_981  # with marks and half bytes 10,000 tokens
-FORMS: tuple[AttentionForm, ...] = ("key-aware", "vanilla")
-SMALL = ModelSettings(  # learns the simulated world in minutes
+RESULT_PATH = Path(__file__).parent / "results" / "procx_model.json"
+STEP_COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # of the videos; YouCook2: 7.7
+WORD_COUNT = 9_981  # with marks and half bytes 10,000 tokens
+ATTENTION_FORMS: tuple[AttentionForm, ...] = ("key-aware", "vanilla")
+# learns the simulated world in minutes
+SMALL_MODEL = ModelSettings(
     attention=AttentionSettings(width=64, heads=4),
     encoder_layers=2,
     decoder_layers=2,
@@ -59,27 +60,44 @@ SMALL = ModelSettings(  # learns the simulated world in minutes
         width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32
     ),
 )
-SIZES: dict[str, ModelSettings] = {"paper": PROCX_MODEL, "small": SMALL, "pdvc": PDVC}
-OURS, SAMPLED, PLAIN = "stepline", "grid_sample", "plain"
+MODEL_OF_SIZE: dict[str, ModelSettings] = {
+    "paper": PROCX_MODEL,
+    "small": SMALL_MODEL,
+    "pdvc": PDVC_MODEL,
+}
+OUR_NAME = "stepline"
+SAMPLED_NAME = "grid_sample"
+PLAIN_NAME = "plain"
+VIDEO_SECONDS = 300
+Results = dict[str, Any]
 
 
-def vocabulary(words: int = WORDS) -> Vocabulary:
+def vocabulary(words: int = WORD_COUNT) -> Vocabulary:
     """Return words that mean nothing, one token each."""
-    return Vocabulary((*MARK_TOKENS, *HALF_BYTES, *(f"w{number}" for number in range(words))))
+    names = [f"w{number}" for number in range(words)]
+    return Vocabulary((*MARK_TOKENS, *HALF_BYTES, *names))
 
 
 def batch(
-    settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = COUNTS
+    settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = STEP_COUNTS
 ) -> StepBatch:
     """Return a video for each count, its steps even in time."""
-    chance = np.random.default_rng(0)
-    known = words.tokens[len(MARK_TOKENS) + len(HALF_BYTES) :]
+    rng = np.random.default_rng(0)
+    first_word = len(MARK_TOKENS) + len(HALF_BYTES)
+    tokens = words.tokens[first_word:]
 
     def video(count: int) -> StepSample:
-        values = chance.standard_normal((300, settings.features)).astype(np.float32)
-        spans = tuple((300 * step / count, 300 * (step + 0.8) / count) for step in range(count))
-        sentences = tuple(" ".join(chance.choice(known, chance.integers(5, 14))) for _ in spans)
-        return StepSample("video", values, 300.0, spans, sentences)
+        shape = (VIDEO_SECONDS, settings.features)
+        values = rng.standard_normal(shape).astype(np.float32)
+        spans = []
+        sentences = []
+        for step in range(count):
+            start = VIDEO_SECONDS * step / count
+            end = VIDEO_SECONDS * (step + 0.8) / count
+            spans.append((start, end))
+            length = rng.integers(5, 14)
+            sentences.append(" ".join(rng.choice(tokens, length)))
+        return StepSample("video", values, float(VIDEO_SECONDS), tuple(spans), tuple(sentences))
 
     return collate([video(count) for count in counts], words, settings)
 
@@ -92,17 +110,17 @@ class Trainer:
         settings: ModelSettings,
         *,
         device: str = "cpu",
-        words: int = WORDS,
-        counts: tuple[int, ...] = COUNTS,
+        words: int = WORD_COUNT,
+        counts: tuple[int, ...] = STEP_COUNTS,
     ) -> None:
         torch.manual_seed(0)
-        held = vocabulary(words)
-        self.model = ProcX(settings, len(held)).to(device).train()
+        tokens = vocabulary(words)
+        self.model = ProcX(settings, len(tokens)).to(device).train()
         self.losses = PDVC_LOSSES if settings.captioner.kind == "lstm" else LossSettings()
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-4, weight_decay=1e-3, fused=True
         )
-        self.batch = batch(settings, held, counts).to(device)
+        self.batch = batch(settings, tokens, counts).to(device)
 
     def loss(self) -> torch.Tensor:
         """Return the loss of the batch."""
@@ -111,7 +129,8 @@ class Trainer:
 
     def step(self, *, bf16: bool = False) -> torch.Tensor:
         """Take one step and return its loss, which waits for the device only where it is read."""
-        with torch.autocast(self.batch.videos.values.device.type, torch.bfloat16, enabled=bf16):
+        device = self.batch.videos.values.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
             loss = self.loss()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
@@ -127,131 +146,136 @@ class Trainer:
         self.model.train()
 
 
-WAYS: dict[str, Callable[[], Any]] = {
-    OURS: nullcontext,
-    SAMPLED: partial(plain, layers=False),
-    PLAIN: plain,
+WAY_CONTEXTS: dict[str, Callable[[], Any]] = {
+    OUR_NAME: nullcontext,
+    SAMPLED_NAME: partial(plain, layers=False),
+    PLAIN_NAME: plain,
 }
 
 
 def within(way: str, work: Callable[[], object]) -> None:
     """Do some work in one of the ways."""
-    with WAYS[way]():
+    with WAY_CONTEXTS[way]():
         work()
 
 
 def with_form(settings: ModelSettings, form: AttentionForm) -> ModelSettings:
     """Return the settings with another attention."""
-    return settings.model_copy(
-        update={"attention": settings.attention.model_copy(update={"form": form})}
-    )
+    attention = settings.attention.model_copy(update={"form": form})
+    return settings.model_copy(update={"attention": attention})
 
 
 def difference(trainer: Trainer) -> float:
     """Return how far the queries of the plain way are from ours at most, as a share of the largest,
     without dropout."""
+    videos = trainer.batch.videos
     trainer.model.eval()
     with torch.no_grad():
-        ours = trainer.model(trainer.batch.videos).queries
+        ours = trainer.model(videos).queries
         with plain():
-            theirs = trainer.model(trainer.batch.videos).queries
+            theirs = trainer.model(videos).queries
     trainer.model.train()
-    return float((ours - theirs).abs().max() / theirs.abs().max())
+    distance = (ours - theirs).abs().max()
+    return float(distance / theirs.abs().max())
 
 
-def measure(size: str, form: AttentionForm, rounds: int) -> dict[str, Any]:
+def measure(size: str, form: AttentionForm, rounds: int) -> Results:
     """Return times, shares and memory of one network."""
-    trainer = Trainer(with_form(SIZES[size], form))
-    found: dict[str, Any] = {
+    trainer = Trainer(with_form(MODEL_OF_SIZE[size], form))
+    results: Results = {
         "rounds": rounds,
         "parameters": sum(weight.numel() for weight in trainer.model.parameters()),
         "query_difference": difference(trainer),
     }
     for kind, work in (("step", trainer.step), ("propose", trainer.propose)):
-        sides = {way: partial(within, way, work) for way in WAYS}
+        sides = {way: partial(within, way, work) for way in WAY_CONTEXTS}
+        # warm
         for side in sides.values():
             side()
-        found[kind] = alternate(sides, rounds)
-    found["shares"] = shares(trainer.model, trainer.step)
+        results[kind] = alternate(sides, rounds)
+    results["shares"] = shares(trainer.model, trainer.step)
     del trainer
-    found["memory_mib"] = {way: memory(way, size, form) for way in WAYS}
-    return found
+    results["memory_mib"] = {way: memory(way, size, form) for way in WAY_CONTEXTS}
+    return results
 
 
 def memory(way: str, size: str, form: str) -> float:
     """Return the MiB of a training step at its peak, above network, optimizer and batch, in a
     process of its own."""
     command = [sys.executable, __file__, "--memory-of", way, size, form]
-    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(process.stdout)
 
 
 def report_memory(way: str, size: str, form: AttentionForm) -> None:
     """Print the MiB of a step. The process ends after it."""
-    small, trainer = Trainer(with_form(SMALL, form)), Trainer(with_form(SIZES[size], form))
-    within(way, small.step)  # what a first call loads
+    small = Trainer(with_form(SMALL_MODEL, form))
+    trainer = Trainer(with_form(MODEL_OF_SIZE[size], form))
+    # what a first call loads
+    within(way, small.step)
     idle = peak_mib()
     for _ in range(2):
         within(way, trainer.step)
     print(peak_mib() - idle)
 
 
-def before() -> dict[str, Any]:
+def before() -> Results:
     """Return what was measured earlier."""
-    found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    return found
+    if not RESULT_PATH.exists():
+        return {}
+    results: Results = json.loads(RESULT_PATH.read_text())
+    return results
 
 
-def show(title: str, found: dict[str, Any]) -> None:
+def show(title: str, results: Results) -> None:
     """Print the tables of one network."""
-    million = found["parameters"] / 1e6
-    print(
-        f"\n{title}: {million:.1f} M weights, queries differ by {found['query_difference']:.1e}",
-        flush=True,
-    )
+    million = results["parameters"] / 1e6
+    distance = results["query_difference"]
+    print(f"\n{title}: {million:.1f} M weights, queries differ by {distance:.1e}", flush=True)
     for kind in ("step", "propose"):
-        for way, row in found[kind].items():
-            pairs = [
-                (row[f"cpu_{key}_s"], found[kind][OURS][f"cpu_{key}_s"])
-                for key in ("min", "median")
-            ]
-            cells = " ".join(f"{value:8.3f}" for value, _ in pairs) + " ".join(
-                f"{a / b:7.2f}x" for a, b in pairs
-            )
-            print(f"  {kind:9s}{way:12s}{cells}", flush=True)
-    for way, mib in found["memory_mib"].items():
+        ours = results[kind][OUR_NAME]
+        for way, row in results[kind].items():
+            seconds = []
+            ratios = []
+            for key in ("cpu_min_s", "cpu_median_s"):
+                seconds.append(f"{row[key]:8.3f}")
+                ratios.append(f"{row[key] / ours[key]:7.2f}x")
+            print(f"  {kind:9s}{way:12s}{' '.join(seconds)}{' '.join(ratios)}", flush=True)
+    for way, mib in results["memory_mib"].items():
         print(f"  {'memory':9s}{way:12s}{mib:8.0f} MiB", flush=True)
-    print(
-        "  shares   " + ", ".join(f"{name} {share:.0%}" for name, share in found["shares"].items()),
-        flush=True,
-    )
+    share_texts = [f"{name} {share:.0%}" for name, share in results["shares"].items()]
+    print("  shares   " + ", ".join(share_texts), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    sizes = list(MODEL_OF_SIZE)
+    forms = list(ATTENTION_FORMS)
     parser.add_argument(
         "--rounds", type=int, default=3, metavar="N", help="turns of every variant (default 3)"
     )
-    parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
+    parser.add_argument("--sizes", nargs="+", choices=sizes, default=sizes)
     parser.add_argument(
-        "--forms", nargs="+", choices=FORMS, default=list(FORMS), help="PDVC: vanilla alone"
+        "--forms", nargs="+", choices=forms, default=forms, help="PDVC: vanilla alone"
     )
     parser.add_argument(
         "--memory-of", nargs=3, metavar=("WAY", "SIZE", "FORM"), help=argparse.SUPPRESS
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    if given.memory_of:
-        report_memory(*given.memory_of)
+    if options.memory_of:
+        report_memory(*options.memory_of)
         return
     results = before() | {"torch": torch.__version__, "peak_gflops": peak_rate()}
-    for size in given.sizes:
-        forms: tuple[AttentionForm, ...] = tuple(given.forms) if size != "pdvc" else ("vanilla",)
-        for form in forms:
-            results[f"{size}, {form}"] = measure(size, form, given.rounds)
-            show(f"{size}, {form}", results[f"{size}, {form}"])
-            RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    for size in options.sizes:
+        for form in options.forms if size != "pdvc" else ("vanilla",):
+            name = f"{size}, {form}"
+            results[name] = measure(size, form, options.rounds)
+            show(name, results[name])
+            text = json.dumps(results, indent=2)
+            RESULT_PATH.write_text(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from stepline.procx.model import (
     SelfAttention,
 )
 
-PARTS: dict[type[nn.Module], str] = {
+PART_NAMES: dict[type[nn.Module], str] = {
     DeformableAttention: "deformable attention",
     ResidualFeedForward: "feed-forward",
     SelfAttention: "self-attention",
@@ -33,51 +33,59 @@ PARTS: dict[type[nn.Module], str] = {
     FeaturePyramid: "pyramid",
     PositionalEncoding: "pyramid",
 }
-OPTIMIZER, BACKWARD = "Optimizer.step", "autograd::engine::evaluate_function"
+# beginnings of names of events
+OPTIMIZER_EVENT = "Optimizer.step"
+BACKWARD_EVENT = "autograd::engine::evaluate_function"
+PART_EVENT = "part "
 
 
 def shares(model: nn.Module, step: Callable[[], object]) -> dict[str, float]:
     """Return the share of a step's CPU time in each part, the largest first. "rest" is losses,
     clipping and norms."""
-    with named(model), profile(activities=[ProfilerActivity.CPU]) as seen:
+    with named(model), profile(activities=[ProfilerActivity.CPU]) as profiler:
         step()
-    events = [
-        event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CPU
-    ]
-    parts = {
-        event.sequence_nr: part(event)
-        for event in events
-        if event.sequence_nr >= 0 and not backward(event)
-    }
-    spent: Counter[str] = Counter()
+    cpu = torch.autograd.DeviceType.CPU
+    events = [event for event in profiler.events() if event.device_type == cpu]
+
+    # a backward event has the sequence number of its forward one
+    part_of_sequence = {}
     for event in events:
-        spent[parts.get(root(event).sequence_nr, "rest") if backward(event) else part(event)] += (
-            event.self_cpu_time_total
-        )
-    whole = sum(spent.values())
-    return {name: time / whole for name, time in spent.most_common()}
+        if event.sequence_nr >= 0 and not backward(event):
+            part_of_sequence[event.sequence_nr] = part(event)
+
+    times: Counter[str] = Counter()
+    for event in events:
+        name = part(event)
+        if backward(event):
+            name = part_of_sequence.get(root(event).sequence_nr, "rest")
+        times[name] += event.self_cpu_time_total
+    whole = sum(times.values())
+    return {name: time / whole for name, time in times.most_common()}
 
 
 @contextmanager
 def named(model: nn.Module) -> Iterator[None]:
     """Within it, what each part does is recorded under its name."""
-    handles, opened = [], []
+    handles = []
+    records = []
 
     def begin(name: str) -> Callable[..., None]:
         def enter(*_: object) -> None:
-            opened.append(record_function(f"part {name}"))
-            opened[-1].__enter__()
+            record = record_function(PART_EVENT + name)
+            records.append(record)
+            record.__enter__()
 
         return enter
 
     def end(*_: object) -> None:
-        opened.pop().__exit__(None, None, None)
+        records.pop().__exit__(None, None, None)
 
     for module in model.modules():
-        if type(module) in PARTS:
-            handles.append(module.register_forward_pre_hook(begin(PARTS[type(module)])))
+        name = PART_NAMES.get(type(module))
+        if name is not None:
+            handles.append(module.register_forward_pre_hook(begin(name)))
             handles.append(module.register_forward_hook(end))
-    matching = record_function("part matching")(losses.hungarian_match)
+    matching = record_function(f"{PART_EVENT}matching")(losses.hungarian_match)
     with patch.object(losses, "hungarian_match", matching):
         yield
     for handle in handles:
@@ -85,27 +93,26 @@ def named(model: nn.Module) -> Iterator[None]:
 
 
 def part(event: Any) -> str:
-    """Return the innermost part in which an event of the forward pass lies."""
+    """Return the innermost part that an event of the forward pass is in."""
     while event is not None:
-        if event.name.startswith("part "):
-            return str(event.name[5:])
-        if event.name.startswith(OPTIMIZER):
+        if event.name.startswith(PART_EVENT):
+            return str(event.name.removeprefix(PART_EVENT))
+        if event.name.startswith(OPTIMIZER_EVENT):
             return "optimizer"
         event = event.cpu_parent
     return "rest"
 
 
 def root(event: Any) -> Any:
-    """Return the node of the backward pass in which an event lies, the event itself outside of
-    it."""
-    found = event
+    """Return the node of the backward pass that an event is in, the event itself outside of it."""
+    node = event
     while event is not None:
-        if event.name.startswith(BACKWARD):
-            found = event
+        if event.name.startswith(BACKWARD_EVENT):
+            node = event
         event = event.cpu_parent
-    return found
+    return node
 
 
 def backward(event: Any) -> bool:
     """Return whether an event is of the backward pass."""
-    return bool(root(event).name.startswith(BACKWARD))
+    return bool(root(event).name.startswith(BACKWARD_EVENT))

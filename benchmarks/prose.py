@@ -2,8 +2,8 @@
 
 A passage is text that is read in one go. On a page it is a paragraph, an item of a list or a cell
 of a table. In code it is a docstring's paragraph, a comment, a help text, a message, or another
-string of some words. Code is masked by MASK_SIGN, sign by sign. So a span of code counts as one word and
-every place keeps its line.
+string of some words. Code is masked by MASK_SIGN, sign by sign. So a span of code counts as one word,
+and every place keeps its line.
 """
 
 import ast
@@ -15,6 +15,8 @@ from typing import Literal
 
 Kind = Literal["paragraph", "cell", "docstring", "comment", "label", "help", "message", "string"]
 NumberedLines = list[tuple[int, str]]
+Columns = list[tuple[int, int]]  # the first of a string, and one past its last
+NodeIds = set[int]  # of nodes that were read
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 MASK_SIGN = "¤"  # in place of every sign of code
@@ -28,6 +30,9 @@ LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
 INDENTED_CODE = re.compile(r"^(?: {4}|\t)")
 HEADING_PATTERN = re.compile(r"^#{1,6}\s")
 TOOL_COMMENT = re.compile(r"#\s*(?:!|noqa|type:|fmt:|pragma|mypy:|ruff:|-\*-|%%)")
+STRING_OPENING = re.compile(r'^\s*[rRuU]?("""|\'\'\'|"|\')')
+STRING_END = re.compile(r'("""|\'\'\'|"|\')\s*(?:#.*)?$')
+EMPTY_LINES = re.compile(r"\n\s*\n")
 # A name in front of what it means, as a docstring lists arguments: "path: from the root".
 FIELD_LINE = re.compile(r"^(?:`[^`]+`|[\w*.]+(?:, [\w*.]+)*)(?: \([^)]*\))?: ")
 
@@ -66,6 +71,9 @@ class Passage:
         return LINK_TARGET.sub(_blank, text)
 
 
+Passages = Iterator[Passage]
+
+
 def mask(match: re.Match[str]) -> str:
     """Return a match with MASK_SIGN for each sign but the ends of lines."""
     return re.sub(r"[^\n]", MASK_SIGN, match[0])
@@ -86,21 +94,25 @@ def passage(path: str, kind: Kind, lines: NumberedLines) -> Passage:
     return Passage(path, kind, text, tuple(starts))
 
 
-def markdown_passages(path: str, text: str) -> Iterator[Passage]:
+def markdown_passages(path: str, text: str) -> Passages:
     """Yield the paragraphs, items of lists and cells of a Markdown page, without blocks of code."""
     paragraph: NumberedLines = []
     fence = ""
     is_in_list = False
     for number, line in enumerate(text.splitlines(), 1):
         mark = FENCE_PATTERN.match(line)
-        is_in_list = LIST_ITEM.match(line) is not None or (is_in_list and line[:1] in ("", " "))
+        is_item = LIST_ITEM.match(line) is not None
+        is_continued = line[:1] in ("", " ")
+        is_in_list = is_item or (is_in_list and is_continued)
         if fence:
             if mark and mark[1].startswith(fence):
                 fence = ""
             continue
         is_row = TABLE_ROW.match(line) is not None
-        is_border = not line.strip() or mark or is_row or HEADING_PATTERN.match(line)
-        if paragraph and (is_border or LIST_ITEM.match(line)):
+        is_heading = HEADING_PATTERN.match(line) is not None
+        is_border = not line.strip() or mark or is_row or is_heading or is_item
+        # a border ends the paragraph before it
+        if paragraph and is_border:
             yield passage(path, "paragraph", paragraph)
             paragraph = []
         if mark:
@@ -109,17 +121,18 @@ def markdown_passages(path: str, text: str) -> Iterator[Passage]:
             continue
         elif is_row:
             yield from _cells(path, number, line)
-        elif HEADING_PATTERN.match(line):
-            yield passage(path, "cell", [(number, HEADING_PATTERN.sub("", line))])
+        elif is_heading:
+            words = HEADING_PATTERN.sub("", line)
+            yield passage(path, "cell", [(number, words)])
+        elif is_item:
+            paragraph.append((number, LIST_ITEM.sub("", line)))
         elif line.strip():
-            item = LIST_ITEM.match(line)
-            words = line[item.end() :] if item else line.strip().removeprefix("> ")
-            paragraph.append((number, words))
+            paragraph.append((number, line.strip().removeprefix("> ")))
     if paragraph:
         yield passage(path, "paragraph", paragraph)
 
 
-def _cells(path: str, number: int, line: str) -> Iterator[Passage]:
+def _cells(path: str, number: int, line: str) -> Passages:
     if TABLE_RULE.match(line):
         return
     masked = CODE_SPAN.sub(mask, line)
@@ -131,13 +144,13 @@ def _cells(path: str, number: int, line: str) -> Iterator[Passage]:
             yield passage(path, "cell", [(number, cell)])
 
 
-def python_passages(path: str, text: str) -> Iterator[Passage]:
+def python_passages(path: str, text: str) -> Passages:
     """Yield what a Python file says: docstrings, comments, help texts and messages."""
     tree = ast.parse(text)
     lines = text.splitlines()
-    string_lines: dict[int, list[tuple[int, int]]] = {}
+    string_lines: dict[int, Columns] = {}
     # ast.walk goes from the outside inwards, so a string of a message is met first as that.
-    read_nodes: set[int] = set()
+    read_nodes: NodeIds = set()
     for node in ast.walk(tree):
         if isinstance(node, Definition):
             yield from _docstring(path, node, lines, read_nodes)
@@ -152,24 +165,21 @@ def python_passages(path: str, text: str) -> Iterator[Passage]:
     yield from _comments(path, lines, string_lines)
 
 
-def _docstring(
-    path: str, node: Definition, lines: list[str], read_nodes: set[int]
-) -> Iterator[Passage]:
+def _docstring(path: str, node: Definition, lines: list[str], read_nodes: NodeIds) -> Passages:
     if ast.get_docstring(node, clean=False) is None:
         return
     statement = node.body[0]
     read_nodes.update(id(child) for child in ast.iter_child_nodes(statement))
-    first, last = statement.lineno, statement.end_lineno or statement.lineno
+    first = statement.lineno
+    last = statement.end_lineno or first
     texts = lines[first - 1 : last]
-    texts[0] = re.sub(r'^\s*[rRuU]?("""|\'\'\'|"|\')', "", texts[0])
-    texts[-1] = re.sub(r'("""|\'\'\'|"|\')\s*(?:#.*)?$', "", texts[-1])
+    texts[0] = STRING_OPENING.sub("", texts[0])
+    texts[-1] = STRING_END.sub("", texts[-1])
     numbered = list(enumerate(texts, first))
     yield from docstring_passages(path, "docstring", numbered, statement.col_offset)
 
 
-def docstring_passages(
-    path: str, kind: Kind, lines: NumberedLines, indent: int
-) -> Iterator[Passage]:
+def docstring_passages(path: str, kind: Kind, lines: NumberedLines, indent: int) -> Passages:
     """Yield the paragraphs of a docstring or help text, without indented blocks of code.
 
     indent: the column that its lines begin at. A line of an argument, or of a list, is a paragraph.
@@ -178,7 +188,8 @@ def docstring_passages(
     for number, line in lines:
         words = line.strip()
         is_item = LIST_ITEM.match(line) is not None
-        is_code = not is_item and _is_code_line(line, indent, paragraph, lines[0][0] == number)
+        is_first = lines[0][0] == number
+        is_code = not is_item and _is_code_line(line, indent, paragraph, is_first)
         is_start = is_item or FIELD_LINE.match(words)
         if paragraph and (not words or is_code or is_start):
             yield passage(path, kind, paragraph)
@@ -196,13 +207,17 @@ def _is_code_line(line: str, indent: int, paragraph: NumberedLines, is_first: bo
     if TABLE_OF_BLANKS.search(line.strip()):
         return True
     is_indented = len(line) - len(line.lstrip()) >= indent + 2
-    return is_indented and (not paragraph or paragraph[-1][1].endswith(":"))
+    if not is_indented:
+        return False
+    return not paragraph or paragraph[-1][1].endswith(":")
 
 
-def _spoken_by_call(path: str, call: ast.Call, read_nodes: set[int]) -> Iterator[Passage]:
+def _spoken_by_call(path: str, call: ast.Call, read_nodes: NodeIds) -> Passages:
     function = call.func
-    name = getattr(function, "attr", getattr(function, "id", ""))
-    owner = getattr(getattr(function, "value", None), "id", "")
+    own_name = getattr(function, "id", "")
+    name = getattr(function, "attr", own_name)
+    owner_node = getattr(function, "value", None)
+    owner = getattr(owner_node, "id", "")
     for keyword in call.keywords:
         if keyword.arg in HELP_KEYWORDS:
             yield from _strings(path, "help", keyword.value, read_nodes)
@@ -214,7 +229,7 @@ def _spoken_by_call(path: str, call: ast.Call, read_nodes: set[int]) -> Iterator
             yield from _strings(path, "message", argument, read_nodes)
 
 
-def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: set[int]) -> Iterator[Passage]:
+def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: NodeIds) -> Passages:
     """Yield each text below a node that was not read before. Filled-in values are masked."""
     if id(node) in read_nodes:
         return
@@ -223,9 +238,7 @@ def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: set[int]) -> Ite
         text = node.value
     elif isinstance(node, ast.JoinedStr):
         read_nodes.update(id(part) for part in node.values)
-        text = "".join(
-            str(part.value) if isinstance(part, ast.Constant) else MASK_SIGN for part in node.values
-        )
+        text = "".join(map(_masked_part, node.values))
     else:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
@@ -233,13 +246,17 @@ def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: set[int]) -> Ite
         return
     is_pattern = "(?:" in text
     if len(text.split()) >= LEAST_MESSAGE_WORDS and not is_pattern:
-        for paragraph in re.split(r"\n\s*\n", text):
-            yield passage(path, kind, [(node.lineno, " ".join(paragraph.split()))])
+        for paragraph in EMPTY_LINES.split(text):
+            words = " ".join(paragraph.split())
+            yield passage(path, kind, [(node.lineno, words)])
 
 
-def _note_string(
-    string_lines: dict[int, list[tuple[int, int]]], node: ast.expr, lines: list[str]
-) -> None:
+def _masked_part(part: ast.expr) -> str:
+    """Return the text of a part of an f-string, MASK_SIGN for a value that is filled in."""
+    return str(part.value) if isinstance(part, ast.Constant) else MASK_SIGN
+
+
+def _note_string(string_lines: dict[int, Columns], node: ast.expr, lines: list[str]) -> None:
     """Note the columns that a string with a hash takes, line by line."""
     last = node.end_lineno or node.lineno
     for number in range(node.lineno, last + 1):
@@ -256,9 +273,7 @@ def _note_string(
         string_lines.setdefault(number, []).append((start, end))
 
 
-def _comments(
-    path: str, lines: list[str], string_lines: dict[int, list[tuple[int, int]]]
-) -> Iterator[Passage]:
+def _comments(path: str, lines: list[str], string_lines: dict[int, Columns]) -> Passages:
     """Yield comments: those of lines of their own together, one behind code as a label."""
     block: NumberedLines = []
     block_column = 0
@@ -280,7 +295,7 @@ def _comments(
         yield passage(path, "comment", block)
 
 
-def _comment_column(line: str, strings: list[tuple[int, int]]) -> int | None:
+def _comment_column(line: str, strings: Columns) -> int | None:
     """Return the column of the hash that begins a comment, or None."""
     column = line.find("#")
     while column >= 0:

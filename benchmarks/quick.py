@@ -23,20 +23,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-RESULTS = HERE / "results" / "quick.json"
-DEMO = "stepline/demo/demo.mp4"  # below a checkout
+BENCHMARKS_FOLDER = Path(__file__).resolve().parent
+PROJECT_FOLDER = BENCHMARKS_FOLDER.parent
+RESULT_PATH = BENCHMARKS_FOLDER / "results" / "quick.json"
+DEMO_PATH = "stepline/demo/demo.mp4"  # below a checkout
 SEARCHED_STEPS = 100_000
 CORRECTED_VIDEOS = 1_000
+VECTOR_WIDTH = 384
+Work = Callable[[], object]
+Usage = dict[str, float]
 
 
-def main_job() -> Callable[[], object]:
+def main_job() -> Work:
     """The demo video, cold in all but Python and its modules."""
     return lambda: _steps(copies=1)
 
 
-def folder() -> Callable[[], object]:
+def folder() -> Work:
     """Three copies of the demo video in one process."""
     return lambda: _steps(copies=3)
 
@@ -45,16 +48,19 @@ def _steps(copies: int) -> None:
     import stepline
     from stepline.cli import main
 
-    demo = Path(stepline.__file__).parents[1] / DEMO
+    demo = Path(stepline.__file__).parents[1] / DEMO_PATH
     with tempfile.TemporaryDirectory() as name:
-        videos = [str(Path(name) / f"{number}.mp4") for number in range(copies)]
-        for video in videos:
+        folder = Path(name)
+        videos = []
+        for number in range(copies):
+            video = folder / f"{number}.mp4"
             shutil.copy(demo, video)
-        arguments = ["-q", "steps", *videos, "--jobs", "1", "--out", str(Path(name) / "out")]
+            videos.append(str(video))
+        arguments = ["-q", "steps", *videos, "--jobs", "1", "--out", str(folder / "out")]
         main(arguments, standalone_mode=False)
 
 
-def captions() -> Callable[[], object]:
+def captions() -> Work:
     """Steps of captions alone: half an hour of talk, without a network that hears or sees."""
     from stepline.pipeline.request import StepsSettings
     from stepline.pipeline.understand import propose_steps
@@ -63,19 +69,20 @@ def captions() -> Callable[[], object]:
     lines = ("Now whisk the eggs until they are stiff.", "I love this part.", "Pour it in the pan.")
     sentences = []
     for number in range(600):
+        start = 3.0 * number
         text = lines[number % len(lines)]
-        sentences.append(Sentence(text=text, span=Span(3.0 * number, 3.0 * number + 2.5)))
+        sentences.append(Sentence(text=text, span=Span(start, start + 2.5)))
     transcript = Transcript(language="en", sentences=tuple(sentences))
     request: Any = argparse.Namespace(texts=(), origin=None)
     return lambda: propose_steps(request, transcript, StepsSettings())
 
 
-def nasva_step() -> Callable[[], object]:
+def nasva_step() -> Work:
     """Three training steps of the grounding network: 8 videos of 400 s, 50 texts each."""
     from nasva_data import batch
-    from nasva_speed import OURS, Trainer
+    from nasva_speed import OUR_NAME, Trainer
 
-    trainer = Trainer(OURS)
+    trainer = Trainer(OUR_NAME)
     data = batch(8, 400, 50)
 
     def train() -> None:
@@ -85,11 +92,11 @@ def nasva_step() -> Callable[[], object]:
     return train
 
 
-def procx_step() -> Callable[[], object]:
+def procx_step() -> Work:
     """Three training steps of the small ProcX: 8 videos of 256 rows."""
-    from procx_model import SMALL, Trainer
+    from procx_model import SMALL_MODEL, Trainer
 
-    trainer = Trainer(SMALL)
+    trainer = Trainer(SMALL_MODEL)
 
     def train() -> None:
         for _ in range(3):
@@ -98,7 +105,7 @@ def procx_step() -> Callable[[], object]:
     return train
 
 
-def search() -> Callable[[], object]:
+def search() -> Work:
     """An index of 100,000 made steps, and twenty queries. Vectors are random."""
     import numpy as np
     from search import QUERIES, made_records
@@ -113,8 +120,9 @@ def search() -> Callable[[], object]:
     def embedder(texts: list[str]) -> Any:
         if len(texts) == 1:
             return embed(texts)
-        rows = rng.normal(size=(len(texts), 384)).astype(np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rng.normal(size=(len(texts), VECTOR_WIDTH)).astype(np.float32)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / lengths
 
     def ask() -> None:
         index = SearchIndex(records, embedder)
@@ -126,7 +134,7 @@ def search() -> Callable[[], object]:
     return ask
 
 
-def corrections() -> Callable[[], object]:
+def corrections() -> Work:
     """A correction of each of 1,000 videos of a hundred steps, and the list of the videos."""
     from search import made_records
 
@@ -150,7 +158,7 @@ def corrections() -> Callable[[], object]:
     return correct
 
 
-MEASURES: dict[str, Callable[[], Callable[[], object]]] = {
+MEASURE_MAKERS: dict[str, Callable[[], Work]] = {
     "main job": main_job,
     "folder of three": folder,
     "captions": captions,
@@ -159,48 +167,48 @@ MEASURES: dict[str, Callable[[], Callable[[], object]]] = {
     "search, 100,000 steps": search,
     "corrections, 1,000 videos": corrections,
 }
+MEASURE_NAMES = [*MEASURE_MAKERS]
 
 
 def measure(name: str) -> None:
     """Do one measure here, and write its CPU seconds and the peak memory of the process."""
     from media import peak_mib
 
-    work = MEASURES[name]()
+    work = MEASURE_MAKERS[name]()
     began = time.process_time()
     work()
-    taken = {"cpu_s": time.process_time() - began, "peak_mib": peak_mib()}
-    print(json.dumps(taken), file=sys.stderr)
+    usage = {"cpu_s": time.process_time() - began, "peak_mib": peak_mib()}
+    print(json.dumps(usage), file=sys.stderr)
 
 
-def run_measure(name: str, checkout: Path) -> dict[str, float]:
+def run_measure(name: str, checkout: Path) -> Usage:
     """Return what a measure takes with a checkout's package. Exits where it fails."""
     threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    command = [sys.executable, str(HERE / "quick.py"), "--measure", name]
     environment = {**os.environ, **threads, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{name} failed in {checkout}:\n{done.stderr[-2000:]}")
-    taken: dict[str, float] = json.loads(done.stderr.strip().splitlines()[-1])
-    return taken
+    command = [sys.executable, str(BENCHMARKS_FOLDER / "quick.py"), "--measure", name]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode:
+        sys.exit(f"{name} failed in {checkout}:\n{process.stderr[-2000:]}")
+    last_line = process.stderr.strip().splitlines()[-1]
+    usage: Usage = json.loads(last_line)
+    return usage
+
+
+def run_git(*arguments: str, check: bool = True) -> bytes:
+    """Return what a command of git prints in this repository."""
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=PROJECT_FOLDER, check=check, capture_output=True).stdout
 
 
 def check_out(revision: str, folder: Path) -> None:
     """Write the files of a revision into a folder."""
-    archive = subprocess.run(
-        ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
-    ).stdout
+    archive = run_git("archive", revision)
     subprocess.run(["tar", "x", "-C", str(folder)], input=archive, check=True)
 
 
 def last_release(releases: dict[str, Any]) -> str:
     """Return the revision to compare with: the last tag, else that of the last release kept."""
-    tag = subprocess.run(
-        ["git", "describe", "--tags", "--abbrev=0"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+    tag = run_git("describe", "--tags", "--abbrev=0", check=False).decode().strip()
     if tag:
         return tag
     if not releases:
@@ -209,18 +217,19 @@ def last_release(releases: dict[str, Any]) -> str:
     return revision
 
 
-def compare(names: list[str], before: Path, rounds: int) -> dict[str, dict[str, float]]:
+def compare(names: list[str], before: Path, rounds: int) -> dict[str, Usage]:
     """Return of each measure the least CPU seconds of both versions, their ratio, and the peaks."""
+    checkouts = {"before": before, "now": PROJECT_FOLDER}
     rows = {}
     for name in names:
-        runs: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
+        runs: dict[str, list[Usage]] = {side: [] for side in checkouts}
         for _ in range(rounds):
-            for side, checkout in (("before", before), ("now", ROOT)):
+            for side, checkout in checkouts.items():
                 runs[side].append(run_measure(name, checkout))
-        row: dict[str, float] = {}
-        for side, taken in runs.items():
-            row[f"{side}_cpu_s"] = round(min(run["cpu_s"] for run in taken), 2)
-            row[f"{side}_peak_mib"] = round(max(run["peak_mib"] for run in taken))
+        row: Usage = {}
+        for side, usages in runs.items():
+            row[f"{side}_cpu_s"] = round(min(usage["cpu_s"] for usage in usages), 2)
+            row[f"{side}_peak_mib"] = round(max(usage["peak_mib"] for usage in usages))
         row["ratio"] = round(row["now_cpu_s"] / row["before_cpu_s"], 3)
         rows[name] = row
         seconds = f"{row['before_cpu_s']:.1f} | {row['now_cpu_s']:.1f} | {row['ratio']:.2f}"
@@ -233,7 +242,7 @@ def release_table(releases: dict[str, Any]) -> str:
     """Return the ratios of all releases in Markdown."""
     lines = [f"| CPU seconds, now / before | {' | '.join(releases)} |"]
     lines.append("|---" * (len(releases) + 1) + "|")
-    for name in MEASURES:
+    for name in MEASURE_NAMES:
         cells = []
         for release in releases.values():
             row = release["measures"].get(name)
@@ -249,28 +258,28 @@ def main() -> None:
     )
     parser.add_argument("--before", metavar="REVISION")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=[*MEASURES], default=[*MEASURES])
+    parser.add_argument("--only", nargs="+", choices=MEASURE_NAMES, default=MEASURE_NAMES)
     parser.add_argument("--release", metavar="NAME")
-    parser.add_argument("--measure", choices=[*MEASURES], help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        measure(given.measure)
+    parser.add_argument("--measure", choices=MEASURE_NAMES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.measure)
         return
-    releases = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    revision = given.before or last_release(releases)
+
+    releases = json.loads(RESULT_PATH.read_text()) if RESULT_PATH.exists() else {}
+    revision = options.before or last_release(releases)
     print(f"Against {revision}:\n")
     print("| | before, CPU s | now, CPU s | ratio | before, MiB | now, MiB |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
-        check_out(revision, Path(name))
-        rows = compare(given.only, Path(name), given.rounds)
-    if given.release:
-        head = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, capture_output=True
-        )
-        revisions = {"revision": head.stdout.decode().strip(), "before": revision}
-        releases[given.release] = {**revisions, "measures": rows}
-        RESULTS.write_text(json.dumps(releases, indent=2) + "\n")
+        checkout = Path(name)
+        check_out(revision, checkout)
+        rows = compare(options.only, checkout, options.rounds)
+    if options.release:
+        head = run_git("rev-parse", "--short", "HEAD").decode().strip()
+        releases[options.release] = {"revision": head, "before": revision, "measures": rows}
+        text = json.dumps(releases, indent=2)
+        RESULT_PATH.write_text(f"{text}\n")
     if releases:
         print(f"\n{release_table(releases)}")
 

@@ -67,7 +67,8 @@ def test_the_results_name_the_benchmarks_that_run_all_runs():
     (table,) = (
         statement.value
         for statement in ast.parse(script).body
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "COMMANDS"
+        if isinstance(statement, ast.Assign)
+        and ast.unparse(statement.targets[0]) == "COMMAND_OF_NAME"
     )
     assert listed[1].split() == [ast.literal_eval(key) for key in table.keys]
 
