@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from research.simulate import SimulatedVideo, SimulationSettings, stream
-from research.simulate.narration import DROPPED, SAID
-from research.simulate.scene import NONE
-from research.simulate.settings import EMBEDDER
+from research.simulate.narration import DROPPED_WORD, SAID_WORD
+from research.simulate.scene import NO_INDEX
+from research.simulate.settings import EMBEDDER_NAME
 from stepline.records import Matrix, Span
 from stepline.training.batches import Mask
 from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
@@ -167,15 +167,15 @@ def resolved_embeddings(video: SimulatedVideo) -> Matrix:
     """Return the embeddings of the narration after most dropped objects were named."""
     rng = np.random.default_rng([video.world.seed, video.index, 3])
     lines = video.narration
-    named = (lines.said_object == DROPPED) & (rng.random(len(lines)) < RESOLVED)
-    clear = replace(lines, said_object=np.where(named, SAID, lines.said_object).astype(np.int8))
-    return video.world.encoders[EMBEDDER].encode_texts(clear, video.world.domain, rng)
+    named = (lines.said_object == DROPPED_WORD) & (rng.random(len(lines)) < RESOLVED)
+    clear = replace(lines, said_object=np.where(named, SAID_WORD, lines.said_object).astype(np.int8))
+    return video.world.encoders[EMBEDDER_NAME].encode_texts(clear, video.world.domain, rng)
 
 
 def _object_in_view(video: SimulatedVideo, row: int, seen: Matrix) -> float:
     """Return how much of the named object a feature row (C,) holds: what a detector that knows all
     objects says."""
     lines, world = video.narration, video.world
-    if lines.object[row] == NONE or lines.said_object[row] != SAID:
+    if lines.object[row] == NO_INDEX or lines.said_object[row] != SAID_WORD:
         return -1.0
     return float(world.domain.objects[lines.object[row]] @ world.encoder(None).object @ seen)
