@@ -19,7 +19,7 @@ from random import Random
 
 import numpy as np
 from made_transcripts import MadeVideo, make_videos, read_recipes
-from made_transcripts.base import kept_recipes, made_base
+from made_transcripts.base import base_recipes, made_base
 from made_transcripts.pairs import read_pairs
 from made_transcripts.recipes import DATA
 from sieve_swap_scores import (
@@ -292,7 +292,7 @@ def main() -> None:
     options = parser.parse_args()
     encode, recipes = remembering(), read_recipes()
     videos = make_videos(recipes)
-    base = made_base(kept_recipes(recipes, videos, options.others), options.cache)
+    base = made_base(base_recipes(recipes, videos, options.others), options.cache)
     result: dict[str, object] = {
         "base": {"documents": base.document_count, "steps": base.step_count}
     }

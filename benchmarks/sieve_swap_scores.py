@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from made_transcripts import MadeVideo
-from made_transcripts.pairs import KINDS, Pair
+from made_transcripts.pairs import PAIR_KINDS, Pair
 from made_transcripts.violations import contradictions
 
 from stepline.records import Matrix, Record, Step
@@ -41,7 +41,7 @@ def refused(pairs: Sequence[Pair], refusals: Sequence[str | None]) -> dict[str, 
     counts = Counter(
         pair.kind for pair, reason in zip(pairs, refusals, strict=True) if reason is not None
     )
-    return {kind: f"{counts[kind]} of {sum(pair.kind == kind for pair in pairs)}" for kind in KINDS}
+    return {kind: f"{counts[kind]} of {sum(pair.kind == kind for pair in pairs)}" for kind in PAIR_KINDS}
 
 
 def sieve_scores(videos: Sequence[MadeVideo], swapped: Sequence[Record]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from made_transcripts import Recipe, read_recipes
-from made_transcripts.base import LICENCE
+from made_transcripts.base import LICENCE_TEXT
 from narration import transcript_of
 
 from stepline.cli.options import preset_files
@@ -85,7 +85,7 @@ def base_of(recipes: Sequence[Recipe], settings: SieveSwapSettings, folder: Path
     ]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return build_base(
-        [source], folder / settings.text_base.encoder, settings.text_base, licence=LICENCE
+        [source], folder / settings.text_base.encoder, settings.text_base, licence=LICENCE_TEXT
     )
 
 
