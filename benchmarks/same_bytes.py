@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clips", type=Path)
     parser.add_argument(
-        "--clip", action="append", help="stem of a video (all, where none is named)"
+        "--clip", action="append", help="stem of a video (default: all)"
     )
     parser.add_argument("--side", action="append", choices=RUN_SIDES)
     arguments = parser.parse_args()
