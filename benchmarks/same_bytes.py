@@ -82,9 +82,7 @@ def main() -> None:
     """Run each side and print a row about it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clips", type=Path)
-    parser.add_argument(
-        "--clip", action="append", help="stem of a video (default: all)"
-    )
+    parser.add_argument("--clip", action="append", help="stem of a video (default: all)")
     parser.add_argument("--side", action="append", choices=RUN_SIDES)
     arguments = parser.parse_args()
     videos = sorted(arguments.clips.glob("*.mp4"))

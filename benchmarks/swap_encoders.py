@@ -54,7 +54,7 @@ class Piece:
 
     video: number. caption: the step that people wrote for its middle second. None where they wrote
     none.
-    tells: a sentence of it is marked to describe a step.
+    is_step: a sentence of it is marked to describe a step.
     likeness, own: METEOR of the swapped text and of what was said, 0 without a caption.
     """
 
@@ -62,7 +62,7 @@ class Piece:
     cosine: float
     span: Span
     caption: int | None
-    tells: bool
+    is_step: bool
     likeness: float
     own: float
 
@@ -144,7 +144,7 @@ def pieces_of(videos: Sequence[dict[str, Any]], records: Sequence[Record]) -> li
                 cosine=step.score or 0.0,
                 span=span,
                 caption=caption,
-                tells=any(sentence["is_step"] for sentence in sentences),
+                is_step=any(sentence["is_step"] for sentence in sentences),
                 likeness=likeness,
                 own=own,
             )
@@ -173,8 +173,8 @@ def statistics_at(pieces: Sequence[Piece], floor: float, videos: int) -> dict[st
     inside = [piece for piece in near if piece.caption is not None]
     near_count = sums(near, [1.0] * len(near), videos)
     inside_count = sums(inside, [1.0] * len(inside), videos)
-    near_steps = sums(near, [float(piece.tells) for piece in near], videos)
-    all_steps = sums(pieces, [float(piece.tells) for piece in pieces], videos)
+    near_steps = sums(near, [float(piece.is_step) for piece in near], videos)
+    all_steps = sums(pieces, [float(piece.is_step) for piece in pieces], videos)
     likeness = sums(inside, [piece.likeness for piece in inside], videos)
     own = sums(inside, [piece.own for piece in inside], videos)
     return {

@@ -193,7 +193,7 @@ def wys2_tables(
     """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated
     world.
 
-    Without --table it takes about five minutes of one CPU core; a run that was stopped goes on
+    Without --table it takes about five minutes of one CPU core. A run that was stopped goes on
     where it was.
 
     \b

@@ -46,7 +46,7 @@ MEANINGFUL_WORDS = word_set("not without only never hot cold half more less othe
 
 
 NOUN_TAGS = ("NOUN", "PROPN")
-# roles of what hangs on a verb that is no part of what is done
+# roles of what hangs on a verb and is not part of what is done
 SKIPPED_ROLES = frozenset({"nsubj", "cc", "punct", "aux", "neg", "nsubjpass"})
 ARTICLE_ROLES = frozenset({"det", "poss", "nummod", "predet", "quantmod"})
 ARTICLE_WORDS = ("the", "the", "your", "my", "that", "some")
