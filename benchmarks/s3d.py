@@ -23,8 +23,8 @@ import torch
 
 from stepline.vision.s3d_network import S3D, FoldedS3D
 
-RESULTS = Path(__file__).parent / "results" / "s3d.json"
-SHAPE = (3, 16, 224, 224)  # of a clip
+RESULT_PATH = Path(__file__).parent / "results" / "s3d.json"
+CLIP_SHAPE = (3, 16, 224, 224)  # of a clip
 
 
 def main():
@@ -33,51 +33,54 @@ def main():
     parser.add_argument("--clips", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory-of", choices=["plain", "fast"])
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    if given.memory_of:
-        print(peak(given.memory_of, given.clips))
+    if options.memory_of:
+        print(peak(options.memory_of, options.clips))
         return
-    result = {"threads": given.threads, "clips": given.clips, **speeds(given.clips, given.rounds)}
+    sizes = {"threads": options.threads, "clips": options.clips}
+    result = sizes | speeds(options.clips, options.rounds)
     for side in ("plain", "fast"):
-        again = [sys.executable, __file__, "--memory-of", side, "--clips", str(given.clips)]
-        shown = subprocess.run(
-            [*again, "--threads", str(given.threads)], capture_output=True, text=True, check=True
-        )
-        result[side]["peak_mib"] = float(shown.stdout)
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(
-        json.dumps({**known, f"threads_{given.threads}": result}, indent=1, sort_keys=True) + "\n"
-    )
+        command = [sys.executable, __file__, "--memory-of", side]
+        command += ["--clips", str(options.clips), "--threads", str(options.threads)]
+        child = subprocess.run(command, capture_output=True, text=True, check=True)
+        result[side]["peak_mib"] = float(child.stdout)
+    results = {}
+    if RESULT_PATH.exists():
+        results = json.loads(RESULT_PATH.read_text())
+    results[f"threads_{options.threads}"] = result
+    RESULT_PATH.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     print(json.dumps(result, indent=1))
 
 
 def speeds(count, rounds):
-    network = made()
+    network = random_network()
     sides = {"plain": network, "fast": FoldedS3D(network)}
-    clips = torch.rand(count, *SHAPE)
-    took = {side: {"cpu": [], "wall": []} for side in sides}
+    clips = torch.rand(count, *CLIP_SHAPE)
+    seconds_by_side = {side: {"cpu": [], "wall": []} for side in sides}
     with torch.inference_mode():
         for run in sides.values():
             run(clips[:1])  # warm
         for _ in range(rounds):
             for side, run in sides.items():
-                cpu, wall = time.process_time(), time.perf_counter()
+                cpu_begin = time.process_time()
+                wall_begin = time.perf_counter()
                 run(clips)
-                took[side]["cpu"].append(time.process_time() - cpu)
-                took[side]["wall"].append(time.perf_counter() - wall)
+                seconds_by_side[side]["cpu"].append(time.process_time() - cpu_begin)
+                seconds_by_side[side]["wall"].append(time.perf_counter() - wall_begin)
     result = {}
-    for side, times in took.items():
-        result[side] = {
-            f"clips_a_{clock}_second_{name}": round(count / of(seconds), 3)
-            for clock, seconds in times.items()
-            for name, of in (("best", min), ("median", statistics.median))
-        }
+    for side, clocks in seconds_by_side.items():
+        row = {}
+        for clock, seconds in clocks.items():
+            prefix = f"clips_a_{clock}_second"
+            row[f"{prefix}_best"] = round(count / min(seconds), 3)
+            row[f"{prefix}_median"] = round(count / statistics.median(seconds), 3)
+        result[side] = row
     return result
 
 
-def made():
+def random_network():
     """A network whose values do not fade to denormal numbers, which would cost time."""
     network = S3D()
     for weight in network.parameters():
@@ -87,13 +90,15 @@ def made():
 
 
 def peak(side, count):
-    network = made()
+    network = random_network()
     run = network if side == "plain" else FoldedS3D(network)
     with torch.inference_mode():
-        run(torch.rand(count, *SHAPE))
+        run(torch.rand(count, *CLIP_SHAPE))
     # not ru_maxrss, which a child takes over from its parent
     status = Path("/proc/self/status").read_text()
-    return round(int(status.split("VmHWM:")[1].split()[0]) / 1024, 1)
+    _, _, rest = status.partition("VmHWM:")
+    kib = int(rest.split()[0])
+    return round(kib / 1024, 1)
 
 
 if __name__ == "__main__":

@@ -26,14 +26,8 @@ from stepline.records import Matrix, Sentence, Span, Step, Transcript
 from stepline.text import embed
 from stepline.writing.extractive.writer import sentence_step_probabilities
 
-DATA_PATH = (
-    Path(__file__).resolve().parents[1]
-    / ".."
-    / "shared"
-    / "data"
-    / "tutorialvqa"
-    / "tutorials.json.gz"
-)
+DATA_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA_PATH = DATA_FOLDER / "tutorialvqa" / "tutorials.json.gz"
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "said_lines.json"
 OTHER_COUNT = 3  # other videos whose lines are looked for in one
 SECONDS_PER_SENTENCE = 4.0  # of a tutorial, whose sentences have no times
@@ -84,9 +78,9 @@ def read_tutorials() -> Iterator[NarratedLines]:
         places = []
         for part in tutorial["segments"]:
             rows = part["sentence_indexes"]
-            first, last = int(rows["start"]), int(rows["end"])
+            start = int(rows["start"]) * SECONDS_PER_SENTENCE
+            end = (int(rows["end"]) + 1) * SECONDS_PER_SENTENCE
             lines.append(part["title"])
-            start, end = first * SECONDS_PER_SENTENCE, (last + 1) * SECONDS_PER_SENTENCE
             places.append(Span(start, end))
         if lines:
             yield read_narration(name, sentences, lines, places)
@@ -103,12 +97,14 @@ def read_clips(folder: Path, cache: Path) -> Iterator[NarratedLines]:
         transcript = record.transcript or Transcript()
         if transcript.language not in (None, "en") or not transcript.sentences:
             continue
-        said = [step for step in labels[name]["steps"] if step.get("spoken")]
+        lines = []
         places = []
-        for step in said:
+        for step in labels[name]["steps"]:
+            if not step.get("spoken"):
+                continue
             start, end = step["spoken"]
+            lines.append(step["text"])
             places.append(Span(max(0.0, start - SLACK_SECONDS), end + SLACK_SECONDS))
-        lines = [step["text"] for step in said]
         yield read_narration(name.partition("_")[0], transcript.sentences, lines, places)
 
 
@@ -117,19 +113,22 @@ def placed_lines(
     lines: Sequence[str],
     vectors: Matrix,
     *,
-    heard: int | None = None,
+    sentences_so_far: int | None = None,
     knows_steps: bool = True,
 ) -> tuple[Step, ...]:
-    """Return lines where the product has them said. heard: sentences so far of a narration that
-    goes on."""
-    count = len(video.sentences) if heard is None else heard
+    """Return lines where the product has them said. sentences_so_far: of a narration that goes
+    on."""
+    count = len(video.sentences)
+    if sentences_so_far is not None:
+        count = sentences_so_far
+    probabilities = video.step_probabilities[:count] if knows_steps else None
     return place_texts(
         lines,
         Transcript(sentences=video.sentences[:count]),
         video.vectors[:count],
         vectors,
-        so_far=heard is not None,
-        step_probabilities=video.step_probabilities[:count] if knows_steps else None,
+        so_far=sentences_so_far is not None,
+        step_probabilities=probabilities,
     ).steps
 
 
@@ -138,8 +137,8 @@ def first_places(
 ) -> list[Span | None]:
     """Return where each line was said when it was first believed said, None where it never was."""
     places: list[Span | None] = [None] * len(lines)
-    for heard in range(1, len(video.sentences) + 1):
-        steps = placed_lines(video, lines, vectors, heard=heard, knows_steps=knows_steps)
+    for count in range(1, len(video.sentences) + 1):
+        steps = placed_lines(video, lines, vectors, sentences_so_far=count, knows_steps=knows_steps)
         for number, step in enumerate(steps):
             if places[number] is None:
                 places[number] = step.said
@@ -184,23 +183,31 @@ def measure(videos: Sequence[NarratedLines]) -> dict[str, dict[str, float]]:
     counts: dict[str, SaidCounts] = {}
     for video in videos:
         strangers = [other for other in videos if other.maker != video.maker]
-        chosen = rng.choice(len(strangers), min(OTHER_COUNT, len(strangers)), replace=False)
+        count = min(OTHER_COUNT, len(strangers))
+        others = [strangers[index] for index in rng.choice(len(strangers), count, replace=False)]
         for knows_steps in (False, True):
             suffix = "" if knows_steps else ", without P(it tells a step)"
             whole = counts.setdefault(f"at the end{suffix}", SaidCounts())
             live = counts.setdefault(f"as it goes on{suffix}", SaidCounts())
-            lines, vectors = video.lines, video.line_vectors
-            steps = placed_lines(video, lines, vectors, knows_steps=knows_steps)
-            whole.add_own([step.said for step in steps], video.places)
-            places = first_places(video, lines, vectors, knows_steps=knows_steps)
-            live.add_own(places, video.places)
-            for index in chosen:
-                lines, vectors = strangers[index].lines, strangers[index].line_vectors
-                steps = placed_lines(video, lines, vectors, knows_steps=knows_steps)
-                whole.add_other([step.said for step in steps])
-                places = first_places(video, lines, vectors, knows_steps=knows_steps)
-                live.add_other(places)
+            whole_places, live_places = both_places(video, video, knows_steps=knows_steps)
+            whole.add_own(whole_places, video.places)
+            live.add_own(live_places, video.places)
+            for other in others:
+                whole_places, live_places = both_places(video, other, knows_steps=knows_steps)
+                whole.add_other(whole_places)
+                live.add_other(live_places)
     return {name: count.figures() for name, count in counts.items()}
+
+
+def both_places(
+    video: NarratedLines, source: NarratedLines, *, knows_steps: bool
+) -> tuple[list[Span | None], list[Span | None]]:
+    """Return where the lines of `source` are said in a video: at the end, and as it goes on."""
+    lines = source.lines
+    vectors = source.line_vectors
+    steps = placed_lines(video, lines, vectors, knows_steps=knows_steps)
+    live_places = first_places(video, lines, vectors, knows_steps=knows_steps)
+    return [step.said for step in steps], live_places
 
 
 def main() -> None:

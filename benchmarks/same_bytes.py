@@ -33,12 +33,17 @@ class Side:
     prefix: Sequence[str] = ()
 
 
-REFERENCE = "as it is"
-SIDES = {
-    REFERENCE: Side({}),
-    "1 thread": Side(dict.fromkeys(THREAD_VARIABLES, "1")),
-    "2 threads": Side(dict.fromkeys(THREAD_VARIABLES, "2")),
-    "4 threads": Side(dict.fromkeys(THREAD_VARIABLES, "4")),
+def of_threads(count: int, **variables: str) -> Side:
+    """Return a side of that many threads."""
+    return Side({**variables, **dict.fromkeys(THREAD_VARIABLES, str(count))})
+
+
+REFERENCE_NAME = "as it is"
+RUN_SIDES = {
+    REFERENCE_NAME: Side({}),
+    "1 thread": of_threads(1),
+    "2 threads": of_threads(2),
+    "4 threads": of_threads(4),
     "one core": Side({}, ("taskset", "-c", "0")),
     "OpenBLAS of AVX2": Side({"OPENBLAS_CORETYPE": "Haswell"}),
     "OpenBLAS of AVX-512": Side({"OPENBLAS_CORETYPE": "SkylakeX"}),
@@ -49,9 +54,7 @@ SIDES = {
         {"CT2_FORCE_CPU_ISA": "GENERIC", "ONEDNN_MAX_CPU_ISA": "SSE41"}
     ),
     "CTranslate2 of Intel": Side({"CT2_USE_MKL": "1"}),
-    "CTranslate2 of Intel, 4 threads": Side(
-        {"CT2_USE_MKL": "1", **dict.fromkeys(THREAD_VARIABLES, "4")}
-    ),
+    "CTranslate2 of Intel, 4 threads": of_threads(4, CT2_USE_MKL="1"),
 }
 
 
@@ -67,8 +70,7 @@ def run(videos: Sequence[Path], side: Side, out: Path) -> dict[str, bytes]:
 
 def words(record: Record) -> str:
     """Return what is heard."""
-    sentences = record.transcript.sentences if record.transcript else ()
-    return " ".join(sentence.text for sentence in sentences)
+    return " ".join(sentence.text for sentence in record.sentences)
 
 
 def verdicts(record: Record) -> list[tuple[str, str | None]]:
@@ -80,32 +82,35 @@ def main() -> None:
     """Run each side and print a row about it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clips", type=Path)
-    parser.add_argument("--clip", action="append", help="stem of a video; all, where none is named")
-    parser.add_argument("--side", action="append", choices=SIDES)
+    parser.add_argument("--clip", action="append", help="stem of a video (default: all)")
+    parser.add_argument("--side", action="append", choices=RUN_SIDES)
     arguments = parser.parse_args()
     videos = sorted(arguments.clips.glob("*.mp4"))
     if arguments.clip:
         videos = [video for video in videos if video.stem in arguments.clip]
-    names = [name for name in arguments.side or SIDES if name != REFERENCE]
+    names = [name for name in arguments.side or RUN_SIDES if name != REFERENCE_NAME]
 
-    print(f"{len(videos)} videos; records that are other than {REFERENCE!r}:")
+    print(f"{len(videos)} videos; records that are other than {REFERENCE_NAME!r}:")
     print("| side | other bytes | other words | other steps | other number of steps |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        reference = Path(folder) / REFERENCE
-        expected = run(videos, SIDES[REFERENCE], reference)
+        reference = Path(folder) / REFERENCE_NAME
+        expected = run(videos, RUN_SIDES[REFERENCE_NAME], reference)
         for name in names:
             out = Path(folder) / name
-            contents = run(videos, SIDES[name], out)
+            contents = run(videos, RUN_SIDES[name], out)
             different = [stem for stem in contents if contents[stem] != expected[stem]]
-            counts = [0, 0, 0]
+            other_words = 0
+            other_steps = 0
+            other_counts = 0
             for stem in different:
-                before, after = (read_record(base / f"{stem}.json") for base in (reference, out))
-                counts[0] += words(before) != words(after)
-                counts[1] += verdicts(before) != verdicts(after)
-                counts[2] += len(before.steps) != len(after.steps)
-            row = [name, len(different), *counts, ", ".join(different)]
-            print("|", *(f"{value} |" for value in row), flush=True)
+                before = read_record(reference / f"{stem}.json")
+                after = read_record(out / f"{stem}.json")
+                other_words += words(before) != words(after)
+                other_steps += verdicts(before) != verdicts(after)
+                other_counts += len(before.steps) != len(after.steps)
+            counts = f"{len(different)} | {other_words} | {other_steps} | {other_counts}"
+            print(f"| {name} | {counts} | {', '.join(different)} |", flush=True)
 
 
 if __name__ == "__main__":

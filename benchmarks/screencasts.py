@@ -35,11 +35,12 @@ from stepline.pipeline.understand import understand
 from stepline.records import Record, Span, Step
 from stepline.storage import read_record, write_record
 
-NEAR, STRICT = 2.0, 1.0  # s
-MIN_TOLD = 0.3  # s of words that an act and its step share
+NEAR_SECONDS = 2.0
+STRICT_SECONDS = 1.0
+MIN_SHARED_SECONDS = 0.3  # of words that an act and its step share
 MIN_LABEL_RATIO = 0.8  # of the letters
-DRAWS = 2000  # bootstrap samples
-TAKES = {
+BOOTSTRAP_DRAWS = 2000  # bootstrap samples
+TAKES_BY_PART = {
     "dev": (
         Take("notes", "ahead", "light", 1.0, (1280, 720), cursor=True, seed=1),
         Take("notes", "after", "dark", 1.25, (1280, 720), cursor=False, seed=2),
@@ -94,31 +95,37 @@ def make_record(take: Take, folder: Path, screen: str, networks: Any, *, again: 
     return read_record(path)
 
 
-def telling_step(act: dict[str, Any], steps: Sequence[Step]) -> Step | None:
+def matching_step(act: dict[str, Any], steps: Sequence[Step]) -> Step | None:
     """Return the step whose words overlap an act's most."""
     words = Span(*act["words"])
-    shared = {step.id: step.said.overlap(words) for step in steps if step.said}
-    best = max(steps, key=lambda step: shared.get(step.id, 0.0), default=None)
-    if best is None or shared.get(best.id, 0.0) < MIN_TOLD:
-        return None
+    best = None
+    most = MIN_SHARED_SECONDS
+    for step in steps:
+        shared = step.said.overlap(words) if step.said else 0.0
+        if shared >= most and (best is None or shared > most):
+            best = step
+            most = shared
     return best
 
 
 def is_placed(step: Step, second: float) -> bool:
     """Whether the second is in a step's best span, or near its most likely second."""
     inside = bool(step.spans) and second in step.spans[0]
-    return inside or (step.at is not None and abs(step.at - second) <= NEAR)
+    return inside or (step.at is not None and abs(step.at - second) <= NEAR_SECONDS)
 
 
 def is_at_words(step: Step, second: float) -> bool:
     """Whether the second is in the words of a step, or near their middle."""
-    return step.said is not None and (second in step.said or abs(step.said.center - second) <= NEAR)
+    if step.said is None:
+        return False
+    return second in step.said or abs(step.said.center - second) <= NEAR_SECONDS
 
 
 def is_same_label(label: str, truth: str) -> bool:
     """Whether two labels are the same up to letters misread."""
-    first, second = (re.sub(r"\W", "", text.lower()) for text in (label, truth))
-    return SequenceMatcher(None, first, second).ratio() >= MIN_LABEL_RATIO
+    letters = re.sub(r"\W", "", label.lower())
+    true_letters = re.sub(r"\W", "", truth.lower())
+    return SequenceMatcher(None, letters, true_letters).ratio() >= MIN_LABEL_RATIO
 
 
 def score(record: Record, truth: dict[str, Any]) -> Row:
@@ -126,16 +133,16 @@ def score(record: Record, truth: dict[str, Any]) -> Row:
     columns = ("acts", "told", "placed", "within 1 s", "label", "words", "span", "spans")
     row = dict.fromkeys(columns, 0.0)
     for act in truth["acts"]:
-        if act["second"] is None:
+        second = act["second"]
+        if second is None:
             continue
         row["acts"] += 1
-        step = telling_step(act, record.steps)
+        step = matching_step(act, record.steps)
         if step is None:
             continue
         row["told"] += 1
-        second = act["second"]
         row["placed"] += is_placed(step, second)
-        row["within 1 s"] += step.at is not None and abs(step.at - second) <= STRICT
+        row["within 1 s"] += step.at is not None and abs(step.at - second) <= STRICT_SECONDS
         if step.spans:
             row["spans"] += 1
             row["span"] += step.spans[0].duration
@@ -149,67 +156,80 @@ def share(rows: Sequence[Row], name: str, of: str) -> str:
     """Return a share over videos with its 95 % interval."""
     counts = np.array([[row[name], row[of]] for row in rows])
     rng = np.random.default_rng(0)
-    picks = rng.integers(0, len(counts), (DRAWS, len(counts)))
-    sums = counts[picks].sum(1)
-    low, high = np.quantile(sums[:, 0] / np.maximum(sums[:, 1], 1), [0.025, 0.975])
-    return f"{counts[:, 0].sum() / max(1, counts[:, 1].sum()):.3f} [{low:.3f}, {high:.3f}]"
+    picks = rng.integers(0, len(counts), (BOOTSTRAP_DRAWS, len(counts)))
+    hits, totals = counts[picks].sum(1).T
+    low, high = np.quantile(hits / np.maximum(totals, 1), [0.025, 0.975])
+    hit_count, total = counts.sum(0)
+    return f"{hit_count / max(1, total):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def group_takes(takes: Sequence[Take]) -> dict[str, list[Take]]:
+    """Return the takes by the rows of the table."""
+    groups = {"all": list(takes)}
+    for timing in ("ahead", "on", "after"):
+        groups[timing] = [take for take in takes if take.timing == timing]
+    groups["cursor seen"] = [take for take in takes if take.cursor]
+    groups["cursor hidden"] = [take for take in takes if not take.cursor]
+    return groups
 
 
 def print_table(takes: Sequence[Take], rows: dict[str, dict[str, Row]]) -> None:
-    """Print a line a group of takes: as a film, and as a screen."""
-    groups = {"all": list(takes)}
-    groups |= {
-        timing: [take for take in takes if take.timing == timing]
-        for timing in ("ahead", "on", "after")
-    }
-    groups |= {
-        "cursor seen": [take for take in takes if take.cursor],
-        "cursor hidden": [take for take in takes if not take.cursor],
-    }
+    """Print the lines of each group of takes: as a film, and as a screen."""
     print("| videos | acts | told | | placed right | within 1 s | label right | mean span, s |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, members in groups.items():
-        chosen = [rows["off"][take.id] for take in members]
-        print(f"| {name} | | | at the words | {share(chosen, 'words', 'told')} | | | |")
+    for name, members in group_takes(takes).items():
+        film_rows = [rows["off"][take.id] for take in members]
+        print(f"| {name} | | | at the words | {share(film_rows, 'words', 'told')} | | | |")
         for screen, kind in (("off", "as a film"), ("auto", "as a screen")):
-            chosen = [rows[screen][take.id] for take in members]
-            acts, told = (sum(row[column] for row in chosen) for column in ("acts", "told"))
-            span = sum(row["span"] for row in chosen) / max(
-                1.0, sum(row["spans"] for row in chosen)
-            )
-            placed, strict, label = (
-                share(chosen, column, "told") for column in ("placed", "within 1 s", "label")
-            )
-            label = label if screen == "auto" else ""
-            cells = [name, f"{acts:.0f}", f"{told:.0f}", kind, placed, strict, label, f"{span:.1f}"]
+            group_rows = [rows[screen][take.id] for take in members]
+            totals = {column: sum(row[column] for row in group_rows) for column in group_rows[0]}
+            cells = [
+                name,
+                f"{totals['acts']:.0f}",
+                f"{totals['told']:.0f}",
+                kind,
+                share(group_rows, "placed", "told"),
+                share(group_rows, "within 1 s", "told"),
+                share(group_rows, "label", "told") if screen == "auto" else "",
+                f"{totals['span'] / max(1.0, totals['spans']):.1f}",
+            ]
             print(f"| {' | '.join(cells)} |")
+
+
+def read_truth(take: Take, folder: Path) -> dict[str, Any]:
+    """Return what was clicked in a take, and when."""
+    return json.loads((folder / f"{take.id}.json").read_text())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--part", choices=[*TAKES], default="test")
+    parser.add_argument("--part", choices=[*TAKES_BY_PART], default="test")
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    film_missing(TAKES[options.part], options.folder)
+    folder = options.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    takes = TAKES_BY_PART[options.part]
+    film_missing(takes, folder)
     networks = load_networks(StepsSettings(), several=True)
-    takes = [take for take in TAKES[options.part] if take.timing != "captions"]
+
+    # narrated takes, as a film and as a screen
+    narrated_takes = [take for take in takes if take.timing != "captions"]
     rows: dict[str, dict[str, Row]] = {"off": {}, "auto": {}}
-    for take in takes:
-        truth = json.loads((options.folder / f"{take.id}.json").read_text())
+    for take in narrated_takes:
+        truth = read_truth(take, folder)
         for screen, scores in rows.items():
-            record = make_record(take, options.folder, screen, networks, again=options.again)
+            record = make_record(take, folder, screen, networks, again=options.again)
             scores[take.id] = score(record, truth)
-    print_table(takes, rows)
-    for take in takes:
+    print_table(narrated_takes, rows)
+    for take in narrated_takes:
         print(take.id, {name: rows["auto"][take.id][name] for name in ("told", "placed", "label")})
+
     print("silent, with captions typed on the screen:")
-    for take in TAKES[options.part]:
+    for take in takes:
         if take.timing == "captions":
-            truth = json.loads((options.folder / f"{take.id}.json").read_text())
-            record = make_record(take, options.folder, "auto", networks, again=options.again)
-            print(take.id, score(record, truth))
+            record = make_record(take, folder, "auto", networks, again=options.again)
+            print(take.id, score(record, read_truth(take, folder)))
 
 
 if __name__ == "__main__":

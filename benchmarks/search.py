@@ -15,7 +15,7 @@ marks. That is at most 3 s from the seconds in which the step is spoken or shown
 
 The third asks for the steps of that many scripts of drawn videos (`research.drawn_videos`, seeds
 from 200 on) in the words of their recipe. What is searched is what the narrator says, in other
-words, and the steps that the grammar writes of it. A sentence takes SPOKEN s here. An answer is
+words, and the steps that the grammar writes of it. A sentence takes 5 s here. An answer is
 right if it is in a sentence that describes a step of that wording.
 
 Both also report the shares of queries without an answer, of queries in made words and of queries
@@ -34,7 +34,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from research.drawn_videos import make_script
+from research.drawn_videos import Script, make_script
 from stepline.atomic_files import files_below
 from stepline.library import Moment, SearchIndex, search
 from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video, covering_span
@@ -42,8 +42,28 @@ from stepline.storage import read_record, write_record
 from stepline.text import embed
 from stepline.writing.extractive.writer import write_extractive
 
-VERBS = "fold cut stir pour whisk press turn lift wash dry sand paint fix drill glue knead roll slice heat".split()  # noqa: SIM905
-THINGS = (
+VERB_WORDS = (
+    "fold",
+    "cut",
+    "stir",
+    "pour",
+    "whisk",
+    "press",
+    "turn",
+    "lift",
+    "wash",
+    "dry",
+    "sand",
+    "paint",
+    "fix",
+    "drill",
+    "glue",
+    "knead",
+    "roll",
+    "slice",
+    "heat",
+)
+THING_PHRASES = (
     "egg whites",
     "the dough",
     "a strip",
@@ -54,7 +74,7 @@ THINGS = (
     "the wire",
     "a board",
 )
-PLACES = (
+PLACE_PHRASES = (
     "in the bowl",
     "on the bench",
     "with a spatula",
@@ -68,10 +88,13 @@ QUERIES = (
     "stir until smooth",
     "drill the board by hand",
 )
-PER_RECORD, SLACK = 100, 3.0  # steps; seconds
-FIRST_SEED, SPOKEN = 200, 5.0  # of scripts; s that a sentence takes
-MADE, MADE_SEED = 200, 17  # queries of made words; not those that the search itself compares with
-OTHER_THINGS = (
+STEPS_PER_RECORD = 100
+SLACK_SECONDS = 3.0
+FIRST_SEED = 200  # of scripts
+SENTENCE_SECONDS = 5.0  # that a sentence of a script takes
+MADE_QUERIES = 200  # of made words, not those that the search itself compares with
+MADE_SEED = 17
+OTHER_QUERIES = (
     "interest rates of the central bank",
     "who won the football final",
     "compile a kernel module",
@@ -99,35 +122,32 @@ Question: TypeAlias = tuple[str, Callable[[Moment], bool]]
 
 
 def made_records(folder: Path, count: int) -> None:
-    """Write records of PER_RECORD steps each."""
+    """Write records of STEPS_PER_RECORD steps each."""
     rng = np.random.default_rng(0)
-    for number in range(count // PER_RECORD):
-        texts = (
-            f"{rng.choice(VERBS)} {rng.choice(THINGS)} {rng.choice(PLACES)} {n}"
-            for n in range(PER_RECORD)
-        )
-        spans = (Span(5.0 * n, 5.0 * n + 4) for n in range(PER_RECORD))
-        steps = tuple(
-            Step(id=str(n), text=text, spans=(span,), status="shown")
-            for n, (text, span) in enumerate(zip(texts, spans, strict=True))
-        )
-        write_record(
-            Record(id=f"v{number}", video=Video(id=f"v{number}"), steps=steps),
-            folder / f"v{number}.json",
-        )
+    for number in range(count // STEPS_PER_RECORD):
+        steps = []
+        for index in range(STEPS_PER_RECORD):
+            words = [rng.choice(phrases) for phrases in (VERB_WORDS, THING_PHRASES, PLACE_PHRASES)]
+            text = f"{' '.join(words)} {index}"
+            span = Span(5.0 * index, 5.0 * index + 4)
+            steps.append(Step(id=str(index), text=text, spans=(span,), status="shown"))
+        record = Record(id=f"v{number}", video=Video(id=f"v{number}"), steps=tuple(steps))
+        write_record(record, folder / f"v{number}.json")
 
 
 def scan(folder: Path, query: str) -> int:
     """Return how many steps hold a word of the query, by reading every record."""
     words = query.split()
-    records = (read_record(path) for path in files_below(folder) if path.suffix == ".json")
-    return sum(
-        any(word in step.text for word in words) for record in records for step in record.steps
-    )
+    count = 0
+    for path in files_below(folder):
+        if path.suffix == ".json":
+            for step in read_record(path).steps:
+                count += any(word in step.text for word in words)
+    return count
 
 
 def speed(count: int) -> dict[str, float]:
-    """Return milliseconds a query, of the clock and of the processor, and how many times a plain
+    """Return milliseconds per query, of the clock and of the processor, and how many times a plain
     scan takes."""
     rng = np.random.default_rng(1)
 
@@ -141,19 +161,12 @@ def speed(count: int) -> dict[str, float]:
     try:
         made_records(folder, count)
         index = SearchIndex(folder, embedder)
-        begun = time.perf_counter()
-        index.update()
-        built = time.perf_counter() - begun
+        build_seconds = time_call(index.update)
         index.search(QUERIES[0])  # loads the vectors
-        times, processor = [], time.process_time()
-        for query in QUERIES * 5:
-            begun = time.perf_counter()
-            index.search(query)
-            times.append(time.perf_counter() - begun)
-        processor = (time.process_time() - processor) / len(times)
-        begun = time.perf_counter()
-        scan(folder, QUERIES[0])
-        scanned = time.perf_counter() - begun
+        cpu_begin = time.process_time()
+        times = [time_call(index.search, query) for query in QUERIES * 5]
+        cpu_seconds = (time.process_time() - cpu_begin) / len(times)
+        scan_seconds = time_call(scan, folder, QUERIES[0])
         size = index.path.stat().st_size
     finally:
         shutil.rmtree(folder)
@@ -161,28 +174,34 @@ def speed(count: int) -> dict[str, float]:
     return {
         "steps": count,
         "ms a query": round(1000 * median, 1),
-        "CPU ms a query": round(1000 * processor, 1),
+        "CPU ms a query": round(1000 * cpu_seconds, 1),
         "slowest ms": round(1000 * max(times), 1),
-        "plain scan / query": round(scanned / median, 1),
-        "s to build, without vectors": round(built, 1),
+        "plain scan / query": round(scan_seconds / median, 1),
+        "s to build, without vectors": round(build_seconds, 1),
         "MB of index": round(size / 1e6, 1),
     }
+
+
+def time_call(call: Callable[..., object], *arguments: object) -> float:
+    """Return the seconds that a call takes."""
+    begun = time.perf_counter()
+    call(*arguments)
+    return time.perf_counter() - begun
 
 
 def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[str, float]]:
     """Return the shares of `shares` for the labelled steps of clips."""
     labels = json.loads((clips / "labels.json").read_text())
-    questions = list[Question]()
+    questions: list[Question] = []
     for name, truth in labels.items():
-        if (records / f"{Path(name).stem}.json").is_file():
-            for label in truth["steps"]:
-                spans = [
-                    *(label.get("shown") or []),
-                    *([label["spoken"]] if label.get("spoken") else []),
-                ]
-                questions.append(
-                    (label["text"], partial(_right, clip=Path(name).stem, spans=spans))
-                )
+        clip = Path(name).stem
+        if not (records / f"{clip}.json").is_file():
+            continue
+        for label in truth["steps"]:
+            spans = list(label.get("shown") or [])
+            if label.get("spoken"):
+                spans.append(label["spoken"])
+            questions.append((label["text"], partial(_is_near, clip=clip, spans=spans)))
     return shares(records, questions, floors)
 
 
@@ -190,34 +209,36 @@ def drawn_quality(count: int, floors: Sequence[float]) -> list[dict[str, float]]
     """Return the shares of `shares` for the steps of scripts."""
     folder = Path(tempfile.mkdtemp())
     # a step's wording: the videos, and the second at which each says it
-    told: dict[str, list[tuple[str, float]]] = {}
+    places_by_text: dict[str, list[tuple[str, float]]] = {}
     try:
         for seed in range(FIRST_SEED, FIRST_SEED + count):
             script = make_script(seed)
-            spans = [Span(SPOKEN * n, SPOKEN * (n + 1)) for n in range(len(script.utterances))]
-            said = zip(script.utterances, spans, strict=True)
-            transcript = Transcript(
-                language="en", sentences=tuple(Sentence(text=u.text, span=s) for u, s in said)
-            )
-            written = write_extractive(transcript).steps
-            places = [covering_span([spans[source] for source in step.sources]) for step in written]
-            steps = tuple(
-                step.model_copy(update={"said": said, "status": "said"})
-                for step, said in zip(written, places, strict=True)
-            )
-            record = Record(
-                id=script.id, video=Video(id=script.id), transcript=transcript, steps=steps
-            )
+            record = script_record(script)
             write_record(record, folder / f"{script.id}.json")
             for step in script.steps:
-                told.setdefault(step.text, []).append((script.id, spans[step.utterance].center))
-        return shares(
-            folder,
-            [(text, partial(_tells, places=places)) for text, places in told.items()],
-            floors,
-        )
+                second = record.sentences[step.utterance].span.center
+                places_by_text.setdefault(step.text, []).append((script.id, second))
+        questions: list[Question] = []
+        for text, places in places_by_text.items():
+            questions.append((text, partial(_is_in_sentence, places=places)))
+        return shares(folder, questions, floors)
     finally:
         shutil.rmtree(folder)
+
+
+def script_record(script: Script) -> Record:
+    """Return what the narrator of a script says, and the steps that the grammar writes of it."""
+    sentences = []
+    for number, utterance in enumerate(script.utterances):
+        span = Span(SENTENCE_SECONDS * number, SENTENCE_SECONDS * (number + 1))
+        sentences.append(Sentence(text=utterance.text, span=span))
+    transcript = Transcript(language="en", sentences=tuple(sentences))
+    steps = []
+    for step in write_extractive(transcript).steps:
+        words = covering_span([sentences[source].span for source in step.sources])
+        steps.append(step.model_copy(update={"said": words, "status": "said"}))
+    video = Video(id=script.id)
+    return Record(id=script.id, video=video, transcript=transcript, steps=tuple(steps))
 
 
 def shares(
@@ -231,40 +252,45 @@ def shares(
     """
     index = SearchIndex(folder)
     index.update()
+    made_queries = search.made_words(MADE_QUERIES, MADE_SEED)
     rows = []
     for floor in floors:
         search.LEAST_LIKENESS = floor
-        ranks = [[right(moment) for moment in index.search(text)] for text, right in questions]
-        row = {"least likeness": floor, "steps": len(ranks)}
-        row |= {
-            name: float(np.mean([any(right[:n]) for right in ranks]))
-            for name, n in (("first", 1), ("five", 5))
+        is_first = []
+        is_among_five = []
+        for text, is_right in questions:
+            answers = [is_right(moment) for moment in index.search(text)]
+            is_first.append(any(answers[:1]))
+            is_among_five.append(any(answers[:5]))
+        row = {
+            "least likeness": floor,
+            "steps": len(questions),
+            "first": float(np.mean(is_first)),
+            "five": float(np.mean(is_among_five)),
         }
-        for name, queries in (
-            ("made words", search.made_words(MADE, MADE_SEED)),
-            ("other things", OTHER_THINGS),
-        ):
-            row[f"{name}, no answer"] = float(
-                np.mean([not index.search(query) for query in queries])
-            )
+        for name, queries in (("made words", made_queries), ("other things", OTHER_QUERIES)):
+            has_no_answer = [not index.search(query) for query in queries]
+            row[f"{name}, no answer"] = float(np.mean(has_no_answer))
         rows.append({name: round(value, 3) for name, value in row.items()})
     index.close()
     return rows
 
 
-def _tells(moment: Moment, places: Sequence[tuple[str, float]]) -> bool:
-    times = [at for id, at in places if id == moment.video]
-    return (
-        moment.start is not None
-        and moment.end is not None
-        and any(moment.start <= at < moment.end for at in times)
-    )
+def _is_in_sentence(moment: Moment, places: Sequence[tuple[str, float]]) -> bool:
+    """Say whether a moment holds the second of a sentence that describes the step."""
+    if moment.start is None or moment.end is None:
+        return False
+    seconds = [second for video, second in places if video == moment.video]
+    return any(moment.start <= second < moment.end for second in seconds)
 
 
-def _right(moment: Moment, clip: str, spans: Sequence[Sequence[float]]) -> bool:
+def _is_near(moment: Moment, clip: str, spans: Sequence[Sequence[float]]) -> bool:
+    """Say whether a moment is near where a step is spoken or shown."""
     if moment.video != clip or moment.start is None or moment.end is None:
         return False
-    return any(moment.start <= end + SLACK and start - SLACK <= moment.end for start, end in spans)
+    first = moment.start - SLACK_SECONDS
+    last = moment.end + SLACK_SECONDS
+    return any(first <= end and start <= last for start, end in spans)
 
 
 def main() -> None:
@@ -276,12 +302,14 @@ def main() -> None:
     parser.add_argument("--drawn", type=int)
     parser.add_argument("--floors", type=float, nargs="+", default=[search.LEAST_LIKENESS])
     args = parser.parse_args()
-    told: object
+    figures: object
     if args.drawn:
-        told = drawn_quality(args.drawn, args.floors)
+        figures = drawn_quality(args.drawn, args.floors)
+    elif args.clips:
+        figures = quality(args.clips, args.records, args.floors)
     else:
-        told = quality(args.clips, args.records, args.floors) if args.clips else speed(args.steps)
-    print(json.dumps(told, indent=2))
+        figures = speed(args.steps)
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

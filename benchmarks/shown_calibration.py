@@ -51,12 +51,12 @@ def judged_step(kind: str, steps: str, step: Step, is_shown: bool) -> JudgedStep
 
 
 def judged_steps(
-    truths: dict[str, Any], known: dict[str, Record], clips: Path, cache: Path
+    truths: dict[str, Any], records: dict[str, Record], clips: Path, cache: Path
 ) -> Iterator[JudgedStep]:
     """Yield the written and the given steps of all clips."""
     for name, truth in truths.items():
         kind = kind_of(truth)
-        record = known[name]
+        record = records[name]
         labels = truth["steps"]
         if kind == "talk":
             for step in record.steps:
@@ -66,9 +66,9 @@ def judged_steps(
         lines = [label["text"] for label in labels] or truth["not_steps"]
         if not lines:
             continue
-        seen = real_clips.pictures(clips / name, cache)
-        placed = real_clips.placed_anew(record, seen, lines)
-        for number, step in enumerate(placed.steps):
+        pictures = real_clips.pictures(clips / name, cache)
+        grounding = real_clips.placed_anew(record, pictures, lines)
+        for number, step in enumerate(grounding.steps):
             is_shown = bool(labels and labels[number].get("shown"))
             yield judged_step(kind, "given", step, is_shown)
 
@@ -104,8 +104,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     options = parser.parse_args()
     truths = json.loads((options.clips / "labels.json").read_text(encoding="utf-8"))
-    known = real_clips.records(options.clips, list(truths), options.cache)
-    rows = table(list(judged_steps(truths, known, options.clips, options.cache)))
+    records = real_clips.records(options.clips, list(truths), options.cache)
+    rows = table(list(judged_steps(truths, records, options.clips, options.cache)))
     print("| | steps | mean P(shown) | shown | ECE |\n|---|---|---|---|---|")
     for name, row in rows.items():
         cells = " | ".join(str(value) for value in row.values())

@@ -1,7 +1,9 @@
-"""P(shown) without truth, by which texts stand for what is not shown, in the simulated world
-(version 2 and 1).
+"""P(shown) without truth, by which texts are taken for what is not shown, in the simulated
+world (version 2 and 1).
 
-    python benchmarks/shown_negatives.py            # about 2 CPU minutes, less where the networks are there already
+    python benchmarks/shown_negatives.py
+
+It takes about 2 CPU minutes, less where the networks are there already.
 
 `stepline curate` fits P(shown) of a step to texts that a video surely does not show
 (`nasva/fit_calibration.py`). They are those of other tasks, of another video of the same task, or
@@ -37,62 +39,75 @@ from stepline.nasva.settings import UnshownTexts
 from stepline.nasva.unshown_texts import unshown_texts
 from stepline.records import Matrix
 
-OUT = Path(__file__).resolve().parent / "results" / "shown_negatives.json"
-KINDS: tuple[UnshownTexts, ...] = ("other task", "same task", "unlike")
-BEFORE = "other task, apart"
-RATE = 0.6  # as in curate; NaSVA's table 5
-NETWORK = of_lag("short", None, "center")
-WORLDS: Sequence[WorldName] = ("short", "short-2")
-JUDGED = 100  # videos, the first ones of those that it was trained on
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "shown_negatives.json"
+UNSHOWN_KINDS: tuple[UnshownTexts, ...] = ("other task", "same task", "unlike")
+BASELINE_NAME = "other task, apart"
+SHOWN_RATE = 0.6  # as in curate; NaSVA's table 5
+NETWORK_TRIAL = of_lag("short", None, "center")
+WORLD_NAMES: Sequence[WorldName] = ("short", "short-2")
+JUDGED_VIDEOS = 100  # videos, the first ones of those that it was trained on
 
 Figures = dict[str, dict[str, float]]
 
 
 def measured(trials: NasvaTrials, seed: int, world: WorldName, size: NasvaSize) -> Figures:
     """Return the area and the error of P(shown) by each kind of negatives."""
-    trial = sized(NETWORK.changed(world=world), size, seed)
-    videos = trials.corpus(trial).videos[:JUDGED]
+    trial = sized(NETWORK_TRIAL.changed(world=world), size, seed)
+    videos = trials.corpus(trial).videos[:JUDGED_VIDEOS]
     loaded = LoadedAligner(trials.network(trial), trials.folder / trial.key, "", None, None)
 
-    def fit(index: int, *vectors: Matrix) -> TextScores:
+    def score(index: int, *vectors: Matrix) -> TextScores:
         return score_texts(loaded.aligner, videos[index].features, np.concatenate(vectors))
 
-    own = [fit(index, video.step_vectors) for index, video in enumerate(videos)]
+    # the videos' own steps, and the most that the regression's numbers allow
+    own = [score(index, video.step_vectors) for index, video in enumerate(videos)]
     truths = [video.truth.any(axis=1) for video in videos if video.truth is not None]
     truth = np.concatenate(truths)
-    told = cross_validate(list(zip(own, truths, strict=True)))
-    found: Figures = {
-        "best cosine": {"area": told.area_before, "error": told.error_before},
-        "told the truth": {"area": told.area_after, "error": told.error_after},
+    by_truth = cross_validate(list(zip(own, truths, strict=True)))
+    figures: Figures = {
+        "best cosine": {"area": by_truth.area_before, "error": by_truth.error_before},
+        "told the truth": {"area": by_truth.area_after, "error": by_truth.error_after},
     }
+
     tasks = [video.task for video in videos]
-    alone = np.concatenate([calibration_features(one) for one in own])
-    for kind in KINDS:
-        given = []
-        for index, (other, rows) in enumerate(
-            unshown_texts(tasks, lambda at: videos[at].linking, kind)
-        ):
-            given.append(videos[other].step_vectors[rows[: len(own[index].scores)]])
-        apart = np.concatenate(
-            [calibration_features(fit(index, one)) for index, one in enumerate(given) if len(one)]
-        )
-        both = [
-            calibration_features(fit(at, videos[at].step_vectors, one))
-            for at, one in enumerate(given)
-        ]
-        beside = np.concatenate(
-            [rows[: len(one.scores)] for one, rows in zip(own, both, strict=True)]
-        )
-        foreign = np.concatenate(
-            [rows[len(one.scores) :] for one, rows in zip(own, both, strict=True)]
-        )
-        for name, evidence in ((f"{kind}, apart", (alone, apart)), (kind, (beside, foreign))):
-            p = fit_by_foreign_evidence(alone, *evidence, rate=RATE)[0](alone)
-            found[name] = {
-                "area": roc_auc(truth.astype(float), p),
-                "error": calibration_error(truth, p),
-            }
-    return found
+    own_rows = np.concatenate([calibration_features(scores) for scores in own])
+    for kind in UNSHOWN_KINDS:
+        # as many texts of another video as the video has of its own
+        unshown = unshown_texts(tasks, lambda index: videos[index].linking, kind)
+        unshown_vectors = []
+        for index, (other, rows) in enumerate(unshown):
+            count = len(own[index].scores)
+            unshown_vectors.append(videos[other].step_vectors[rows[:count]])
+
+        # scored apart from the video's own texts, and next to them
+        apart_rows = []
+        own_joint_rows = []
+        unshown_joint_rows = []
+        for index, vectors in enumerate(unshown_vectors):
+            if len(vectors):
+                apart_rows.append(calibration_features(score(index, vectors)))
+            joint_rows = calibration_features(score(index, videos[index].step_vectors, vectors))
+            own_count = len(own[index].scores)
+            own_joint_rows.append(joint_rows[:own_count])
+            unshown_joint_rows.append(joint_rows[own_count:])
+        apart = (own_rows, np.concatenate(apart_rows))
+        joint = (np.concatenate(own_joint_rows), np.concatenate(unshown_joint_rows))
+        for name, evidence in ((f"{kind}, apart", apart), (kind, joint)):
+            predict, *_ = fit_by_foreign_evidence(own_rows, *evidence, rate=SHOWN_RATE)
+            p = predict(own_rows)
+            area = roc_auc(truth.astype(float), p)
+            figures[name] = {"area": area, "error": calibration_error(truth, p)}
+    return figures
+
+
+# claims: the first kind of texts above the second
+CLAIM_PAIRS = (
+    ("other task", BASELINE_NAME),
+    ("same task", "other task"),
+    ("unlike", "other task"),
+    ("unlike", BASELINE_NAME),
+    ("unlike, apart", BASELINE_NAME),
+)
 
 
 def main() -> None:
@@ -100,49 +115,52 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--world", choices=WORLDS, action="append", help="only this one")
+    parser.add_argument("--world", choices=WORLD_NAMES, action="append", help="only this one")
     parser.add_argument("--videos", type=int, default=300)
     parser.add_argument(
         "--trials", type=Path, default=Path("out/nasva-tables"), help="folder of the study"
     )
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--out", type=Path, default=RESULT_PATH)
     args = parser.parse_args()
-    size, trials = NasvaSize(videos=args.videos), NasvaTrials(args.trials / "trials")
-    runs = {
-        world: [measured(trials, seed, world, size) for seed in range(args.seeds)]
-        for world in args.world or WORLDS
-    }
-    pairs = [
-        ("other task", BEFORE),
-        ("same task", "other task"),
-        ("unlike", "other task"),
-        ("unlike", BEFORE),
-        ("unlike, apart", BEFORE),
-    ]
-    claims = [
-        {
-            "claim": f"P(shown) by '{more}' above by '{less}', version {1 if world == 'short' else 2}",
-            "metric": "ROC-AUC",
-            "published": None,
-            "gains": [100 * (run[more]["area"] - run[less]["area"]) for run in found],
-        }
-        for world, found in runs.items()
-        for more, less in pairs
-    ]
+    size = NasvaSize(videos=args.videos)
+    trials = NasvaTrials(args.trials / "trials")
+    seeds = list(range(args.seeds))
+    runs = {}
+    claims = []
+    for world in args.world or WORLD_NAMES:
+        runs[world] = [measured(trials, seed, world, size) for seed in seeds]
+        claims += claims_of(world, runs[world])
     command = " ".join(["python benchmarks/shown_negatives.py", *sys.argv[1:]])
-    tree = {"command": command, "seeds": list(range(args.seeds)), "runs": runs, "claims": claims}
+    tree = {"command": command, "seeds": seeds, "runs": runs, "claims": claims}
     args.out.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
     print(table(runs))
 
 
-def table(runs: dict[WorldName, list[Figures]]) -> str:
+def claims_of(world: WorldName, runs: list[Figures]) -> list[dict[str, object]]:
+    """Return the claims about a world, each with its gains per seed."""
+    version = 1 if world == "short" else 2
+    claims: list[dict[str, object]] = []
+    for more, less in CLAIM_PAIRS:
+        claim = {
+            "claim": f"P(shown) by '{more}' above by '{less}', version {version}",
+            "metric": "ROC-AUC",
+            "published": None,
+            "gains": [100 * (run[more]["area"] - run[less]["area"]) for run in runs],
+        }
+        claims.append(claim)
+    return claims
+
+
+def table(runs_by_world: dict[WorldName, list[Figures]]) -> str:
     """Return the figures as Markdown: mean (least to most)."""
     lines = ["| world | texts that are not shown | ROC-AUC | ECE |", "|---|---|---|---|"]
-    for world, found in runs.items():
-        for name in found[0]:
-            cells = [[run[name][figure] for run in found] for figure in ("area", "error")]
-            said = [f"{np.mean(cell):.3f} ({min(cell):.3f} to {max(cell):.3f})" for cell in cells]
-            lines.append(f"| {world} | {name} | {said[0]} | {said[1]} |")
+    for world, runs in runs_by_world.items():
+        for name in runs[0]:
+            cells = [world, name]
+            for figure in ("area", "error"):
+                values = [run[name][figure] for run in runs]
+                cells.append(f"{np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})")
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -16,16 +16,17 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 from made_transcripts import MadeVideo, make_videos, read_recipes
-from made_transcripts.base import kept_recipes, made_base
+from made_transcripts.base import base_recipes, made_base
 from made_transcripts.pairs import read_pairs
-from made_transcripts.recipes import DATA
+from made_transcripts.recipes import DATA_FOLDER
 from sieve_swap_scores import (
     own_words,
     pair_rates,
-    refused,
+    refusal_counts,
     sieve_scores,
     swap_scores,
     swapped_steps,
@@ -44,24 +45,25 @@ from stepline.storage import write_parquet
 from stepline.text import embed
 from stepline.text_base.base import TextBase
 
-RESULT = Path(__file__).parent / "results" / "sieve_swap.json"
-CACHE = Path(tempfile.gettempdir()) / "stepline-sieve-swap"
-GRID = [round(float(t), 2) for t in np.arange(0.3, 0.82, 0.02)]
-PAPER = 0.75  # with MPNet
+RESULT_PATH = Path(__file__).parent / "results" / "sieve_swap.json"
+CACHE_FOLDER = Path(tempfile.gettempdir()) / "stepline-sieve-swap"
+GRID_COSINES = [round(float(t), 2) for t in np.arange(0.3, 0.82, 0.02)]
+PAPER_COSINE = 0.75  # of the swap threshold, with MPNet
 # those with English speech
-CLIPS = ("howto100m_money_clip", "cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")
-READ = {"youcook2": 40, "clips": 10, "made": 50}  # swaps that a person reads
+CLIP_NAMES = ("howto100m_money_clip", "cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")
+READ_COUNTS = {"youcook2": 40, "clips": 10, "made": 50}  # swaps that a person reads
 Encode = Callable[[Sequence[str]], Matrix]
 
 
 def remembering() -> Encode:
     """Return an encoder that embeds each text once."""
-    known: dict[str, Matrix] = {}
+    vectors: dict[str, Matrix] = {}
 
     def encode(texts: Sequence[str]) -> Matrix:
-        new = sorted({text for text in texts if text not in known})
-        known.update(zip(new, embed(new, batch=64), strict=True))
-        return np.array([known[text] for text in texts], dtype=np.float32).reshape(len(texts), -1)
+        new_texts = sorted(set(texts) - vectors.keys())
+        vectors.update(zip(new_texts, embed(new_texts, batch=64), strict=True))
+        rows = np.array([vectors[text] for text in texts], dtype=np.float32)
+        return rows.reshape(len(texts), -1)
 
     return encode
 
@@ -70,47 +72,56 @@ def calibrated(encode: Encode) -> dict[str, object]:
     """Return the thresholds with the best F1 on the hand-made pairs, for both sieves, and the whole
     table."""
     pairs = read_pairs()
-    said = encode([pair.said for pair in pairs])
-    cosine = (said * encode([pair.step for pair in pairs])).sum(axis=1)
-    heard = are_instructions([pair.said for pair in pairs], 0.5, said)
-    table = [pair_rates(pairs, cosine, heard, threshold) for threshold in GRID]
-    best = {
-        sieve: max(table, key=lambda row: row[f"{sieve} f1"])["threshold"]
-        for sieve in ("similarity", "wording")
-    }
-    spread = {
-        kind: [
-            round(float(v), 2)
-            for v in np.percentile(cosine[[pair.kind == kind for pair in pairs]], [5, 50, 95])
-        ]
-        for kind in dict.fromkeys(pair.kind for pair in pairs)
-    }
-    checked = refused(pairs, [change(pair.said, pair.step) for pair in pairs])
+    sentence_texts = [pair.said for pair in pairs]
+    sentence_vectors = encode(sentence_texts)
+    step_vectors = encode([pair.step for pair in pairs])
+    cosine = (sentence_vectors * step_vectors).sum(axis=1)
+    instructs = are_instructions(sentence_texts, 0.5, sentence_vectors)
+    table = [pair_rates(pairs, cosine, instructs, threshold) for threshold in GRID_COSINES]
+    best = {}
+    for sieve in ("similarity", "wording"):
+        best_row = max(table, key=lambda row: row[f"{sieve} f1"])
+        best[sieve] = best_row["threshold"]
+    kinds = [pair.kind for pair in pairs]
+    spread = {}
+    for kind in dict.fromkeys(kinds):
+        is_kind = [pair_kind == kind for pair_kind in kinds]
+        spread[kind] = rounded_percentiles(cosine[is_kind], [5, 50, 95])
+    refusals = [change(pair.said, pair.step) for pair in pairs]
     return {
         "best": best,
         "cosines, 5 50 95 %": spread,
-        "refused by the check": checked,
+        "refused by the check": refusal_counts(pairs, refusals),
         "table": table,
     }
+
+
+def rounded_percentiles(values: Sequence[float] | Matrix, percents: list[int]) -> list[float]:
+    return [round(float(value), 2) for value in np.percentile(values, percents)]
 
 
 def hardness(videos: Sequence[MadeVideo], encode: Encode) -> dict[str, list[float]]:
     """Return quantiles of the cosine of spoken and written step, and of idle line and its recipe's
     most similar step."""
-    steps, idle = [], []
+    step_cosines = []
+    idle_cosines = []
     for video in videos:
         cosine = encode(sentences(video.record)) @ encode(video.recipe.steps).T
         for row, truth in zip(cosine, video.truth, strict=True):
-            (steps if truth else idle).append(row[list(truth)].max() if truth else row.max())
-    both = {"step and its source": steps, "idle and its recipe's likest step": idle}
+            if truth:
+                step_cosines.append(row[list(truth)].max())
+            else:
+                idle_cosines.append(row.max())
+    percents = [5, 25, 50, 75, 95]
     return {
-        name: [round(float(v), 2) for v in np.percentile(c, [5, 25, 50, 75, 95])]
-        for name, c in both.items()
+        "step and its source": rounded_percentiles(step_cosines, percents),
+        "idle and its recipe's likest step": rounded_percentiles(idle_cosines, percents),
     }
 
 
 def sentences(record: Record) -> list[str]:
-    return [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+    """Return the texts of a record's sentences."""
+    return [sentence.text for sentence in record.sentences]
 
 
 def paired_documents(
@@ -134,20 +145,25 @@ def measured(
     paired: Sequence[np.ndarray],
 ) -> dict[str, object]:
     """Return the scores of one half under one setting."""
-    made = sieve_and_swap(
-        [video.record for video in videos], base, settings, paired=paired, embed=encode
-    )
-    both = list(zip(videos, made, strict=True))
+    records = [video.record for video in videos]
+    swapped = sieve_and_swap(records, base, settings, paired=paired, embed=encode)
     result: dict[str, object] = {
-        "sieve": sieve_scores(videos, made),
-        "contradictions": len(violations(made)),
+        "sieve": sieve_scores(videos, swapped),
+        "contradictions": len(violations(swapped)),
+        "sentences in their own words": own_words(swapped),
     }
-    result["sentences in their own words"] = own_words(made)
-    for name, inside in (("source in the base", True), ("source not in the base", False)):
-        some = [(video, record) for video, record in both if video.in_base == inside]
-        found = swaps(*zip(*some, strict=True))
-        alike = np.array([(encode([text]) @ encode(lines).T).max() for _, text, lines in found])
-        result[name] = swap_scores(*zip(*some, strict=True), alike)
+    for name, in_base in (("source in the base", True), ("source not in the base", False)):
+        group_videos = []
+        group_records = []
+        for video, record in zip(videos, swapped, strict=True):
+            if video.in_base == in_base:
+                group_videos.append(video)
+                group_records.append(record)
+        alike = []
+        for _, text, lines in swaps(group_videos, group_records):
+            cosines = encode([text]) @ encode(lines).T
+            alike.append(cosines.max())
+        result[name] = swap_scores(group_videos, group_records, np.array(alike))
     return result
 
 
@@ -156,8 +172,9 @@ def plans(best: dict[str, float]) -> dict[str, SwapSettings]:
     what goes beyond."""
     paper = {"sieve": "similarity", "similarity": best["similarity"], "swap_similarity": 0.0}
     wording = {"similarity": best["wording"], "swap_similarity": 0.0}
-    given = {
-        "the paper's rule, 0.75": paper | {"similarity": PAPER, "check": False},
+    swapped = {"similarity": best["wording"]}
+    fields_by_plan = {
+        "the paper's rule, 0.75": paper | {"similarity": PAPER_COSINE, "check": False},
         "the paper's rule, calibrated": paper | {"check": False},
         "calibrated, with the check": paper | {"unswapped": "drop"},
         "calibrated, with the check, own words": paper,
@@ -165,92 +182,89 @@ def plans(best: dict[str, float]) -> dict[str, SwapSettings]:
         "sieve by wording, with the check": wording | {"unswapped": "drop"},
         "the same, 20 candidates": wording | {"unswapped": "drop", "candidates": 20},
         "by wording, check, own words": wording,
-        "the same, swapped from 0.60": {"similarity": best["wording"]},
-        "the same, swapped from 0.60, paired documents only": {
-            "similarity": best["wording"],
-            "scope": "paired",
-        },
-        "the same, swapped from 0.60, in a document's order": {
-            "similarity": best["wording"],
-            "method": "monotone",
-        },
+        "the same, swapped from 0.60": swapped,
+        "the same, swapped from 0.60, paired documents only": swapped | {"scope": "paired"},
+        "the same, swapped from 0.60, in a document's order": swapped | {"method": "monotone"},
         "the defaults": {},
     }
-    return {
-        name: SwapSettings.model_validate({"scope": "all"} | fields)
-        for name, fields in given.items()
-    }
+    settings = {}
+    for plan, fields in fields_by_plan.items():
+        settings[plan] = SwapSettings.model_validate({"scope": "all"} | fields)
+    return settings
 
 
-def told(identity: str, texts: Sequence[str], times: Sequence[tuple[float, float]]) -> Record:
-    spoken = [
-        Sentence(text=text, span=Span(start, end))
-        for text, (start, end) in zip(texts, times, strict=True)
-    ]
-    transcript = Transcript(
-        language="en", sentences=tuple(sorted(spoken, key=lambda one: one.span.start))
-    )
+def narrated(identity: str, texts: Sequence[str], times: Sequence[tuple[float, float]]) -> Record:
+    """Return a record of these sentences at these times."""
+    spoken = []
+    for text, (start, end) in zip(texts, times, strict=True):
+        spoken.append(Sentence(text=text, span=Span(start, end)))
+    spoken.sort(key=lambda sentence: sentence.span.start)
+    transcript = Transcript(language="en", sentences=tuple(spoken))
     return Record(id=identity, video=Video(id=identity), transcript=transcript)
 
 
+def read_table(path: Path) -> dict[str, Any]:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
 def tutorials() -> list[Record]:
-    """Return TutorialVQA's transcripts, which tell no times: a second per sentence."""
-    table = json.loads(gzip.decompress((DATA / "tutorialvqa" / "tutorials.json.gz").read_bytes()))
-    texts = {
-        name: [line for line in table[name]["transcript"] if line.strip()] for name in sorted(table)
-    }
-    return [
-        told(name, lines, [(float(n), n + 1.0) for n in range(len(lines))])
-        for name, lines in texts.items()
-    ]
+    """Return TutorialVQA's transcripts, which have no times: a second per sentence."""
+    table = read_table(DATA_FOLDER / "tutorialvqa" / "tutorials.json.gz")
+    records = []
+    for name in sorted(table):
+        lines = [line for line in table[name]["transcript"] if line.strip()]
+        times = [(float(number), number + 1.0) for number in range(len(lines))]
+        records.append(narrated(name, lines, times))
+    return records
 
 
 def youcook2() -> list[Record]:
     """Return YouCook2's validation sentences at their times, as if they were narration."""
-    table = json.loads(gzip.decompress((DATA / "youcook2" / "val.json.gz").read_bytes()))
-    rows = {name: table[name] for name in sorted(table)}
-    good = {
-        name: [
-            (t, s) for t, s in zip(r["timestamps"], r["sentences"], strict=True) if 0 <= t[0] < t[1]
-        ]
-        for name, r in rows.items()
-    }
-    return [
-        told(name, [s for _, s in found], [(float(a), float(b)) for (a, b), _ in found])
-        for name, found in good.items()
-    ]
+    table = read_table(DATA_FOLDER / "youcook2" / "val.json.gz")
+    records = []
+    for name in sorted(table):
+        row = table[name]
+        texts = []
+        times = []
+        for (start, end), text in zip(row["timestamps"], row["sentences"], strict=True):
+            if 0 <= start < end:
+                texts.append(text)
+                times.append((float(start), float(end)))
+        records.append(narrated(name, texts, times))
+    return records
 
 
 def clips() -> list[Record]:
     """Return what the recogniser hears in the real clips with English speech."""
-    return [transcribe(DATA / "videos" / f"{name}.mp4") for name in CLIPS]
+    return [transcribe(DATA_FOLDER / "videos" / f"{name}.mp4") for name in CLIP_NAMES]
 
 
-def elsewhere(base: TextBase, chosen: dict[str, SwapSettings], encode: Encode) -> dict[str, object]:
+def elsewhere(
+    base: TextBase, settings_by_plan: dict[str, SwapSettings], encode: Encode
+) -> dict[str, object]:
     """Return the share of sentences sieved out of other texts, by each plan, and the swaps of the
     last plan."""
+    records_by_name = {"tutorialvqa": tutorials(), "youcook2": youcook2(), "clips": clips()}
     shares: dict[str, object] = {}
-    for name, records in (
-        ("tutorialvqa", tutorials()),
-        ("youcook2", youcook2()),
-        ("clips", clips()),
-    ):
+    for name, records in records_by_name.items():
         count = sum(len(sentences(record)) for record in records)
-        found: dict[str, object] = {"sentences": count}
-        for plan, settings in chosen.items():
-            made = sieve_and_swap(records, base, settings, embed=encode)
-            kept = sum(len(step.sources) for record in made for step in record.steps)
-            found[plan] = {
-                "sieved out": round(1 - kept / count, 4),
-                "in their own words": own_words(made),
-                "contradictions": len(violations(made)),
+        row: dict[str, object] = {"sentences": count}
+        swapped: list[Record] = []
+        for plan, settings in settings_by_plan.items():
+            swapped = sieve_and_swap(records, base, settings, embed=encode)
+            kept_count = sum(len(step.sources) for record in swapped for step in record.steps)
+            row[plan] = {
+                "sieved out": round(1 - kept_count / count, 4),
+                "in their own words": own_words(swapped),
+                "contradictions": len(violations(swapped)),
             }
-        found["swaps"] = [
-            (r.id, s.alternatives[0], s.text, s.source_text, s.score)
-            for r in made
-            for s in swapped_steps(r)
-        ]
-        shares[name] = found
+        swap_rows = []
+        for record in swapped:
+            for step in swapped_steps(record):
+                texts = (step.alternatives[0], step.text, step.source_text)
+                swap_rows.append((record.id, *texts, step.score))
+        row["swaps"] = swap_rows
+        shares[name] = row
     return shares
 
 
@@ -263,74 +277,83 @@ def to_read(
 ) -> list[dict[str, object]]:
     """Return the swaps that a person judges, drawn by seed. others: the swaps of `elsewhere`."""
     outside = [video for video in videos if not video.in_base]
-    made = sieve_and_swap([video.record for video in outside], base, settings, embed=encode)
-    drawn = {
-        name: Random(0).sample(found["swaps"], min(READ[name], len(found["swaps"])))
-        for name, found in others.items()
-        if name in READ
-    }
-    rows = [
-        {"from": name, "said": s, "step": t, "source": o, "cosine": round(c, 2)}
-        for name, found in drawn.items()
-        for _, s, t, o, c in found
-    ]
-    own = Random(0).sample(swaps(outside, made), READ["made"])
-    return rows + [
-        {"from": "made", "said": said, "step": text, "truth": lines} for said, text, lines in own
-    ]
+    records = [video.record for video in outside]
+    swapped = sieve_and_swap(records, base, settings, embed=encode)
+    rows = []
+    for name, shares in others.items():
+        if name not in READ_COUNTS:
+            continue
+        count = min(READ_COUNTS[name], len(shares["swaps"]))
+        for _, sentence, step, source, cosine in Random(0).sample(shares["swaps"], count):
+            row = {
+                "from": name,
+                "said": sentence,
+                "step": step,
+                "source": source,
+                "cosine": round(cosine, 2),
+            }
+            rows.append(row)
+    made_swaps = Random(0).sample(swaps(outside, swapped), READ_COUNTS["made"])
+    for sentence, text, lines in made_swaps:
+        rows.append({"from": "made", "said": sentence, "step": text, "truth": lines})
+    return rows
 
 
 def main() -> None:
+    options = read_options()
+    encode = remembering()
+    recipes = read_recipes()
+    videos = make_videos(recipes)
+    base = made_base(base_recipes(recipes, videos, options.others), options.cache)
+    calibration = calibrated(encode)
+    result: dict[str, object] = {
+        "base": {"documents": base.document_count, "steps": base.step_count},
+        "hand-made pairs": calibration,
+        "hardness": hardness(videos, encode),
+    }
+    settings_by_plan = plans(calibration["best"])
+    paired = paired_documents(videos, base, encode)
+    paired_count = sum(len(documents) > 0 for documents in paired.values())
+    result["videos with a paired document"] = paired_count
+
+    # every plan on both halves of the made videos
+    no_documents = np.empty(0, dtype=np.int64)
+    for half in ("development", "test"):
+        half_videos = [video for video in videos if video.half == half]
+        documents = [paired.get(video.record.id, no_documents) for video in half_videos]
+        scores = {}
+        for name, plan in settings_by_plan.items():
+            scores[name] = measured(half_videos, base, plan, encode, documents)
+        result[half] = scores
+
+    # the plans that need no paired documents on other texts
+    whole_base_plans = {}
+    for name, plan in settings_by_plan.items():
+        if plan.scope == "all" and plan.method == "nearest":
+            whole_base_plans[name] = plan
+    others = elsewhere(base, whole_base_plans, encode)
+    if options.read:
+        test_videos = [video for video in videos if video.half == "test"]
+        rows = to_read(test_videos, base, settings_by_plan["the defaults"], encode, others)
+        options.read.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    for shares in others.values():
+        del shares["swaps"]
+    result["other texts"] = others
+    RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    del result["hand-made pairs"]
+    print(json.dumps(result, indent=1))
+
+
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--cache", type=Path, default=CACHE, help="where the text base is built and kept"
+        "--cache", type=Path, default=CACHE_FOLDER, help="where the text base is built and kept"
     )
-    parser.add_argument("--others", type=int, help="recipes of no video in the base; default: all")
+    parser.add_argument("--others", type=int, help="recipes of no video in the base (default: all)")
     parser.add_argument("--read", type=Path, help="write the swaps for a person to read here")
-    options = parser.parse_args()
-    encode, recipes = remembering(), read_recipes()
-    videos = make_videos(recipes)
-    base = made_base(kept_recipes(recipes, videos, options.others), options.cache)
-    result: dict[str, object] = {
-        "base": {"documents": base.document_count, "steps": base.step_count}
-    }
-    result |= {
-        "hand-made pairs": (calibration := calibrated(encode)),
-        "hardness": hardness(videos, encode),
-    }
-    chosen = plans(calibration["best"])
-    paired = paired_documents(videos, base, encode)
-    result["videos with a paired document"] = sum(
-        len(documents) > 0 for documents in paired.values()
-    )
-    none = np.empty(0, dtype=np.int64)
-    for half in ("development", "test"):
-        some = [video for video in videos if video.half == half]
-        documents = [paired.get(video.record.id, none) for video in some]
-        result[half] = {
-            name: measured(some, base, plan, encode, documents) for name, plan in chosen.items()
-        }
-    whole = {
-        name: plan
-        for name, plan in chosen.items()
-        if plan.scope == "all" and plan.method == "nearest"
-    }
-    others = elsewhere(base, whole, encode)
-    test = [video for video in videos if video.half == "test"]
-    if options.read:
-        rows = to_read(test, base, chosen["the defaults"], encode, others)
-        options.read.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    for found in others.values():
-        del found["swaps"]
-    result["other texts"] = others
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(
-        json.dumps(
-            {key: value for key, value in result.items() if key != "hand-made pairs"}, indent=1
-        )
-    )
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

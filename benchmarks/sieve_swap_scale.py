@@ -28,12 +28,13 @@ from stepline.sieve_swap.content_words import content_words
 from stepline.text import embed
 from stepline.text_base.split_steps import single_steps
 
-HERE = Path(__file__).resolve().parent
-DATA = HERE.parents[1] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
-OUT = HERE / "results" / "sieve_swap_scale.json"
-ROUNDS = 2
-SIZES = (40, 80, 160)  # texts
-WIDTH = 384  # of MiniLM's vectors
+BENCHMARK_FOLDER = Path(__file__).resolve().parent
+RECIPES_PATH = BENCHMARK_FOLDER.parents[1] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
+RESULT_PATH = BENCHMARK_FOLDER / "results" / "sieve_swap_scale.json"
+ROUND_COUNT = 2
+TEXT_COUNTS = (40, 80, 160)
+SEARCHED_COUNTS = (5_000, 10_000, 20_000)  # steps
+VECTOR_WIDTH = 384  # of MiniLM's vectors
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,25 @@ class Slopes:
 def project(slopes: Slopes, scale: Scale) -> dict[str, float]:
     """Return the hours of one core for each stage."""
     steps = scale.recipes * scale.steps_a_recipe
-    tagged = scale.recipes * scale.words_a_recipe + scale.videos * scale.words_a_video
-    counted = scale.kept_videos * scale.words_a_video * 2  # the report's words, before and after
+    recipe_words = scale.recipes * scale.words_a_recipe
+    transcript_words = scale.videos * scale.words_a_video
+    report_words = scale.kept_videos * scale.words_a_video * 2  # before and after
     seconds = {
-        "content words of recipes and transcripts": tagged * slopes.word,
+        "content words of recipes and transcripts": (recipe_words + transcript_words) * slopes.word,
         "pairing": scale.videos * (slopes.video + slopes.pair * scale.recipes),
         "embedding the base": steps * slopes.step,
         "embedding the segments": scale.segments * slopes.step,
         "exact search of all steps": scale.segments * steps * slopes.cosine,
         "cross-check": scale.segments * slopes.checked,
-        "the report's words": counted * slopes.word,
+        "the report's words": report_words * slopes.word,
     }
     return {stage: value / 3600 for stage, value in seconds.items()}
 
 
 def slope(call: Callable[[int], object], sizes: Sequence[int]) -> float:
-    """Return CPU seconds a unit of size, from a straight line through the sizes."""
+    """Return CPU seconds per unit of size, from a straight line through the sizes."""
     call(sizes[0])
-    seconds = [min(_cpu(call, size) for _ in range(ROUNDS)) for size in sizes]
+    seconds = [min(_cpu(call, size) for _ in range(ROUND_COUNT)) for size in sizes]
     return float(np.polyfit(sizes, seconds, 1)[0])
 
 
@@ -94,44 +96,57 @@ def _cpu(call: Callable[[int], object], size: int) -> float:
 
 
 def main() -> None:
-    with gzip.open(DATA) as file:
-        recipes = list(json.load(file).values())[: SIZES[-1]]
+    with gzip.open(RECIPES_PATH) as file:
+        recipes = list(json.load(file).values())[: TEXT_COUNTS[-1]]
     texts = [" ".join(recipe["steps"]) for recipe in recipes]
-    steps = [step for recipe in recipes for text in recipe["steps"] for step in single_steps(text)]
-    words = float(np.mean([len(text.split()) for text in texts]))
-    chance = np.random.default_rng(0)
-    vectors = chance.standard_normal((20_000, WIDTH)).astype(np.float32)
-    queries = chance.standard_normal((1_000, WIDTH)).astype(np.float32)
-    paired = json.loads((HERE / "results" / "pairing.json").read_text())
-    slopes = Slopes(
-        word=slope(lambda size: list(content_words(texts[:size])), SIZES) / words,
-        step=slope(lambda size: embed(steps[:size]), SIZES),
-        pair=paired["growth"]["ns a video and document"] / 1e9,
-        video=max(0.0, paired["growth"]["us a video"]) / 1e6,
-        cosine=slope(
-            lambda size: (queries @ vectors[:size].T).argmax(axis=1), (5_000, 10_000, 20_000)
-        )
-        / len(queries),
-        checked=slope(
-            lambda size: [change(a, b) for a, b in itertools.pairwise(steps[: size + 1])], SIZES
-        ),
-    )
+    steps: list[str] = []
+    for recipe in recipes:
+        for paragraph in recipe["steps"]:
+            steps += single_steps(paragraph)
+    words_per_text = float(np.mean([len(text.split()) for text in texts]))
     scale = Scale(
-        words_a_recipe=words,
+        words_a_recipe=words_per_text,
         steps_a_recipe=len(steps) / len(recipes),
         words_a_step=float(np.mean([len(step.split()) for step in steps])),
     )
+    slopes = measure_slopes(texts, words_per_text, steps)
     hours = project(slopes, scale)
+    all_hours = sum(hours.values())
     report = {
         "slopes, CPU s": slopes.__dict__,
         "scale": scale.__dict__,
         "core hours": hours,
-        "core hours together": sum(hours.values()),
-        "hours on 2 cores": sum(hours.values()) / 2,
-        "hours on 16 cores": sum(hours.values()) / 16,
+        "core hours together": all_hours,
+        "hours on 2 cores": all_hours / 2,
+        "hours on 16 cores": all_hours / 16,
     }
-    OUT.write_text(json.dumps(report, indent=2) + "\n")
+    RESULT_PATH.write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report, indent=2))
+
+
+def measure_slopes(texts: list[str], words_per_text: float, steps: list[str]) -> Slopes:
+    """Return the slopes of all stages. Those of pairing are read from its results."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((20_000, VECTOR_WIDTH)).astype(np.float32)
+    queries = rng.standard_normal((1_000, VECTOR_WIDTH)).astype(np.float32)
+
+    def search(size: int) -> object:
+        return (queries @ vectors[:size].T).argmax(axis=1)
+
+    def check(size: int) -> object:
+        return [change(first, second) for first, second in itertools.pairwise(steps[: size + 1])]
+
+    pairing = json.loads((BENCHMARK_FOLDER / "results" / "pairing.json").read_text())
+    growth = pairing["growth"]
+    text_slope = slope(lambda size: list(content_words(texts[:size])), TEXT_COUNTS)
+    return Slopes(
+        word=text_slope / words_per_text,
+        step=slope(lambda size: embed(steps[:size]), TEXT_COUNTS),
+        pair=growth["ns a video and document"] / 1e9,
+        video=max(0.0, growth["us a video"]) / 1e6,
+        cosine=slope(search, SEARCHED_COUNTS) / len(queries),
+        checked=slope(check, TEXT_COUNTS),
+    )
 
 
 if __name__ == "__main__":

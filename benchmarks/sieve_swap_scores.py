@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from made_transcripts import MadeVideo
-from made_transcripts.pairs import KINDS, Pair
+from made_transcripts.pairs import PAIR_KINDS, Pair
 from made_transcripts.violations import contradictions
 
 from stepline.records import Matrix, Record, Step
 
 # Jaccard likeness of words from which two written lines are one (the base merges near-duplicates)
-SAME = 0.8
-ALIKE = 0.85  # cosine from which another recipe's line says nearly the same
+MIN_SAME_JACCARD = 0.8
+MIN_ALIKE_COSINE = 0.85  # cosine from which another recipe's line says nearly the same
 
 
 def pair_rates(
@@ -23,72 +23,89 @@ def pair_rates(
     """Return precision and recall of swapping "same" pairs, against idle talk and unrelated steps,
     by each sieve."""
     kinds = np.array([pair.kind for pair in pairs])
-    same, other = kinds == "same", np.isin(kinds, ["idle", "unrelated"])
+    is_same = kinds == "same"
+    is_counted = is_same | np.isin(kinds, ["idle", "unrelated"])
+    is_similar = cosine >= threshold
+    sieves = {"similarity": is_similar, "wording": is_similar & np.array(instructs)}
     rates = {"threshold": round(threshold, 2)}
-    for sieve, kept in (
-        ("similarity", cosine >= threshold),
-        ("wording", (cosine >= threshold) & np.array(instructs)),
-    ):
-        right = (kept & same).sum()
-        precision, recall = right / max(1, (kept & (same | other)).sum()), right / same.sum()
-        rates |= {f"{sieve} precision": precision, f"{sieve} recall": recall}
-        rates[f"{sieve} f1"] = 2 * precision * recall / max(1e-9, precision + recall)
+    for sieve, passes in sieves.items():
+        right = (passes & is_same).sum()
+        precision = right / max(1, (passes & is_counted).sum())
+        recall = right / is_same.sum()
+        f1 = 2 * precision * recall / max(1e-9, precision + recall)
+        rates |= {f"{sieve} precision": precision, f"{sieve} recall": recall, f"{sieve} f1": f1}
     return {name: round(float(value), 3) for name, value in rates.items()}
 
 
-def refused(pairs: Sequence[Pair], refusals: Sequence[str | None]) -> dict[str, str]:
+def refusal_counts(pairs: Sequence[Pair], refusals: Sequence[str | None]) -> dict[str, str]:
     """Return how many pairs of each kind the check of numbers and negations refuses: "12 of 15"."""
-    counts = Counter(
-        pair.kind for pair, reason in zip(pairs, refusals, strict=True) if reason is not None
-    )
-    return {kind: f"{counts[kind]} of {sum(pair.kind == kind for pair in pairs)}" for kind in KINDS}
+    totals = Counter(pair.kind for pair in pairs)
+    counts: Counter[str] = Counter()
+    for pair, reason in zip(pairs, refusals, strict=True):
+        if reason is not None:
+            counts[pair.kind] += 1
+    return {kind: f"{counts[kind]} of {totals[kind]}" for kind in PAIR_KINDS}
 
 
 def sieve_scores(videos: Sequence[MadeVideo], swapped: Sequence[Record]) -> dict[str, float]:
-    """Return precision and recall of the kept sentences against those that tell a step."""
-    kept = right = told = 0
+    """Return precision and recall of the kept sentences against those that describe a step."""
+    kept_count = 0
+    right_count = 0
+    step_count = 0
     for video, record in zip(videos, swapped, strict=True):
-        sources = {index for step in record.steps for index in step.sources}
-        truth = {index for index, steps in enumerate(video.truth) if steps}
-        kept, right, told = kept + len(sources), right + len(sources & truth), told + len(truth)
+        kept_sentences = {index for step in record.steps for index in step.sources}
+        step_sentences = {index for index, steps in enumerate(video.truth) if steps}
+        kept_count += len(kept_sentences)
+        right_count += len(kept_sentences & step_sentences)
+        step_count += len(step_sentences)
     return {
-        "precision": round(right / max(1, kept), 4),
-        "recall": round(right / told, 4),
-        "kept": kept,
-        "told": told,
+        "precision": round(right_count / max(1, kept_count), 4),
+        "recall": round(right_count / step_count, 4),
+        "kept": kept_count,
+        "told": step_count,
     }
 
 
 def swap_scores(
     videos: Sequence[MadeVideo], swapped: Sequence[Record], alike: Matrix
 ) -> dict[str, float]:
-    """Return the share of swaps of step-telling sentences that are the source's own line, or one
+    """Return the share of swaps of sentences that describe a step that are the source's own line, or one
     nearly alike.
 
     alike: the cosine of each swap's text and the most similar of its true steps, in the order of
     `swaps`.
     """
-    found = swaps(videos, swapped)
-    own = [any(_same_line(text, line) for line in lines) for _, text, lines in found]
-    either = [a or bool(b >= ALIKE) for a, b in zip(own, alike, strict=True)]
-    share = {"source": np.mean(own), "source or nearly alike": np.mean(either)} if found else {}
-    return {"swaps": len(found)} | {name: round(float(value), 4) for name, value in share.items()}
+    rows = swaps(videos, swapped)
+    if not rows:
+        return {"swaps": 0}
+    is_source = []
+    is_alike = []
+    for (_, text, lines), cosine in zip(rows, alike, strict=True):
+        is_own = any(_same_line(text, line) for line in lines)
+        is_source.append(is_own)
+        is_alike.append(is_own or bool(cosine >= MIN_ALIKE_COSINE))
+    return {
+        "swaps": len(rows),
+        "source": round(float(np.mean(is_source)), 4),
+        "source or nearly alike": round(float(np.mean(is_alike)), 4),
+    }
 
 
 def swaps(
     videos: Sequence[MadeVideo], swapped: Sequence[Record]
 ) -> list[tuple[str, str, list[str]]]:
-    """Return, for each swap of sentences that tell steps, what was said, the step and the true
+    """Return, for each swap of sentences that describe steps, what was said, the step and the true
     steps."""
-    found = []
+    rows = []
     for video, record in zip(videos, swapped, strict=True):
         for step in swapped_steps(record):
-            told = sorted({place for index in step.sources for place in video.truth[index]})
-            if told:
-                found.append(
-                    (step.alternatives[0], step.text, [video.recipe.steps[place] for place in told])
-                )
-    return found
+            numbers: set[int] = set()
+            for index in step.sources:
+                numbers.update(video.truth[index])
+            if numbers:
+                lines = [video.recipe.steps[number] for number in sorted(numbers)]
+                rows.append((step.alternatives[0], step.text, lines))
+    return rows
 
 
 def swapped_steps(record: Record) -> list[Step]:
@@ -98,22 +115,27 @@ def swapped_steps(record: Record) -> list[Step]:
 
 def own_words(swapped: Sequence[Record]) -> int:
     """Return how many sentences were kept in their own words."""
-    return sum(
-        len(step.sources) for record in swapped for step in record.steps if not step.source_text
-    )
+    count = 0
+    for record in swapped:
+        for step in record.steps:
+            if not step.source_text:
+                count += len(step.sources)
+    return count
 
 
 def violations(swapped: Sequence[Record]) -> list[tuple[str, str, str]]:
     """Return every swap that contradicts a number or a negation of what was said: (kind, said,
     step)."""
-    return [
-        (kind, step.alternatives[0], step.text)
-        for record in swapped
-        for step in swapped_steps(record)
-        for kind in contradictions(step.alternatives[0], step.text)
-    ]
+    rows = []
+    for record in swapped:
+        for step in swapped_steps(record):
+            sentence = step.alternatives[0]
+            for kind in contradictions(sentence, step.text):
+                rows.append((kind, sentence, step.text))
+    return rows
 
 
-def _same_line(one: str, other: str) -> bool:
-    a, b = (set(re.findall(r"\w+", text.lower())) for text in (one, other))
-    return len(a & b) >= SAME * len(a | b)
+def _same_line(line: str, other_line: str) -> bool:
+    words = set(re.findall(r"\w+", line.lower()))
+    other_words = set(re.findall(r"\w+", other_line.lower()))
+    return len(words & other_words) >= MIN_SAME_JACCARD * len(words | other_words)

@@ -27,9 +27,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
-from studio import DEMO, VIDEOS, Server, made_library
+from studio import DEMO_PATH, VIDEO_COUNT, Server, made_library
 
 from stepline.outputs import OUTPUTS
 
@@ -38,7 +39,7 @@ WARM_SHARE = 0.2  # of the time
 REST_SECONDS = 3.0  # after a round, in which connections close
 ROUND_SECONDS = 60.0
 THOUGHT_SECONDS = 0.2  # between two requests of a client
-UPLOAD_REST_SECONDS = 5.0  # between two uploads; each stays on the disk
+UPLOAD_REST_SECONDS = 5.0  # between two uploads. Each stays on the disk
 PIECE_BYTES = 100_000
 PICTURES_PER_VIDEO = 55  # of 20 videos: more than the 1000 that are kept in memory
 PICTURE_STEP_SECONDS = 0.5
@@ -68,7 +69,7 @@ class Soak:
         self._temporary = temporary
         self._process = psutil.Process(server.process.pid)
         self._begun = time.monotonic()
-        self._cards = json.loads(server.ask("GET", "/api/videos")[1])["videos"]
+        self._cards = server.ask_json("/api/videos")["videos"]
         self._numbers = itertools.count()
 
     def ask(self, kind: str, method: str, path: str, body: object = None, **headers: str) -> bytes:
@@ -105,9 +106,12 @@ class Soak:
         self.ask("record", "GET", f"{place}/record")
         self.ask("history", "GET", f"{place}/history")
         self.ask("waveform", "GET", f"{place}/waveform")
-        self.ask("picture", "GET", f"{place}/pictures/{rng.uniform(0, 28):.1f}.jpg")
-        self.ask("range", "GET", f"{place}/media", Range=f"bytes={rng.randrange(100_000)}-")
-        self.ask("search", "GET", f"/api/search?q=turn+page+{rng.randrange(VIDEOS)}")
+        picture = f"{place}/pictures/{rng.uniform(0, 28):.1f}.jpg"
+        self.ask("picture", "GET", picture)
+        first = rng.randrange(100_000)
+        self.ask("range", "GET", f"{place}/media", Range=f"bytes={first}-")
+        page = rng.randrange(VIDEO_COUNT)
+        self.ask("search", "GET", f"/api/search?q=turn+page+{page}")
         card = json.loads(self.ask("card", "GET", place))
         edit = {"do": "change", "step": rng.choice("012"), "text": f"step {rng.random():.6f}"}
         body = {"by": "ann", "base": card.get("revision", 0), "edits": [edit]}
@@ -115,7 +119,7 @@ class Soak:
 
     def adds(self, rng: random.Random) -> None:
         """Upload the demo in pieces, share two videos, and end the job that the upload began."""
-        data = DEMO.read_bytes()
+        data = DEMO_PATH.read_bytes()
         name = f"upload{next(self._numbers)}.mp4"
         begun = self.ask("upload", "POST", "/api/uploads", {"name": name, "size": len(data)})
         place = f"/api/uploads/{json.loads(begun).get('upload')}"
@@ -146,9 +150,8 @@ class Soak:
     def round(self, number: int, seconds: float) -> Sample:
         """Let four clients use the server for so long, and one job run. Return how it rests."""
         ends = time.monotonic() + seconds
-        begun = self.ask(
-            "job", "POST", "/api/videos", {"path": "job.mp4", "options": {"force": True}}
-        )
+        body = {"path": "job.mp4", "options": {"force": True}}
+        begun = self.ask("job", "POST", "/api/videos", body)
 
         def client(act: Callable[[random.Random], None]) -> None:
             rng = random.Random(f"{act.__name__} {number}")
@@ -180,7 +183,7 @@ class Soak:
 
     def _wait_for_job(self, id: int) -> None:
         while True:
-            jobs = json.loads(self.server.ask("GET", "/api/jobs")[1])["jobs"]
+            jobs = self.server.ask_json("/api/jobs")["jobs"]
             states = {job["id"]: job["state"] for job in jobs}
             if not {"waiting", "running"} & set(states.values()):
                 break
@@ -191,9 +194,13 @@ class Soak:
     def _piece(self, place: str, offset: int, piece: bytes) -> bytes:
         self.kinds["piece"] += 1
         line = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        headers = {
+            "Authorization": f"Bearer {self.server.token}",
+            "X-Stepline": "studio",
+            "Upload-Offset": str(offset),
+        }
         try:
-            sent = {"Authorization": f"Bearer {self.server.token}", "X-Stepline": "studio"}
-            line.request("PATCH", place, piece, sent | {"Upload-Offset": str(offset)})
+            line.request("PATCH", place, piece, headers)
             reply = line.getresponse()
             data = reply.read()
             if reply.status not in FINE_STATUSES:
@@ -209,16 +216,16 @@ class Soak:
         return f"/api/videos/{rng.choice(self._cards)['id']}"
 
 
-def soak(minutes: float, round_seconds: float) -> dict[str, object]:
+def soak(minutes: float, round_seconds: float) -> dict[str, Any]:
     """Return the samples of a soak, and what they say."""
     root = Path(tempfile.mkdtemp())
     temporary = root / "tmp"
     folder = root / "library"
     samples: list[Sample] = []
     try:
-        for made in (temporary, folder):
-            made.mkdir()
-        made_library(folder, VIDEOS)
+        temporary.mkdir()
+        folder.mkdir()
+        made_library(folder, VIDEO_COUNT)
         os.link(folder / "v0.mp4", folder / "job.mp4")
         os.environ["TMPDIR"] = str(temporary)  # the server's
         server = Server(folder)
@@ -269,22 +276,23 @@ def _most_of_halves(numbers: list[int]) -> list[int]:
     return [max(numbers[:half]), max(numbers[-half:])]
 
 
-def faults(found: dict[str, object], samples: list[dict[str, float]]) -> list[str]:
-    """Return what a soak has found wrong, a line each."""
+def faults(figures: dict[str, Any], samples: list[dict[str, float]]) -> list[str]:
+    """Return what went wrong in a soak, a line each."""
     lines = []
-    growth = found["MiB from least to most"]
-    if isinstance(growth, float) and growth > MAX_GROWTH_MIB:
-        lines.append(f"memory moved by {growth} MiB; allowed are {MAX_GROWTH_MIB:g}")
+    growth = figures["MiB from least to most"]
+    if growth > MAX_GROWTH_MIB:
+        lines.append(f"memory moved by {growth} MiB, and {MAX_GROWTH_MIB:g} are allowed")
     for name in ("threads, most of each half", "descriptors, first and last"):
-        pair = found[name]
-        if isinstance(pair, list) and pair[1] > pair[0]:
-            lines.append(f"{name}: {pair[0]}, then {pair[1]}")
+        before, after = figures[name]
+        if after > before:
+            lines.append(f"{name}: {before}, then {after}")
     if samples[-1]["children"]:
         lines.append(f"{samples[-1]['children']} child processes are left")
-    if found["temporary files left at the end"]:
-        lines.append(f"temporary files are left: {found['temporary files left at the end']}")
-    if found["errors"]:
-        lines.append(f"requests went wrong: {found['errors']}")
+    left_files = figures["temporary files left at the end"]
+    if left_files:
+        lines.append(f"temporary files are left: {left_files}")
+    if figures["errors"]:
+        lines.append(f"requests went wrong: {figures['errors']}")
     return lines
 
 
@@ -293,12 +301,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--round", type=float, default=ROUND_SECONDS, help="seconds")
-    parser.add_argument("--out", type=Path, help="a JSON file; else it is printed")
+    parser.add_argument("--out", type=Path, help="a JSON file (default: it is printed)")
     options = parser.parse_args()
-    found = soak(options.minutes, options.round)
-    samples = found["samples"]
-    lines = faults(found, samples if isinstance(samples, list) else [])
-    text = json.dumps(found | {"faults": lines}, indent=1)
+    figures = soak(options.minutes, options.round)
+    lines = faults(figures, figures["samples"])
+    text = json.dumps(figures | {"faults": lines}, indent=1)
     if options.out is None:
         print(text)
     else:

@@ -1,7 +1,7 @@
 """Measures the main job as a whole: cold, warm, and how memory grows with duration.
 
-    python benchmarks/speed.py CLIP.mp4 [--quick | --memory] python benchmarks/speed.py VIDEO...
-    --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
+    python benchmarks/speed.py CLIP.mp4 [--quick | --memory]
+    python benchmarks/speed.py VIDEO... --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
 
 The clip is scaled to 720p and 360p with film grain, so that its bit rate is that of real footage.
 It is looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and
@@ -33,10 +33,13 @@ import av
 import numpy as np
 from media import loop, peak_mib
 
-HERE = Path(__file__).parent
-CLIP = HERE.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
-GRAIN = 9.0  # grey levels, standard deviation; brings 720p to the 2-5 Mbit/s that hosts send
-VARIANTS = {
+BENCHMARK_FOLDER = Path(__file__).parent
+
+
+RESULT_PATH = BENCHMARK_FOLDER / "results" / "speed.json"
+CLIP_PATH = BENCHMARK_FOLDER.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
+GRAIN_DEVIATION = 9.0  # grey levels. It brings 720p to the 2-5 Mbit/s that hosts send
+SETTINGS_VARIANTS = {
     "default": (),
     "beam 1": ("asr.beam=1",),
     "every frame decoded": ("media.skip_nonref=false",),
@@ -46,69 +49,72 @@ VARIANTS = {
 
 def grainy(source: Path, target: Path, height: int) -> None:
     """Write the clip at another height with film grain, H.264 with B-frames and AAC."""
-    noise = np.random.default_rng(0).normal(0, GRAIN, (height + 64, 1920)).astype(np.int16)
-    with av.open(str(source)) as given, av.open(str(target), "w") as out:
-        seen, heard = given.streams.video[0], given.streams.audio[0]
+    width = height * 16 // 9 // 2 * 2
+    noise = np.random.default_rng(0).normal(0, GRAIN_DEVIATION, (height + 64, 1920))
+    noise = noise.astype(np.int16)
+    with av.open(str(source)) as container, av.open(str(target), "w") as out:
+        film = container.streams.video[0]
+        voice = container.streams.audio[0]
+        rate = Fraction(round(float(film.average_rate)))
         options = {"preset": "veryfast", "crf": "24"}
-        picture = out.add_stream(
-            "libx264", rate=Fraction(round(float(seen.average_rate))), options=options
-        )
-        picture.height, picture.width, picture.pix_fmt = (
-            height,
-            height * 16 // 9 // 2 * 2,
-            "yuv420p",
-        )
-        sound = out.add_stream("aac", rate=heard.rate, layout="stereo")
-        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=heard.rate)
-        for index, frame in enumerate(given.decode(seen, heard)):
+        picture = out.add_stream("libx264", rate=rate, options=options)
+        picture.height = height
+        picture.width = width
+        picture.pix_fmt = "yuv420p"
+        sound = out.add_stream("aac", rate=voice.rate, layout="stereo")
+        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=voice.rate)
+        for index, frame in enumerate(container.decode(film, voice)):
             if isinstance(frame, av.AudioFrame):
-                out.mux(
-                    [packet for part in resampler.resample(frame) for packet in sound.encode(part)]
-                )
+                for part in resampler.resample(frame):
+                    out.mux(sound.encode(part))
                 continue
-            plain = frame.reformat(
-                width=picture.width, height=height, format="yuv420p"
-            ).to_ndarray()
-            row, column = index * 37 % 64, index * 101 % (1920 - picture.width or 1)
-            light = plain[:height] + noise[row : row + height, column : column + picture.width]
-            plain[:height] = np.clip(light, 0, 255)
-            grained = av.VideoFrame.from_ndarray(plain, format="yuv420p")
-            grained.pts, grained.time_base = frame.pts, frame.time_base
-            out.mux(picture.encode(grained))
+            plain = frame.reformat(width=width, height=height, format="yuv420p").to_ndarray()
+            # another part of the noise for each frame
+            row = index * 37 % 64
+            column = index * 101 % (1920 - width or 1)
+            grain = noise[row : row + height, column : column + width]
+            plain[:height] = np.clip(plain[:height] + grain, 0, 255)
+            grainy_frame = av.VideoFrame.from_ndarray(plain, format="yuv420p")
+            grainy_frame.pts = frame.pts
+            grainy_frame.time_base = frame.time_base
+            out.mux(picture.encode(grainy_frame))
         out.mux([*picture.encode(None), *sound.encode(None)])
 
 
 def process(*command: object) -> dict[str, float]:
     """Run a whole process. Return its wall and CPU seconds."""
-    before, began = os.times(), time.perf_counter()
+    before = os.times()
+    began = time.perf_counter()
     subprocess.run([sys.executable, *map(str, command)], check=True, capture_output=True)
-    wall, after = time.perf_counter() - began, os.times()
-    used = (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
-    return {"wall_s": wall, "cpu_s": used}
+    wall = time.perf_counter() - began
+    after = os.times()
+    user = after.children_user - before.children_user
+    system = after.children_system - before.children_system
+    return {"wall_s": wall, "cpu_s": user + system}
 
 
 def cold(video: Path, folder: Path, runs: int) -> dict[str, Any]:
     """Return min and median wall seconds of ours and the straightforward script, run in turn."""
     ours = ("-m", "stepline", "steps", video, "--out", folder / "out", "--force")
+    script = BENCHMARK_FOLDER / "straightforward.py"
     sides: dict[str, tuple[object, ...]] = {
         "stepline, all outputs": ours,
-        "straightforward, no vision": (HERE / "straightforward.py", video),
-        "straightforward, with vision": (HERE / "straightforward.py", video, "--vision"),
+        "straightforward, no vision": (script, video),
+        "straightforward, with vision": (script, video, "--vision"),
     }
-    used: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    costs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     for _ in range(runs):
         for name, command in sides.items():
-            used[name].append(process(*command))
-    return {
-        name: {
-            "wall_s_min": min(one["wall_s"] for one in rows),
-            "wall_s_median": statistics.median(one["wall_s"] for one in rows),
-            "cpu_s_min": min(one["cpu_s"] for one in rows),
+            costs[name].append(process(*command))
+    summary = {}
+    for name, rows in costs.items():
+        walls = [row["wall_s"] for row in rows]
+        summary[name] = {
+            "wall_s_min": min(walls),
+            "wall_s_median": statistics.median(walls),
+            "cpu_s_min": min(row["cpu_s"] for row in rows),
         }
-        for name, rows in used.items()
-    }
+    return summary
 
 
 def warm(short: Path, long: Path) -> dict[str, Any]:
@@ -120,11 +126,13 @@ def warm(short: Path, long: Path) -> dict[str, Any]:
 
     understand(Request(short, "warm-up"), StepsSettings())
     rows: dict[str, Any] = {}
-    for name, overrides in VARIANTS.items():
+    for name, overrides in SETTINGS_VARIANTS.items():
         settings = load_settings(StepsSettings, None, overrides)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall_begin = time.perf_counter()
+        cpu_begin = time.process_time()
         record = understand(Request(long, "long"), settings).record
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall = time.perf_counter() - wall_begin
+        cpu = time.process_time() - cpu_begin
         duration = record.video.duration or 0.0
         rows[name] = {
             "video_s": duration,
@@ -144,23 +152,17 @@ def stages(video: Path) -> dict[str, float]:
     from stepline.pipeline.speech import recognise_speech
     from stepline.pipeline.understand import propose_steps
 
-    request, settings, used = Request(video, "stages"), StepsSettings(), {}
-
-    def timed(name: str, call: Any) -> Any:
-        began = time.process_time()
-        result = call()
-        used[name] = time.process_time() - began
-        return result
-
-    info = timed("probe", lambda: probe(video, settings.media))
-    speech = timed("sound and recognition", lambda: recognise_speech(request, info, settings))
-    written = timed("writing", lambda: propose_steps(request, speech.transcript, settings))
-    visual = timed("picture and vision", lambda: extract_features(request, info, settings))
-    timed(
-        "grounding",
-        lambda: ground_steps(written.steps, info.duration, speech.transcript, visual, settings),
-    )
-    return used
+    timer = CpuTimer()
+    request = Request(video, "stages")
+    settings = StepsSettings()
+    info = timer.time("probe", probe, video, settings.media)
+    speech = timer.time("sound and recognition", recognise_speech, request, info, settings)
+    transcript = speech.transcript
+    steps = timer.time("writing", propose_steps, request, transcript, settings).steps
+    visual = timer.time("picture and vision", extract_features, request, info, settings)
+    inputs = (steps, info.duration, transcript, visual, settings)
+    timer.time("grounding", ground_steps, *inputs)
+    return timer.seconds
 
 
 class CpuTimer:
@@ -288,14 +290,15 @@ def stages_of(checkout: Path, videos: list[Path], python: str) -> dict[str, floa
 def print_cost(job: str, side: str, runs: list[RunCost], length: float | None) -> None:
     """Print a row: medians, all runs in brackets. length: s of video, None: no real time."""
     columns = list(zip(*sorted(runs), strict=True))
-    cells = []
+    cells = [job, side]
     for column in columns:
         values = ", ".join(f"{value:.1f}" for value in column)
         cells.append(f"{statistics.median(column):.1f} ({values})")
     real_time = ""
     if length is not None:
         real_time = f"{length / statistics.median(columns[0]):.1f}"
-    print(f"| {job} | {side} | {' | '.join(cells)} | {real_time} |", flush=True)
+    cells.append(real_time)
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def compare(
@@ -327,9 +330,8 @@ def compare(
 def memory(video: Path, folder: Path) -> dict[str, float]:
     """Return the peak memory of one process that does the whole job, all outputs written."""
     command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
-    return dict(
-        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    )
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(result.stdout))
 
 
 def run_memory(video: Path, out: Path) -> None:
@@ -340,11 +342,10 @@ def run_memory(video: Path, out: Path) -> None:
 
     began = time.perf_counter()
     options = OutputOptions(out, ("json", "html", "vtt"), force=True)
-    done = run_video(Request(video, video.stem), StepsSettings(), options)
+    record = run_video(Request(video, video.stem), StepsSettings(), options).record
     wall = time.perf_counter() - began
-    print(
-        json.dumps({"video_s": done.record.video.duration, "wall_s": wall, "peak_mib": peak_mib()})
-    )
+    row = {"video_s": record.video.duration, "wall_s": wall, "peak_mib": peak_mib()}
+    print(json.dumps(row))
 
 
 def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
@@ -353,37 +354,41 @@ def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
     paths = {minutes: folder / f"360-{minutes}.mp4" for minutes in (5, 60)}
     for minutes, path in paths.items():
         loop(folder / "360.mp4", path, minutes * 60.0)
-    result = json.loads((HERE / "results" / "speed.json").read_text())
+    result = json.loads(RESULT_PATH.read_text())
     return result | {"memory_360p": [memory(path, folder) for path in paths.values()]}
 
 
 def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
     """Return every figure."""
     result: dict[str, Any] = {"cores": os.cpu_count(), "clip": clip.name}
-    paths: dict[tuple[int, int], Path] = {}
+    memory_minutes = (5,) if quick else (5, 60)
+
+    # clips with grain, and loops of them
     for height in (720, 360):
-        grainy(clip, folder / f"{height}.mp4", height)
-        bits = (folder / f"{height}.mp4").stat().st_size * 8
-        with av.open(str(folder / f"{height}.mp4")) as container:
+        path = folder / f"{height}.mp4"
+        grainy(clip, path, height)
+        bits = path.stat().st_size * 8
+        with av.open(str(path)) as container:
             result[f"mbit_s_{height}p"] = bits / (container.duration / 1e6) / 1e6
-        for minutes in (5, 10) if quick else (5, 10, 60):
-            paths[height, minutes] = folder / f"{height}-{minutes}.mp4"
-            if height == 360 or minutes == 10:
-                loop(folder / f"{height}.mp4", paths[height, minutes], minutes * 60.0)
+        loop(path, folder / f"{height}-10.mp4", 600.0)
+    for minutes in memory_minutes:
+        loop(folder / "360.mp4", folder / f"360-{minutes}.mp4", minutes * 60.0)
+
     result["cold_60s_720p"] = cold(folder / "720.mp4", folder, 3)
-    result["warm_10min"] = {
-        f"{height}p": warm(folder / f"{height}.mp4", paths[height, 10]) for height in (720, 360)
-    }
-    result["memory_360p"] = [
-        memory(paths[360, minutes], folder) for minutes in ((5,) if quick else (5, 60))
-    ]
+    warm_rows = {}
+    for height in (720, 360):
+        warm_rows[f"{height}p"] = warm(folder / f"{height}.mp4", folder / f"{height}-10.mp4")
+    result["warm_10min"] = warm_rows
+    memory_rows = []
+    for minutes in memory_minutes:
+        memory_rows.append(memory(folder / f"360-{minutes}.mp4", folder))
+    result["memory_360p"] = memory_rows
     return result
 
 
-def main() -> None:
-    """Measure, print and write."""
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clip", type=Path, nargs="*", default=[CLIP])
+    parser.add_argument("clip", type=Path, nargs="*", default=[CLIP_PATH])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", nargs=2, type=Path)
@@ -392,27 +397,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--stages", action="store_true")
-    given = parser.parse_args()
-    videos = [video.resolve() for video in given.clip]
-    if given.stages:
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, print and write."""
+    options = read_options()
+    videos = [video.resolve() for video in options.clip]
+    if options.stages:
         print(json.dumps(stage_seconds(videos)))
         return
-    if given.against:
-        sides = {"before": given.against.resolve(), "now": HERE.parent}
-        compare(videos, (given.cold or given.clip[0]).resolve(), sides, given.rounds, given.python)
+    if options.against:
+        sides = {"before": options.against.resolve(), "now": BENCHMARK_FOLDER.parent}
+        cold_video = options.cold.resolve() if options.cold else videos[0]
+        compare(videos, cold_video, sides, options.rounds, options.python)
         return
-    if given.memory_of:
-        run_memory(*given.memory_of)
+    if options.memory_of:
+        run_memory(*options.memory_of)
         return
     with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder)
-        result = (
-            measure_memory(videos[0], where)
-            if given.memory
-            else measure(videos[0], where, given.quick)
-        )
+        if options.memory:
+            result = measure_memory(videos[0], Path(folder))
+        else:
+            result = measure(videos[0], Path(folder), options.quick)
     text = json.dumps(result, indent=2)
-    (HERE / "results" / "speed.json").write_text(text + "\n")
+    RESULT_PATH.write_text(text + "\n")
     print(text)
 
 

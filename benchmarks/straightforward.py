@@ -23,27 +23,31 @@ from stepline.weights import find_weights
 
 def main(path: str, vision: bool) -> None:
     """Print one line per step."""
+    # what is said
     recogniser = WhisperModel(
         str(find_weights("whisper-tiny.en")), device="cpu", compute_type="int8"
     )
     segments, _ = recogniser.transcribe(path, word_timestamps=True, vad_filter=True, beam_size=5)
-    spoken = [(segment.start, segment.text.strip()) for segment in segments]
+    starts = []
+    texts = []
+    for segment in segments:
+        starts.append(segment.start)
+        texts.append(segment.text.strip())
+
+    # the clauses of root verbs
     parser = spacy.load(find_weights("en-core-web-sm"))
     steps = []
-    for doc in parser.pipe(text for _, text in spoken):
-        for sentence in doc.sents:
-            verbs = [
-                token
-                for token in sentence
-                if token.pos_ == "VERB" and token.dep_ in ("ROOT", "conj", "xcomp")
-            ]
-            steps += [" ".join(token.text for token in verb.subtree) for verb in verbs]
+    for doc in parser.pipe(texts):
+        for token in doc:
+            if token.pos_ == "VERB" and token.dep_ in ("ROOT", "conj", "xcomp"):
+                steps.append(" ".join(word.text for word in token.subtree))
+
     encoder = SentenceTransformer(str(find_weights("minilm")))
-    likeness = encoder.encode(steps) @ encoder.encode([text for _, text in spoken]).T
+    likeness = encoder.encode(steps) @ encoder.encode(texts).T
     if vision:
         look(path)
     for step, row in zip(steps, likeness, strict=True):
-        print(f"{spoken[int(np.argmax(row))][0]:7.1f}  {step}")
+        print(f"{starts[int(np.argmax(row))]:7.1f}  {step}")
 
 
 def look(path: str) -> torch.Tensor:
@@ -55,11 +59,12 @@ def look(path: str) -> torch.Tensor:
     with av.open(path) as container, torch.inference_mode():
         rate = round(float(container.streams.video[0].average_rate))
         for index, frame in enumerate(container.decode(video=0)):
-            if index % rate == 0:
-                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize(
-                    (224, 224), Image.Resampling.BICUBIC
-                )
-                scores.append(straightforward(weights, torch.from_numpy(np.array(image))[None]))
+            if index % rate:
+                continue
+            image = Image.fromarray(frame.to_ndarray(format="rgb24"))
+            small = image.resize((224, 224), Image.Resampling.BICUBIC)
+            picture = torch.from_numpy(np.array(small))
+            scores.append(straightforward(weights, picture[None]))
     return torch.cat(scores)
 
 

@@ -31,6 +31,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,10 +39,12 @@ import stepline
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import write_record
 
-DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
-MAX_WAIT_SECONDS = 600.0  # for a reply; the first search makes the index
-THOUGHT = 1.0  # s between two requests of a viewer
-VIDEOS, PART = 20, 65536  # records of the library; bytes that are read of a range
+DEMO_PATH = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+MAX_WAIT_SECONDS = 600.0  # for a reply, for the first search makes the index
+THOUGHT_SECONDS = 1.0  # between two requests of a viewer
+VIDEO_COUNT = 20  # of the library
+PART_BYTES = 65536  # that are read of a range
+FINE_STATUSES = (200, 206, 409)  # 409: two viewers change the same
 
 
 class Server:
@@ -53,22 +56,30 @@ class Server:
         line = next(line for line in self.process.stderr or () if line.startswith("open http"))
         address, _, self.token = line.split()[1].partition("/?token=")
         self.port = int(address.rpartition(":")[2])
-        threading.Thread(
-            target=lambda: [None for _ in self.process.stderr or ()], daemon=True
-        ).start()
+        threading.Thread(target=self._read_messages, daemon=True).start()
+
+    def _read_messages(self) -> None:
+        # a full pipe would stop the server
+        for _ in self.process.stderr or ():
+            pass
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, bytes]:
-        """Return the status of a reply and up to PART bytes of it."""
+        """Return the status of a reply and up to PART_BYTES bytes of it."""
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_WAIT_SECONDS)
+        content = None if body is None else json.dumps(body)
+        own_headers = {"Authorization": f"Bearer {self.token}", "X-Stepline": "studio"}
         try:
-            sent = {"Authorization": f"Bearer {self.token}", "X-Stepline": "studio", **headers}
-            line.request(method, path, None if body is None else json.dumps(body), sent)
+            line.request(method, path, content, own_headers | headers)
             reply = line.getresponse()
-            return reply.status, reply.read(
-                None if "json" in reply.headers["Content-Type"] else PART
-            )
+            is_json = "json" in reply.headers["Content-Type"]
+            return reply.status, reply.read(None if is_json else PART_BYTES)
         finally:
             line.close()
+
+    def ask_json(self, path: str) -> dict[str, Any]:
+        """Return the JSON at a path."""
+        _, data = self.ask("GET", path)
+        return json.loads(data)
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that the server has used, in seconds, as Linux counts it."""
@@ -84,31 +95,29 @@ class Server:
 
 def made_library(folder: Path, count: int) -> None:
     """Write records of three steps each, next to copies of the demo that share its bytes."""
-    shutil.copyfile(DEMO, folder / "v0.mp4")
+    shutil.copyfile(DEMO_PATH, folder / "v0.mp4")
     for number in range(count):
         film = folder / f"v{number}.mp4"
         if number:
             os.link(folder / "v0.mp4", film)
+        steps = []
         texts = ("fold the strip", "press the edge", f"turn page {number}")
-        steps = tuple(
-            Step(
-                id=f"{n}",
-                text=text,
-                spans=(Span(5.0 * n, 5.0 * n + 4),),
-                at=5.0 * n + 1,
-                status="shown",
-            )
-            for n, text in enumerate(texts)
-        )
+        for index, text in enumerate(texts):
+            start = 5.0 * index
+            span = Span(start, start + 4)
+            step = Step(id=f"{index}", text=text, spans=(span,), at=start + 1, status="shown")
+            steps.append(step)
         video = Video(id=f"v{number}", path=film.name, duration=30.0, title=f"Film {number}")
-        write_record(Record(id=f"v{number}", video=video, steps=steps), folder / f"v{number}.json")
+        record = Record(id=f"v{number}", video=video, steps=tuple(steps))
+        write_record(record, folder / f"v{number}.json")
 
 
 class Load:
     """What viewers and jobs did: seconds of each kind of request, and what went wrong."""
 
     def __init__(self, server: Server, seconds: float) -> None:
-        self.server, self.ends = server, time.monotonic() + seconds
+        self.server = server
+        self.ends = time.monotonic() + seconds
         self.times: dict[str, list[float]] = defaultdict(list)
         self.errors: Counter[str] = Counter()
         self.events = 0
@@ -124,7 +133,7 @@ class Load:
             self.errors[f"{kind}: {type(error).__name__}"] += 1
             return b""
         self.times[kind].append(time.perf_counter() - begun)
-        if status not in (200, 206, 409):
+        if status not in FINE_STATUSES:
             self.errors[f"{kind}: {status}"] += 1
         return data
 
@@ -132,41 +141,36 @@ class Load:
         """Be a viewer until the end."""
         rng = random.Random(number)
         threading.Thread(target=self._listen, daemon=True).start()
-        time.sleep(rng.random() * THOUGHT)
+        time.sleep(rng.random() * THOUGHT_SECONDS)
         while time.monotonic() < self.ends:
-            cards = json.loads(self.timed("list", "GET", "/api/videos") or '{"videos": []}')[
-                "videos"
-            ]
+            listing = self.timed("list", "GET", "/api/videos")
+            cards = json.loads(listing or '{"videos": []}')["videos"]
             if not cards:
                 continue
             card = rng.choice(cards)
             place = f"/api/videos/{card['id']}"
             first = rng.randrange(100_000)
             edit = {"do": "change", "step": rng.choice("012"), "text": f"step {rng.random():.6f}"}
-            turns = (
+            correction = {"by": f"v{number}", "base": card["revision"], "edits": [edit]}
+            picture = f"{place}/pictures/{rng.randrange(28)}.jpg"
+            search = f"/api/search?q=turn+page+{rng.randrange(VIDEO_COUNT)}"
+            turns: tuple[tuple[str, str, str, object, dict[str, str]], ...] = (
                 ("record", "GET", f"{place}/record", None, {}),
                 ("range", "GET", f"{place}/media", None, {"Range": f"bytes={first}-"}),
-                ("picture", "GET", f"{place}/pictures/{rng.randrange(28)}.jpg", None, {}),
-                ("search", "GET", f"/api/search?q=turn+page+{rng.randrange(VIDEOS)}", None, {}),
-                (
-                    "correct",
-                    "POST",
-                    f"{place}/corrections",
-                    {"by": f"v{number}", "base": card["revision"], "edits": [edit]},
-                    {},
-                ),
+                ("picture", "GET", picture, None, {}),
+                ("search", "GET", search, None, {}),
+                ("correct", "POST", f"{place}/corrections", correction, {}),
             )
             for kind, method, path, body, headers in turns:
                 if time.monotonic() < self.ends:
                     self.timed(kind, method, path, body, **headers)
-                    time.sleep(THOUGHT)
+                    time.sleep(THOUGHT_SECONDS)
 
     def _listen(self) -> None:
         line = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        headers = {"Authorization": f"Bearer {self.server.token}"}
         try:
-            line.request(
-                "GET", "/api/events", headers={"Authorization": f"Bearer {self.server.token}"}
-            )
+            line.request("GET", "/api/events", headers=headers)
             reply = line.getresponse()
             while time.monotonic() < self.ends and reply.readline():
                 self.events += 1
@@ -183,19 +187,17 @@ class Load:
         ended: set[int] = set()
         begun = 0
         while time.monotonic() < self.ends:
-            jobs = json.loads(self.timed("jobs", "GET", "/api/jobs") or '{"jobs": []}')["jobs"]
+            listing = self.timed("jobs", "GET", "/api/jobs")
+            jobs = json.loads(listing or '{"jobs": []}')["jobs"]
             ended |= {job["id"] for job in jobs if job["state"] == "done"}
             failed = [job["error"] for job in jobs if job["state"] == "failed"]
             self.errors.update({f"job: {error}": 1 for error in failed})
-            for _ in range(count - (begun - len(ended) - len(failed))):
-                self.timed(
-                    "begin",
-                    "POST",
-                    "/api/videos",
-                    {"path": f"job{begun % count}.mp4", "options": {"force": True}},
-                )
+            running = begun - len(ended) - len(failed)
+            for _ in range(count - running):
+                body = {"path": f"job{begun % count}.mp4", "options": {"force": True}}
+                self.timed("begin", "POST", "/api/videos", body)
                 begun += 1
-            time.sleep(THOUGHT)
+            time.sleep(THOUGHT_SECONDS)
         return len(ended)
 
 
@@ -203,7 +205,7 @@ def load(viewers: int, jobs: int, seconds: float) -> dict[str, object]:
     """Return the figures of a load."""
     folder = Path(tempfile.mkdtemp())
     try:
-        made_library(folder, VIDEOS)
+        made_library(folder, VIDEO_COUNT)
         for number in range(jobs):
             os.link(folder / "v0.mp4", folder / f"job{number}.mp4")
         server = Server(folder, "--jobs", str(max(jobs, 1)))
@@ -218,6 +220,10 @@ def load(viewers: int, jobs: int, seconds: float) -> dict[str, object]:
         server.end()
     finally:
         shutil.rmtree(folder)
+    milliseconds = {}
+    for kind, times in run.times.items():
+        median, high = np.percentile(times, (50, 95))
+        milliseconds[kind] = [round(1000 * float(median)), round(1000 * float(high))]
     return {
         "viewers": viewers,
         "jobs at once": jobs,
@@ -226,10 +232,7 @@ def load(viewers: int, jobs: int, seconds: float) -> dict[str, object]:
         "requests": sum(map(len, run.times.values())),
         "events": run.events,
         "errors": dict(run.errors),
-        "ms, median and 95th": {
-            kind: [round(1000 * float(value)) for value in np.percentile(times, (50, 95))]
-            for kind, times in run.times.items()
-        },
+        "ms, median and 95th": milliseconds,
     }
 
 
@@ -238,20 +241,21 @@ def scrub(size: float, count: int = 200) -> dict[str, object]:
     folder = Path(tempfile.mkdtemp())
     try:
         made_library(folder, 1)
-        (folder / "v0.mp4").unlink()
-        with (folder / "v0.mp4").open("wb") as file:
+        film = folder / "v0.mp4"
+        film.unlink()
+        with film.open("wb") as file:
             file.truncate(int(size * 2**30))
         server = Server(folder)
-        (card,) = json.loads(server.ask("GET", "/api/videos")[1])["videos"]
-        rng, times = random.Random(0), []
+        (card,) = server.ask_json("/api/videos")["videos"]
+        path = f"/api/videos/{card['id']}/media"
+        rng = random.Random(0)
+        times = []
         for _ in range(count):
-            first = rng.randrange(int(size * 2**30) - PART)
+            first = rng.randrange(int(size * 2**30) - PART_BYTES)
             begun = time.perf_counter()
-            status, data = server.ask(
-                "GET", f"/api/videos/{card['id']}/media", Range=f"bytes={first}-"
-            )
+            status, data = server.ask("GET", path, Range=f"bytes={first}-")
             times.append(1000 * (time.perf_counter() - begun))
-            if (status, len(data)) != (206, PART):
+            if (status, len(data)) != (206, PART_BYTES):
                 raise SystemExit(f"range {first}-: {status}, {len(data)} bytes")
         server.end()
     finally:
@@ -266,7 +270,7 @@ def scrub(size: float, count: int = 200) -> dict[str, object]:
     }
 
 
-QUESTIONS = {
+QUESTION_PATHS = {
     "list, a page of 50": "/api/videos?most=50",
     "list, all": "/api/videos",
     "filter by title": "/api/videos?q=film+7&most=50",
@@ -287,7 +291,7 @@ def lists(records: int, count: int = 30) -> dict[str, object]:
         shutil.rmtree(folder)
         raise
     try:
-        for name, path in QUESTIONS.items():
+        for name, path in QUESTION_PATHS.items():
             server.ask("GET", path)  # the first one reads the records, or makes the index
             times = []
             used = server.cpu_seconds()

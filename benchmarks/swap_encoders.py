@@ -12,6 +12,7 @@ encoder and the threshold differ. Likeness is METEOR, which neither encoder has 
 import argparse
 import gzip
 import json
+import math
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from made_transcripts import Recipe, read_recipes
-from made_transcripts.base import LICENCE
+from made_transcripts.base import LICENCE_TEXT
 from narration import transcript_of
 
 from stepline.cli.options import preset_files
@@ -38,21 +39,22 @@ from stepline.storage import to_json
 from stepline.text_base import build_base
 from stepline.text_base.base import TextBase
 
-RESULT = Path(__file__).parent / "results" / "swap_encoders.json"
-CACHE = Path(tempfile.gettempdir()) / "stepline-swap-encoders"
-ENCODERS = ("minilm", "mpnet")
+RESULT_PATH = Path(__file__).parent / "results" / "swap_encoders.json"
+CACHE_FOLDER = Path(tempfile.gettempdir()) / "stepline-swap-encoders"
+ENCODER_NAMES = ("minilm", "mpnet")
 BASE_RECIPES = 1_000  # drawn of those whose title fits
 PAPER_FLOOR = 0.75  # cosine, section 4.2
-AMOUNTS = (0.1, 0.25, 0.5, 1.0)  # shares of the pieces of narration that are swapped
-GRID = [round(float(floor), 2) for floor in np.arange(0.3, 0.81, 0.05)]  # cosines
+SWAPPED_SHARES = (0.1, 0.25, 0.5, 1.0)  # shares of the pieces of narration that are swapped
+GRID_COSINES = [round(float(floor), 2) for floor in np.arange(0.3, 0.81, 0.05)]  # cosines
 
 
 @dataclass(frozen=True)
 class Piece:
     """A piece of narration and the step nearest to it.
 
-    video: number. caption: what people wrote for its middle second. None where they wrote nothing.
-    `tells`: a sentence of it is marked to describe a step.
+    video: number. caption: the step that people wrote for its middle second. None where they wrote
+    none.
+    is_step: a sentence of it is marked to describe a step.
     likeness, own: METEOR of the swapped text and of what was said, 0 without a caption.
     """
 
@@ -60,86 +62,98 @@ class Piece:
     cosine: float
     span: Span
     caption: int | None
-    tells: bool
+    is_step: bool
     likeness: float
     own: float
 
 
 def fit_recipes(recipes: Sequence[Recipe], dishes: Sequence[str]) -> list[Recipe]:
     """Return recipes whose title shares a content word with a dish, BASE_RECIPES drawn by seed."""
-    wanted = {word for words in title_words(dishes) for word in words}
+    dish_words: set[str] = set()
+    for words in title_words(dishes):
+        dish_words.update(words)
     titles = title_words([recipe.title for recipe in recipes])
-    fit = [
-        recipe for recipe, words in zip(recipes, titles, strict=True) if wanted.intersection(words)
-    ]
-    return Random(0).sample(fit, min(BASE_RECIPES, len(fit)))
+    fitting = []
+    for recipe, words in zip(recipes, titles, strict=True):
+        if dish_words.intersection(words):
+            fitting.append(recipe)
+    return Random(0).sample(fitting, min(BASE_RECIPES, len(fitting)))
 
 
 def base_of(recipes: Sequence[Recipe], settings: SieveSwapSettings, folder: Path) -> TextBase:
     """Return the base of these recipes by the settings' encoder, built in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "recipes.jsonl"
-    rows = [
-        {"id": recipe.id, "title": recipe.title, "steps": list(recipe.steps), "url": recipe.url}
-        for recipe in recipes
-    ]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return build_base(
-        [source], folder / settings.text_base.encoder, settings.text_base, licence=LICENCE
-    )
+    lines = []
+    for recipe in recipes:
+        row = {
+            "id": recipe.id,
+            "title": recipe.title,
+            "steps": list(recipe.steps),
+            "url": recipe.url,
+        }
+        lines.append(json.dumps(row) + "\n")
+    source.write_text("".join(lines), encoding="utf-8")
+    base_folder = folder / settings.text_base.encoder
+    return build_base([source], base_folder, settings.text_base, licence=LICENCE_TEXT)
 
 
 def swapped_records(
     videos: Sequence[dict[str, Any]], base: TextBase, settings: SieveSwapSettings
 ) -> list[Record]:
     """Return each video with every piece of its narration swapped, however far the step."""
-    records = [
-        Record(
-            id=str(number),
-            video=Video(id=str(number), title=video["title"]),
-            transcript=transcript_of(video),
-        )
-        for number, video in enumerate(videos)
-    ]
-    everything = settings.match.model_copy(update={"scope": "all", "similarity": 0.0})
-    return sieve_and_swap(records, base, everything)
+    records = []
+    for number, row in enumerate(videos):
+        video = Video(id=str(number), title=row["title"])
+        records.append(Record(id=video.id, video=video, transcript=transcript_of(row)))
+    every_piece = settings.match.model_copy(update={"scope": "all", "similarity": 0.0})
+    return sieve_and_swap(records, base, every_piece)
 
 
 def caption_at(second: float, steps: Sequence[dict[str, Any]]) -> int | None:
     """Return which step of YouCook2 holds a second. The shortest where several do."""
-    holding = [
-        number for number, step in enumerate(steps) if step["span"][0] <= second <= step["span"][1]
-    ]
-    if not holding:
-        return None
-    return min(holding, key=lambda number: steps[number]["span"][1] - steps[number]["span"][0])
+    best = None
+    shortest = math.inf
+    for number, step in enumerate(steps):
+        start, end = step["span"]
+        if start <= second <= end and end - start < shortest:
+            best = number
+            shortest = end - start
+    return best
 
 
 def pieces_of(videos: Sequence[dict[str, Any]], records: Sequence[Record]) -> list[Piece]:
     """Return every piece of narration with its likeness to the caption of its second."""
-    rows = []
-    for number, (video, record) in enumerate(zip(videos, records, strict=True)):
-        for step in record.steps:
-            span = step.spans[0]
-            caption = caption_at((span.start + span.end) / 2, video["steps"])
-            tells = any(video["sentences"][source]["is_step"] for source in step.sources)
-            said = " ".join(video["sentences"][source]["text"] for source in step.sources)
-            rows.append((number, step.score or 0.0, span, caption, tells, step.text, said))
     tokens = Tokenizer()
     meteor = Meteor()
     pieces = []
-    for number, cosine, span, caption, tells, text, said in rows:
-        likeness, own = 0.0, 0.0
-        if caption is not None:
-            written = [tokens(videos[number]["steps"][caption]["text"])]
-            likeness = meteor.segment(written, tokens(text))
-            own = meteor.segment(written, tokens(said))
-        pieces.append(Piece(number, cosine, span, caption, tells, likeness, own))
+    for number, (video, record) in enumerate(zip(videos, records, strict=True)):
+        for step in record.steps:
+            span = step.spans[0]
+            sentences = [video["sentences"][source] for source in step.sources]
+            narration = " ".join(sentence["text"] for sentence in sentences)
+            caption = caption_at((span.start + span.end) / 2, video["steps"])
+            likeness = 0.0
+            own = 0.0
+            if caption is not None:
+                references = [tokens(video["steps"][caption]["text"])]
+                likeness = meteor.segment(references, tokens(step.text))
+                own = meteor.segment(references, tokens(narration))
+            piece = Piece(
+                video=number,
+                cosine=step.score or 0.0,
+                span=span,
+                caption=caption,
+                is_step=any(sentence["is_step"] for sentence in sentences),
+                likeness=likeness,
+                own=own,
+            )
+            pieces.append(piece)
     return pieces
 
 
 def sums(pieces: Sequence[Piece], values: Sequence[float], videos: int) -> Floats:
-    """Return the sum of one value a piece, by video."""
+    """Return the sum of one value per piece, by video."""
     total = np.zeros(videos)
     for piece, value in zip(pieces, values, strict=True):
         total[piece.video] += value
@@ -150,22 +164,25 @@ def statistics_at(pieces: Sequence[Piece], floor: float, videos: int) -> dict[st
     """Return what is measured of the pieces whose step is as near as `floor`.
 
     likeness: mean METEOR of the swapped text over pieces said while a caption holds. Own words: the
-    same of what was said. In a caption: pieces said then, of all kept.
+    same of what was said. In a caption: pieces said then, of all near ones.
 
-    precision, recall: kept pieces that tell a step, of the kept ones and of those that tell one.
+    precision, recall: near pieces that describe a step, of the near ones and of those that describe
+    one.
     """
-    kept = [piece for piece in pieces if piece.cosine >= floor]
-    inside = [piece for piece in kept if piece.caption is not None]
-    ones = sums(kept, [1.0] * len(kept), videos)
-    held = sums(inside, [1.0] * len(inside), videos)
-    telling = sums(kept, [float(piece.tells) for piece in kept], videos)
-    all_telling = sums(pieces, [float(piece.tells) for piece in pieces], videos)
+    near = [piece for piece in pieces if piece.cosine >= floor]
+    inside = [piece for piece in near if piece.caption is not None]
+    near_count = sums(near, [1.0] * len(near), videos)
+    inside_count = sums(inside, [1.0] * len(inside), videos)
+    near_steps = sums(near, [float(piece.is_step) for piece in near], videos)
+    all_steps = sums(pieces, [float(piece.is_step) for piece in pieces], videos)
+    likeness = sums(inside, [piece.likeness for piece in inside], videos)
+    own = sums(inside, [piece.own for piece in inside], videos)
     return {
-        "likeness": Ratio(sums(inside, [piece.likeness for piece in inside], videos), held),
-        "own words": Ratio(sums(inside, [piece.own for piece in inside], videos), held),
-        "in a caption": Ratio(held, ones),
-        "precision": Ratio(telling, ones),
-        "recall": Ratio(telling, all_telling),
+        "likeness": Ratio(likeness, inside_count),
+        "own words": Ratio(own, inside_count),
+        "in a caption": Ratio(inside_count, near_count),
+        "precision": Ratio(near_steps, near_count),
+        "recall": Ratio(near_steps, all_steps),
     }
 
 
@@ -173,10 +190,8 @@ def row_at(pieces: Sequence[Piece], floor: float, videos: int) -> dict[str, obje
     """Return the numbers at one threshold, each with its 95 % interval over videos."""
     statistics = statistics_at(pieces, floor, videos)
     draws = resample(statistics)
-    row: dict[str, object] = {
-        "floor": round(floor, 3),
-        "pieces": sum(piece.cosine >= floor for piece in pieces),
-    }
+    near_count = sum(piece.cosine >= floor for piece in pieces)
+    row: dict[str, object] = {"floor": round(floor, 3), "pieces": near_count}
     for name, statistic in statistics.items():
         low, high = interval(draws[name])
         row[name] = [round(value, 4) for value in (point_estimate(statistic), low, high)]
@@ -193,55 +208,69 @@ def differences(
 ) -> dict[str, dict[str, list[float]]]:
     """Return what the second gains over the first at equal amounts of swapped text."""
     gains: dict[str, dict[str, list[float]]] = {}
-    for share in AMOUNTS:
-        sides = [statistics_at(side, floor_of(side, share), videos) for side in (first, second)]
-        draws = [resample(side) for side in sides]
-        gains[f"{share:.2f}"] = {}
+    for share in SWAPPED_SHARES:
+        first_statistics = statistics_at(first, floor_of(first, share), videos)
+        second_statistics = statistics_at(second, floor_of(second, share), videos)
+        first_draws = resample(first_statistics)
+        second_draws = resample(second_statistics)
+        row = {}
         for name in ("likeness", "precision"):
-            gain = point_estimate(sides[1][name]) - point_estimate(sides[0][name])
-            low, high = interval(draws[1][name] - draws[0][name])
-            gains[f"{share:.2f}"][name] = [round(value, 4) for value in (gain, low, high)]
+            first_value = point_estimate(first_statistics[name])
+            gain = point_estimate(second_statistics[name]) - first_value
+            low, high = interval(second_draws[name] - first_draws[name])
+            row[name] = [round(value, 4) for value in (gain, low, high)]
+        gains[f"{share:.2f}"] = row
     return gains
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("narration", type=Path)
-    parser.add_argument("--videos", type=int, default=60, help="drawn by seed of those captioned")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="where bases are built and kept")
-    options = parser.parse_args()
+    options = read_options()
     table = json.loads(gzip.decompress(options.narration.read_bytes()))
     captioned = [table[name] for name in sorted(table) if table[name]["steps"]]
     videos = Random(0).sample(captioned, min(options.videos, len(captioned)))
     recipes = fit_recipes(read_recipes(), [video["title"] for video in videos])
     preset = preset_files("sieve-swap")["paper"]
     result: dict[str, Any] = {"videos": len(videos), "recipes": len(recipes), "encoders": {}}
-    pieces: dict[str, list[Piece]] = {}
-    for encoder in ENCODERS:
+    pieces_by_encoder: dict[str, list[Piece]] = {}
+    for encoder in ENCODER_NAMES:
         began = time.process_time()
         overrides = [f'text_base.encoder="{encoder}"']
         settings = load_settings(SieveSwapSettings, None, overrides, preset=preset)
         base = base_of(recipes, settings, options.cache)
         records = swapped_records(videos, base, settings)
         seconds = time.process_time() - began
-        pieces[encoder] = found = pieces_of(videos, records)
-        (options.cache / f"{encoder}.json").write_text(
-            "\n".join(map(to_json, records)), encoding="utf-8"
-        )
-        floors = {f"{share:.2f} of all": floor_of(found, share) for share in AMOUNTS}
-        floors |= {f"{floor:.2f}": floor for floor in GRID}
+        pieces = pieces_of(videos, records)
+        pieces_by_encoder[encoder] = pieces
+        lines = "\n".join(map(to_json, records))
+        (options.cache / f"{encoder}.json").write_text(lines, encoding="utf-8")
+
+        # thresholds that a share of the pieces reaches, and a grid of them
+        floors = {f"{share:.2f} of all": floor_of(pieces, share) for share in SWAPPED_SHARES}
+        floors |= {f"{floor:.2f}": floor for floor in GRID_COSINES}
+        rows = {name: row_at(pieces, floor, len(videos)) for name, floor in floors.items()}
         result["encoders"][encoder] = {
             "steps": base.step_count,
-            "pieces": len(found),
+            "pieces": len(pieces),
             "cpu seconds": round(seconds, 1),
-            "rows": {name: row_at(found, floor, len(videos)) for name, floor in floors.items()},
+            "rows": rows,
         }
         print(encoder, json.dumps(result["encoders"][encoder]), flush=True)
-    result["mpnet over minilm"] = differences(pieces["minilm"], pieces["mpnet"], len(videos))
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result["mpnet over minilm"], indent=1))
+    gains = differences(pieces_by_encoder["minilm"], pieces_by_encoder["mpnet"], len(videos))
+    result["mpnet over minilm"] = gains
+    RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(gains, indent=1))
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("narration", type=Path)
+    parser.add_argument("--videos", type=int, default=60, help="drawn by seed of those captioned")
+    parser.add_argument(
+        "--cache", type=Path, default=CACHE_FOLDER, help="where bases are built and kept"
+    )
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

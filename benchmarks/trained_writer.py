@@ -1,4 +1,4 @@
-"""How well a writer that is trained on marked narration finds the sentences that tell a step.
+"""How well a writer that is trained on marked narration finds the sentences that describe a step.
 
     python benchmarks/trained_writer.py NARRATION.json.gz [--also FOLDER ...] [--folds 3]
 
@@ -109,7 +109,7 @@ def calibrated_probabilities(
 
 
 class Reading:
-    """A score of every sentence, and how well it finds those that tell a step."""
+    """A score of every sentence, and how well it finds those that describe a step."""
 
     def __init__(
         self,

@@ -18,13 +18,14 @@ benchmarks/results/training_memory.json.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -62,15 +63,21 @@ from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSetting
 from stepline.wys2.train import train_detector
 from stepline.wys2.unlabelled import ClipStream
 
-OUT = Path(__file__).resolve().parent / "results" / "training_memory.json"
-WHOLE, SIZES = 340_000, (500, 4_000)
-WIDTH, ROWS, SENTENCES, STEPS = 16, 20, 100, 10
-WORDS, WORDS_A_SENTENCE = 3_000, 10  # of what is said around ProcX's steps
-STEPS_TAKEN = 3  # of the trainings; every one holds one batch
-VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
-ALIGNER = AlignerNetworkSettings(
-    video_width=WIDTH,
-    text_width=WIDTH,
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "training_memory.json"
+ALL_VIDEOS = 340_000
+VIDEO_COUNTS = (500, 4_000)
+FEATURE_WIDTH = 16
+VIDEO_ROWS = 20
+VIDEO_SENTENCES = 100
+VIDEO_STEPS = 10
+LEXICON_WORDS = 3_000  # of what is said around ProcX's steps
+WORDS_PER_SENTENCE = 10
+STEPS_TAKEN = 3  # of the trainings. Each step holds one batch
+SHARD_VIDEOS = 640
+COOKING_VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
+ALIGNER_SETTINGS = AlignerNetworkSettings(
+    video_width=FEATURE_WIDTH,
+    text_width=FEATURE_WIDTH,
     width=16,
     heads=2,
     encoder_layers=1,
@@ -79,8 +86,8 @@ ALIGNER = AlignerNetworkSettings(
     projection=8,
     text_positions=128,
 )
-PROCX = ModelSettings(
-    features=WIDTH,
+PROCX_SETTINGS = ModelSettings(
+    features=FEATURE_WIDTH,
     attention=AttentionSettings(width=16, heads=2),
     encoder_layers=1,
     decoder_layers=1,
@@ -93,68 +100,76 @@ PROCX = ModelSettings(
 
 
 @cache
-def spoken(sentences: int) -> Transcript:
-    """Return what is said in every video. Of sentences, none keeps more than digests."""
-    said = tuple(
-        Sentence.model_construct(
-            text=f"then we {VERBS[n % 8]} the onion number {n}",
+def spoken(count: int) -> Transcript:
+    """Return what is said in every video. Of its sentences, no store keeps more than digests."""
+    seconds = VIDEO_ROWS / count
+    sentences = []
+    for number in range(count):
+        sentence = Sentence.model_construct(
+            text=f"then we {COOKING_VERBS[number % 8]} the onion number {number}",
             words=(),
-            span=Span(ROWS / sentences * n, ROWS / sentences * (n + 1)),
+            span=Span(seconds * number, seconds * (number + 1)),
         )
-        for n in range(sentences)
-    )
-    return Transcript.model_construct(language="en", sentences=said)
+        sentences.append(sentence)
+    return Transcript.model_construct(language="en", sentences=tuple(sentences))
 
 
 @cache
 def lexicon() -> list[str]:
     """Return made-up words, of 2 to 8 letters."""
     rng = np.random.default_rng(0)
-    return [
-        "".join(map(chr, rng.integers(ord("a"), ord("z") + 1, rng.integers(2, 9))))
-        for _ in range(WORDS)
-    ]
+    words = []
+    for _ in range(LEXICON_WORDS):
+        length = rng.integers(2, 9)
+        letters = rng.integers(ord("a"), ord("z") + 1, length)
+        words.append("".join(map(chr, letters)))
+    return words
 
 
 def drawn_speech(number: int) -> Transcript:
     """Return what is said in one video alone: sentences of some 60 characters, at times of
     milliseconds."""
-    words, rng = lexicon(), np.random.default_rng([number, 1])
+    words = lexicon()
+    rng = np.random.default_rng([number, 1])
     # the n-th word has a share of 1 / n, as Zipf's
-    ranks = len(words) ** rng.random(SENTENCES * WORDS_A_SENTENCE)
+    ranks = len(words) ** rng.random(VIDEO_SENTENCES * WORDS_PER_SENTENCE)
     drawn = [words[int(rank) - 1] for rank in ranks]
-    drawn[0], drawn[-1] = f"name{number}", f"brand{number}"
-    starts = (
-        ((np.arange(SENTENCES) + rng.random(SENTENCES) / 2) * ROWS / SENTENCES).round(3).tolist()
-    )
-    texts = (" ".join(drawn[n::SENTENCES]) for n in range(SENTENCES))
-    said = tuple(
-        Sentence.model_construct(text=text, words=(), span=Span(start, start + 0.09))
-        for text, start in zip(texts, starts, strict=True)
-    )
-    return Transcript.model_construct(language="en", sentences=said)
+    # in no other video
+    drawn[0] = f"name{number}"
+    drawn[-1] = f"brand{number}"
+    positions = np.arange(VIDEO_SENTENCES) + rng.random(VIDEO_SENTENCES) / 2
+    starts = (positions * VIDEO_ROWS / VIDEO_SENTENCES).round(3).tolist()
+    sentences = []
+    for index, start in enumerate(starts):
+        text = " ".join(drawn[index::VIDEO_SENTENCES])
+        span = Span(start, start + 0.09)
+        sentences.append(Sentence.model_construct(text=text, words=(), span=span))
+    return Transcript.model_construct(language="en", sentences=tuple(sentences))
 
 
-def record(number: int, sentences: int = SENTENCES, transcript: Transcript | None = None) -> Record:
+def record(
+    number: int, sentences: int = VIDEO_SENTENCES, transcript: Transcript | None = None
+) -> Record:
     """Return a video in which someone speaks all the time. Its steps are its own. transcript:
     None: that of all."""
-    steps = tuple(
-        Step.model_construct(
-            id=str(n),
-            text=f"{VERBS[(n + number) % 8]} the onion of pan {number % 999} for {n} minutes, then turn",
-            spans=(Span(2.0 * n, 2.0 * n + 1.5),),
-            said=Span(2.0 * n, 2.0 * n + 1.0),
+    steps = []
+    for index in range(VIDEO_STEPS):
+        verb = COOKING_VERBS[(index + number) % 8]
+        step = Step.model_construct(
+            id=str(index),
+            text=f"{verb} the onion of pan {number % 999} for {index} minutes, then turn",
+            spans=(Span(2.0 * index, 2.0 * index + 1.5),),
+            said=Span(2.0 * index, 2.0 * index + 1.0),
             alternatives=(),
             status="shown",
         )
-        for n in range(STEPS)
-    )
-    video = Video.model_construct(id=f"v{number:07d}", duration=float(ROWS), task=None)
+        steps.append(step)
+    video = Video.model_construct(id=f"v{number:07d}", duration=float(VIDEO_ROWS), task=None)
     return Record.model_construct(
         id=video.id,
         video=video,
         transcript=transcript or spoken(sentences),
-        steps=steps,
+        steps=tuple(steps),
         reference=(),
         dropped=(),
     )
@@ -168,86 +183,88 @@ class DrawnStore(FeatureStore):
     """
 
     def __init__(self, videos: int, rows: int, kind: str | None = None) -> None:
-        self.folder, self.shown, a_shard = Path("drawn"), "drawn", 640
-        ids = (f"v{number:07d}" for number in range(videos))
-        self._locations = {
-            id: FeatureLocation(
-                id, number // a_shard, number % a_shard * rows, rows, WIDTH, 1.0, "drawn"
+        self.folder = Path("drawn")
+        self.shown = "drawn"
+        self._locations = {}
+        for number in range(videos):
+            id = f"v{number:07d}"
+            shard, position = divmod(number, SHARD_VIDEOS)
+            location = FeatureLocation(
+                id, shard, position * rows, rows, FEATURE_WIDTH, 1.0, "drawn"
             )
-            for number, id in enumerate(ids)
-        }
-        self._kind, self._known = kind, dict[str, Digests]()
+            self._locations[id] = location
+        self._kind = kind
+        self._digests: dict[str, Digests] = {}
 
     def forget_texts(self) -> None:
         """Let go of the digests."""
-        self._known.clear()
+        self._digests.clear()
 
     def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
         """Return rows that differ from video to video."""
         first, stop, _ = rows.indices(self[id].rows)
-        return np.random.default_rng([int(id[1:]), first]).standard_normal(
-            (stop - first, WIDTH), np.float32
-        )
+        rng = np.random.default_rng([int(id[1:]), first])
+        return rng.standard_normal((stop - first, FEATURE_WIDTH), np.float32)
 
     def texts(self, id: str) -> RowTexts | None:
         """Return what is said in a video."""
-        said = record(int(id[1:]), self[id].rows).transcript
-        return (
-            None if said is None else RowTexts(tuple(sentence.text for sentence in said.sentences))
-        )
+        sentences = record(int(id[1:]), self[id].rows).sentences
+        return RowTexts(tuple(sentence.text for sentence in sentences))
 
     def text_digests(self, id: str) -> Digests | None:
         """Return, and keep, the digests of a video's texts."""
-        if self._kind is not None and id not in self._known:
+        if self._kind is not None and id not in self._digests:
             (texts,) = labelled_texts([record(int(id[1:]))], self._kind)  # type: ignore[arg-type]
-            self._known[id] = np.array([text_digest(text) for text in texts.texts], np.uint64)
-        return self._known.get(id)
+            digests = [text_digest(text) for text in texts.texts]
+            self._digests[id] = np.array(digests, np.uint64)
+        return self._digests.get(id)
 
 
 class EnoughError(Exception):
     """Ends a training after a few steps."""
 
 
-def few_steps(told: Progress) -> None:
+def few_steps(progress: Progress) -> None:
     """End a training."""
-    if told.steps_taken == STEPS_TAKEN:
+    if progress.steps_taken == STEPS_TAKEN:
         raise EnoughError
 
 
 def stores(videos: int) -> tuple[DrawnStore, DrawnStore, DrawnStore]:
     """Return the stores of videos, steps and narrations."""
     return (
-        DrawnStore(videos, ROWS),
-        DrawnStore(videos, STEPS, "step"),
-        DrawnStore(videos, SENTENCES, "narration"),
+        DrawnStore(videos, VIDEO_ROWS),
+        DrawnStore(videos, VIDEO_STEPS, "step"),
+        DrawnStore(videos, VIDEO_SENTENCES, "narration"),
     )
 
 
 def nasva(videos: int, folder: Path) -> None:
     """Gather steps and narrations, and take a few steps."""
-    seen, steps, said = stores(videos)
-    texts = (
-        one
-        for kind in ("step", "narration")
-        for one in labelled_texts(map(record, range(videos)), kind)
-    )  # type: ignore[arg-type]
-    samples = gather_samples(texts, seen, {"step": steps, "narration": said})
+    features, steps, narrations = stores(videos)
+    texts: list[Iterable[LabelledTexts]] = []
+    for kind in ("step", "narration"):
+        texts.append(labelled_texts(map(record, range(videos)), kind))  # type: ignore[arg-type]
+    all_texts = itertools.chain.from_iterable(texts)
+    samples = gather_samples(all_texts, features, {"step": steps, "narration": narrations})
     assert len(samples) == 2 * videos
-    train_aligner(samples, folder, model=ALIGNER, report=few_steps)
+    train_aligner(samples, folder, model=ALIGNER_SETTINGS, report=few_steps)
 
 
 def procx(videos: int, folder: Path, speech: float = 0.0) -> None:
     """Gather steps, with what is said around them where it is asked for, make the vocabulary, and
     take a few steps."""
     data = DataSettings(target="steps", speech=speech)
-    told = (
-        record(number, transcript=drawn_speech(number) if speech else None)
-        for number in range(videos)
-    )
-    samples = gather_step_samples(told, DrawnStore(videos, ROWS), data)
+    if speech:
+        records = (record(number, transcript=drawn_speech(number)) for number in range(videos))
+    else:
+        records = (record(number) for number in range(videos))
+    samples = gather_step_samples(records, DrawnStore(videos, VIDEO_ROWS), data)
     assert len(samples) == videos
     vocabulary = train_vocabulary(samples.texts(), VocabularySettings(size=1_000))
-    train_procx(samples, folder, vocabulary=vocabulary, model=PROCX, data=data, report=few_steps)
+    train_procx(
+        samples, folder, vocabulary=vocabulary, model=PROCX_SETTINGS, data=data, report=few_steps
+    )
 
 
 def wys2(videos: int, folder: Path, sentences: int = 5) -> None:
@@ -259,59 +276,63 @@ def wys2(videos: int, folder: Path, sentences: int = 5) -> None:
         return DrawnStore(videos, sentences)
 
     records = partial(map, partial(record, sentences=sentences), range(videos))
-    stream = ClipStream(records, DrawnStore(videos, ROWS), store, ClipSettings(resolve=False))
-    pairs = [
-        ClipTextPair(str(k), np.full((3, WIDTH), k, np.float32), np.ones((1, WIDTH), np.float32))
-        for k in (1, 2)
-    ]
-    held = ValidationClips(pairs, np.array([False, True]))
-    network = Detector(DetectorSettings(video_width=WIDTH, text_width=WIDTH))
+    features = DrawnStore(videos, VIDEO_ROWS)
+    stream = ClipStream(records, features, store, ClipSettings(resolve=False))
+    pairs = []
+    for number in (1, 2):
+        rows = np.full((3, FEATURE_WIDTH), number, np.float32)
+        pairs.append(ClipTextPair(str(number), rows, np.ones((1, FEATURE_WIDTH), np.float32)))
+    validation = ValidationClips(pairs, np.array([False, True]))
+    network = Detector(DetectorSettings(video_width=FEATURE_WIDTH, text_width=FEATURE_WIDTH))
     settings = PseudoSettings(threshold="share", share=0.9)
-    _, kept = choose_clips(network, stream, held, settings, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    _, references = choose_clips(network, stream, validation, settings, rng)
     training = TrainSettings(epochs=1, batch=128)
+    training_pairs = stream.pairs(references)
     train_detector(
-        stream.pairs(kept), folder, detector=network.settings, settings=training, report=few_steps
+        training_pairs, folder, detector=network.settings, settings=training, report=few_steps
     )
 
 
 def refine(videos: int, folder: Path) -> None:
     """Gather videos and narrations, label all by two teachers, and take a few steps of the final
     training."""
-    seen, steps, said = stores(videos)
+    features, steps, narrations = stores(videos)
     settings = RefineRunSettings(said="given")
-    reading = _VideoReader(seen, steps, settings)
-    records: Iterator[Record] = map(record, range(videos))
-    found = [video for one in records if (video := reading.take(one)) is not None]
-    assert len(found) == videos
-    narrations = gather_samples(
+    reader = _VideoReader(features, steps, settings)
+    read_videos = []
+    for number in range(videos):
+        video = reader.take(record(number))
+        if video is not None:
+            read_videos.append(video)
+    assert len(read_videos) == videos
+    samples = gather_samples(
         labelled_texts(map(record, range(videos)), "narration"),
-        seen,
-        {"narration": said},
+        features,
+        {"narration": narrations},
         settings.data,
     )
-    rounds = settings.rounds.model_copy(
-        update={"refine": RefineSettings(threshold=0.0, agree=None)}
-    )
+    labelling = RefineSettings(threshold=0.0, agree=None)
     training = SelfTraining(
-        found,
+        read_videos,
         folder,
-        narrations,
-        ALIGNER,
-        settings=rounds,
-        progress=lambda _, told: few_steps(told),
+        samples,
+        ALIGNER_SETTINGS,
+        settings=settings.rounds.model_copy(update={"refine": labelling}),
+        progress=lambda _, progress: few_steps(progress),
     )
-    teachers = [Aligner(ALIGNER), Aligner(ALIGNER)]
+    teachers = [Aligner(ALIGNER_SETTINGS), Aligner(ALIGNER_SETTINGS)]
     SelfTraining._teachers = lambda *_: teachers  # type: ignore[method-assign]
     SelfTraining._done = lambda _, reports: len(reports) == 2  # type: ignore[method-assign]
     training.run()
 
 
-SPEECH = "procx with speech"
-TRAINERS = {
+SPEECH_TRAINER = "procx with speech"
+RUN_BY_TRAINER = {
     "refine": refine,
     "nasva": nasva,
     "procx": procx,
-    SPEECH: partial(procx, speech=1.0),
+    SPEECH_TRAINER: partial(procx, speech=1.0),
     "wys2": wys2,
 }
 
@@ -319,10 +340,13 @@ TRAINERS = {
 def run(name: str, videos: int) -> dict[str, float]:
     """Return what a trainer has held at most, in this process, whose earlier sizes were smaller."""
     with tempfile.TemporaryDirectory() as scratch, suppress(EnoughError):
-        TRAINERS[name](videos, Path(scratch))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = round(used.ru_utime + used.ru_stime, 1)
-    return {"videos": videos, "MiB": round(used.ru_maxrss / 1024, 1), "CPU seconds so far": seconds}
+        RUN_BY_TRAINER[name](videos, Path(scratch))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "videos": videos,
+        "MiB": round(usage.ru_maxrss / 1024, 1),
+        "CPU seconds so far": round(usage.ru_utime + usage.ru_stime, 1),
+    }
 
 
 def main() -> None:
@@ -332,29 +356,34 @@ def main() -> None:
     parser.add_argument(
         "--check", type=int, help="a third number of videos, which the line did not see"
     )
-    parser.add_argument("--only", nargs="+", choices=TRAINERS, default=list(TRAINERS))
-    parser.add_argument("--one", choices=TRAINERS)
-    chosen = parser.parse_args()
-    sizes = SIZES if chosen.check is None else (*SIZES, chosen.check)
-    if chosen.one:
-        print(json.dumps([run(chosen.one, size) for size in sizes]))
+    parser.add_argument("--only", nargs="+", choices=RUN_BY_TRAINER, default=list(RUN_BY_TRAINER))
+    parser.add_argument("--one", choices=RUN_BY_TRAINER)
+    options = parser.parse_args()
+    if options.one:
+        counts = list(VIDEO_COUNTS)
+        if options.check is not None:
+            counts.append(options.check)
+        print(json.dumps([run(options.one, count) for count in counts]))
         return
-    for name in chosen.only:
+    for name in options.only:
         command = [sys.executable, __file__, "--one", name]
-        command += [] if chosen.check is None else ["--check", str(chosen.check)]
-        rows = json.loads(
-            subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        )
-        each = (rows[1]["MiB"] - rows[0]["MiB"]) / (SIZES[1] - SIZES[0])
-        line = (rows[0]["MiB"] + each * (WHOLE - SIZES[0])) / 1024
-        told = json.loads(OUT.read_text()) if OUT.exists() else {}
-        told[name] = {
+        if options.check is not None:
+            command += ["--check", str(options.check)]
+        child = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        rows = json.loads(child.stdout)
+        few, many = VIDEO_COUNTS
+        video_mib = (rows[1]["MiB"] - rows[0]["MiB"]) / (many - few)
+        all_gib = (rows[0]["MiB"] + video_mib * (ALL_VIDEOS - few)) / 1024
+        results = {}
+        if RESULT_PATH.exists():
+            results = json.loads(RESULT_PATH.read_text())
+        results[name] = {
             "rows": rows,
-            "bytes a video": round(each * 2**20),
-            f"GiB at {WHOLE}": round(line, 2),
+            "bytes a video": round(video_mib * 2**20),
+            f"GiB at {ALL_VIDEOS}": round(all_gib, 2),
         }
-        print(name, told[name], flush=True)
-        OUT.write_text(json.dumps(told, indent=1) + "\n")
+        print(name, results[name], flush=True)
+        RESULT_PATH.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

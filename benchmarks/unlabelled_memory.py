@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -38,23 +39,27 @@ from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSetting
 from stepline.wys2.train import train_detector
 from stepline.wys2.unlabelled import ClipStream
 
-OUT = Path(__file__).resolve().parent / "results" / "unlabelled_memory.json"
-WIDTH, ROWS, CLIPS = 16, 400, 110  # HowTo100M: 136 million clips in 1.2 million videos
-WHOLE = 1_240_000
-SIZES, LISTED = (100, 400, 1_600), (100, 400)
-MOST = 5_000  # of the reservoir, so that it is full at every size
-SENTENCES = tuple(f"now we chop the onion {number}" for number in range(CLIPS))
-STEPS = 10
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "unlabelled_memory.json"
+FEATURE_WIDTH = 16
+VIDEO_ROWS = 400
+VIDEO_CLIPS = 110  # HowTo100M: 136 million clips in 1.2 million videos
+ALL_VIDEOS = 1_240_000
+STREAMED_SIZES = (100, 400, 1_600)
+LISTED_SIZES = (100, 400)
+RESERVOIR_CLIPS = 5_000  # so that it is full at every size
+SENTENCE_TEXTS = tuple(f"now we chop the onion {number}" for number in range(VIDEO_CLIPS))
+TRAINING_STEPS = 10
+SHARD_VIDEOS = 640
 
 
 def record(number: int) -> Record:
     """Return a video in which someone speaks for 3 s at a time."""
-    said = tuple(
-        Sentence.model_construct(text=text, span=Span(3.0 * k, 3.0 * k + 3.0))
-        for k, text in enumerate(SENTENCES)
-    )
-    transcript = Transcript.model_construct(language="en", sentences=said)
-    video = Video.model_construct(id=f"v{number:07d}", duration=float(ROWS), task=None)
+    sentences = []
+    for index, text in enumerate(SENTENCE_TEXTS):
+        span = Span(3.0 * index, 3.0 * index + 3.0)
+        sentences.append(Sentence.model_construct(text=text, span=span))
+    transcript = Transcript.model_construct(language="en", sentences=tuple(sentences))
+    video = Video.model_construct(id=f"v{number:07d}", duration=float(VIDEO_ROWS), task=None)
     return Record.model_construct(
         id=video.id, video=video, transcript=transcript, steps=(), reference=()
     )
@@ -65,34 +70,30 @@ class DrawnStore(FeatureStore):
     they are read."""
 
     def __init__(self, videos: int, rows: int) -> None:
-        self.folder, a_shard = Path("drawn"), 640
-        self._locations = {
-            f"v{number:07d}": FeatureLocation(
-                f"v{number:07d}",
-                number // a_shard,
-                number % a_shard * rows,
-                rows,
-                WIDTH,
-                1.0,
-                "drawn",
+        self.folder = Path("drawn")
+        self._locations = {}
+        for number in range(videos):
+            id = f"v{number:07d}"
+            shard, position = divmod(number, SHARD_VIDEOS)
+            location = FeatureLocation(
+                id, shard, position * rows, rows, FEATURE_WIDTH, 1.0, "drawn"
             )
-            for number in range(videos)
-        }
+            self._locations[id] = location
 
     def texts(self, id: str) -> RowTexts:  # noqa: ARG002
         """Return what is said in a video."""
-        return RowTexts(SENTENCES)
+        return RowTexts(SENTENCE_TEXTS)
 
     def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
         """Return rows that differ from video to video."""
         first, stop, _ = rows.indices(self[id].rows)
         rng = np.random.default_rng([int(id[1:]), first])
-        return rng.standard_normal((stop - first, WIDTH), np.float32)
+        return rng.standard_normal((stop - first, FEATURE_WIDTH), np.float32)
 
 
 def vectors(texts: list[str]) -> Matrix:
     """Return a vector for each text."""
-    return np.ones((len(texts), WIDTH), np.float32)
+    return np.ones((len(texts), FEATURE_WIDTH), np.float32)
 
 
 def streamed(videos: int, folder: Path) -> int:
@@ -103,38 +104,44 @@ def streamed(videos: int, folder: Path) -> int:
         # what a pass over the records takes. Vectors are not written, which would fill a disk
         for _ in texts:
             pass
-        return DrawnStore(videos, CLIPS)
+        return DrawnStore(videos, VIDEO_CLIPS)
 
-    records, features = partial(map, record, range(videos)), DrawnStore(videos, ROWS)
+    records = partial(map, record, range(videos))
+    features = DrawnStore(videos, VIDEO_ROWS)
     stream = ClipStream(records, features, store, ClipSettings(resolve=False))
-    pairs = [
-        ClipTextPair(str(k), np.full((3, WIDTH), k, np.float32), vectors([""])) for k in range(4)
-    ]
-    held = ValidationClips(pairs, np.array([False, True, False, True]))
-    settings = PseudoSettings(threshold="share", share=0.1, most=MOST)
-    network = Detector(DetectorSettings(video_width=WIDTH, text_width=WIDTH))
-    _, kept = choose_clips(network, stream, held, settings, np.random.default_rng(0))
-    few = stream.pairs(kept)[: 128 * STEPS]
+
+    # the clips that are chosen
+    pairs = []
+    for number in range(4):
+        rows = np.full((3, FEATURE_WIDTH), number, np.float32)
+        pairs.append(ClipTextPair(str(number), rows, vectors([""])))
+    validation = ValidationClips(pairs, np.array([False, True, False, True]))
+    settings = PseudoSettings(threshold="share", share=0.1, most=RESERVOIR_CLIPS)
+    network = Detector(DetectorSettings(video_width=FEATURE_WIDTH, text_width=FEATURE_WIDTH))
+    rng = np.random.default_rng(0)
+    _, references = choose_clips(network, stream, validation, settings, rng)
+
+    # a few steps on them
+    training_pairs = stream.pairs(references)[: 128 * TRAINING_STEPS]
     training = TrainSettings(epochs=1, batch=128, readers=0)
-    train_detector(few, folder, detector=network.settings, settings=training)
+    train_detector(training_pairs, folder, detector=network.settings, settings=training)
     return len(stream)
 
 
 def listed(videos: int, _: Path) -> int:
     """Hold all clips, as it was."""
     records: Iterator[Record] = map(record, range(videos))
-    return len(
-        gather_clips(records, DrawnStore(videos, ROWS), vectors, ClipSettings(resolve=False)).pairs
-    )
+    features = DrawnStore(videos, VIDEO_ROWS)
+    clips = gather_clips(records, features, vectors, ClipSettings(resolve=False))
+    return len(clips.pairs)
 
 
 def measure(way: str, videos: int) -> dict[str, object]:
     """Return what one size takes in a process of its own."""
     command = [sys.executable, __file__, "--way", way, "--videos", str(videos)]
-    told = subprocess.run(
-        command, check=True, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}
-    )
-    row: dict[str, object] = json.loads(told.stdout.splitlines()[-1])
+    environment = os.environ | {"LC_ALL": "C"}
+    result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    row: dict[str, object] = json.loads(result.stdout.splitlines()[-1])
     print(row, flush=True)
     return row
 
@@ -144,39 +151,51 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--way", choices=("streamed", "listed"))
     parser.add_argument("--videos", type=int, default=0)
-    chosen = parser.parse_args()
-    if chosen.way:
-        with tempfile.TemporaryDirectory() as scratch:
-            count = (streamed if chosen.way == "streamed" else listed)(chosen.videos, Path(scratch))
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        row = {
-            "way": chosen.way,
-            "videos": chosen.videos,
-            "clips": count,
-            "MiB": round(used.ru_maxrss / 1024, 1),
-        }
-        print(json.dumps(row | {"cpu_seconds": round(used.ru_utime + used.ru_stime, 1)}))
+    options = parser.parse_args()
+    if options.way:
+        print(json.dumps(run(options.way, options.videos)))
         return
-    rows = [
-        measure(way, size)
-        for way, sizes in (("streamed", SIZES), ("listed", LISTED))
-        for size in sizes
-    ]
-    told: dict[str, object] = {"rows": rows, "reservoir": MOST}
-    for way in ("streamed", "listed"):
-        few, many = [row for row in rows if row["way"] == way][-2:]
-        each = (many["MiB"] - few["MiB"]) * 2**20 / (many["videos"] - few["videos"])  # type: ignore[operator]
-        told[way] = {
-            "bytes a video": round(each),
-            f"GiB at {WHOLE}": round(
-                (few["MiB"] * 2**20 + each * (WHOLE - few["videos"])) / 2**30, 2
-            ),  # type: ignore[operator]
-        }
+    sizes_by_way = {"streamed": STREAMED_SIZES, "listed": LISTED_SIZES}
+    rows_by_way = {}
+    for way, sizes in sizes_by_way.items():
+        rows_by_way[way] = [measure(way, size) for size in sizes]
+    result: dict[str, object] = {
+        "rows": [row for rows in rows_by_way.values() for row in rows],
+        "reservoir": RESERVOIR_CLIPS,
+    }
+    for way, rows in rows_by_way.items():
+        result[way] = projection(*rows[-2:])
     # rows of S3D's width and MiniLM's vectors of a video's clips
-    wide = (3 * 512 + 384) * 4 * CLIPS
-    told["listed at 512 and 384 wide"] = {"GiB of arrays alone": round(wide * WHOLE / 2**30)}
-    print(json.dumps(told, indent=1))
-    OUT.write_text(json.dumps(told, indent=1) + "\n")
+    video_bytes = (3 * 512 + 384) * 4 * VIDEO_CLIPS
+    gib = round(video_bytes * ALL_VIDEOS / 2**30)
+    result["listed at 512 and 384 wide"] = {"GiB of arrays alone": gib}
+    print(json.dumps(result, indent=1))
+    RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def run(way: str, videos: int) -> dict[str, object]:
+    """Return what this process has held after one way."""
+    with tempfile.TemporaryDirectory() as scratch:
+        go_through = streamed if way == "streamed" else listed
+        count = go_through(videos, Path(scratch))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "way": way,
+        "videos": videos,
+        "clips": count,
+        "MiB": round(usage.ru_maxrss / 1024, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+    }
+
+
+def projection(few: dict[str, Any], many: dict[str, Any]) -> dict[str, float]:
+    """Return the bytes per video by the line through two sizes, and all of HowTo100M by it."""
+    video_bytes = (many["MiB"] - few["MiB"]) * 2**20 / (many["videos"] - few["videos"])
+    all_bytes = few["MiB"] * 2**20 + video_bytes * (ALL_VIDEOS - few["videos"])
+    return {
+        "bytes a video": round(video_bytes),
+        f"GiB at {ALL_VIDEOS}": round(all_bytes / 2**30, 2),
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Frames a second of the default backbone against a straightforward version of it, and what loading
+"""Frames per second of the default backbone against a straightforward version of it, and what loading
 costs.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/vision.py
@@ -10,6 +10,7 @@ the files in the system's cache.
 """
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -38,21 +39,50 @@ from stepline.vision.efficientnet import (
 )
 from stepline.weights import find_weights
 
-OUT = Path(__file__).resolve().parent / "results" / "vision.json"
-FRAMES = 32
-ROUNDS = 5
-SENTENCES = 100  # of 12 words
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "vision.json"
+FRAME_COUNT = 32
+ROUND_COUNT = 5
+SENTENCE_COUNT = 100  # of 12 words
 
-PARTS = {
+# the code whose loading is timed, from S() on if it calls that
+NORM_NAMES = ("running_mean", "running_var", "weight", "bias")
+
+
+LOADED_PARTS = {
     "import numpy + pydantic": "import numpy, pydantic",
     "import torch": "import torch",
-    "conse: check, read and fold": "from stepline.vision import *; import torch; S(); load_backbone(VisionSettings())",
-    "conse: first frame": "from stepline.vision import *; import numpy as np; b = load_backbone(VisionSettings()); "
-    "S(); b.encode_images(np.zeros((1, 224, 224, 3), np.uint8))",
-    "minilm: check (sha256)": "from stepline.weights import find_weights; S(); find_weights('minilm')",
-    "minilm: read": "from stepline.weights import find_weights; from stepline.text.embedding import load_encoder; "
-    "import torch; find_weights('minilm'); S(); load_encoder()",
-    "minilm: first sentence": "from stepline.text import embed; embed([]); S(); embed(['cut the banana'])",
+    "conse: check, read and fold": """
+from stepline.vision import *
+import torch
+S()
+load_backbone(VisionSettings())
+""",
+    "conse: first frame": """
+from stepline.vision import *
+import numpy as np
+b = load_backbone(VisionSettings())
+S()
+b.encode_images(np.zeros((1, 224, 224, 3), np.uint8))
+""",
+    "minilm: check (sha256)": """
+from stepline.weights import find_weights
+S()
+find_weights('minilm')
+""",
+    "minilm: read": """
+from stepline.weights import find_weights
+from stepline.text.embedding import load_encoder
+import torch
+find_weights('minilm')
+S()
+load_encoder()
+""",
+    "minilm: first sentence": """
+from stepline.text import embed
+embed([])
+S()
+embed(['cut the banana'])
+""",
 }
 
 
@@ -62,37 +92,38 @@ def straightforward(weights: dict[str, Tensor], pictures: Tensor) -> Tensor:
     for part in architecture():
         before = hidden
         for conv in part:
-            kernel, side = conv.shape[2], hidden.shape[2]
-            total = max((-(-side // conv.stride) - 1) * conv.stride + kernel - side, 0)
+            kernel = conv.shape[2]
+            side = hidden.shape[2]
+            # TensorFlow's "same" padding
+            outputs = math.ceil(side / conv.stride)
+            total = max((outputs - 1) * conv.stride + kernel - side, 0)
             hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
-            hidden = F.conv2d(
-                hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups
-            )
-            norm = [
-                weights[f"{conv.norm}.{name}"]
-                for name in ("running_mean", "running_var", "weight", "bias")
-            ]
+            weight = weights[f"{conv.name}.weight"]
+            hidden = F.conv2d(hidden, weight, stride=conv.stride, groups=conv.groups)
+            norm = [weights[f"{conv.norm}.{name}"] for name in NORM_NAMES]
             hidden = F.batch_norm(hidden, *norm, eps=NORM_EPSILON)
-            hidden = F.relu6(hidden) if conv.relu6 else hidden
-            hidden = hidden + before if conv.residual else hidden
+            if conv.relu6:
+                hidden = F.relu6(hidden)
+            if conv.residual:
+                hidden = hidden + before
     return F.linear(hidden.mean((2, 3)), weights["_fc.weight"], weights["_fc.bias"])
 
 
 def rates(sides: dict[str, Callable[[], object]], count: int) -> dict[str, dict[str, float]]:
-    """Return items a second of each side, best and median, the sides taking turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(ROUNDS):
+    """Return items per second of each side, best and median, the sides taking turns."""
+    seconds_by_side: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(ROUND_COUNT):
         for name, run in sides.items():
             start = time.perf_counter()
             run()
-            seconds[name].append(time.perf_counter() - start)
-    return {
-        name: {
-            "best": round(count / min(taken), 1),
-            "median": round(count / statistics.median(taken), 1),
+            seconds_by_side[name].append(time.perf_counter() - start)
+    rows = {}
+    for name, seconds in seconds_by_side.items():
+        rows[name] = {
+            "best": round(count / min(seconds), 1),
+            "median": round(count / statistics.median(seconds), 1),
         }
-        for name, taken in seconds.items()
-    }
+    return rows
 
 
 def frame_rates(threads: int) -> dict[str, dict[str, float]]:
@@ -100,57 +131,64 @@ def frame_rates(threads: int) -> dict[str, dict[str, float]]:
     os.environ["OMP_NUM_THREADS"] = str(threads)  # what ONNX Runtime is given
     path = find_weights("efficientnet-lite0")
     weights = torch.load(path, weights_only=True)
-    network, backbone = EfficientNetLite0(path), load_backbone(VisionSettings())
-    large = np.random.default_rng(0).integers(0, 256, (FRAMES, 256, 456, 3), dtype=np.uint8)
+    network = EfficientNetLite0(path)
+    backbone = load_backbone(VisionSettings())
+    rng = np.random.default_rng(0)
+    large = rng.integers(0, 256, (FRAME_COUNT, 256, 456, 3), dtype=np.uint8)
     pictures = large[:, :224, :224].copy()
     frames = torch.from_numpy(pictures)
+
+    # the two versions must give the same scores
     with torch.inference_mode():
         ours = torch.from_numpy(network(pictures[:2])).softmax(1)
-        apart = (ours - straightforward(weights, frames[:2]).softmax(1)).abs().max()
-    if apart > 1e-5:
-        raise SystemExit(f"the two versions differ by {apart}")
+        difference = (ours - straightforward(weights, frames[:2]).softmax(1)).abs().max()
+    if difference > 1e-5:
+        raise SystemExit(f"the two versions differ by {difference}")
 
-    def first() -> None:
+    batch = VisionSettings().batch
+    batch_starts = range(0, FRAME_COUNT, batch)
+
+    def run_straightforward() -> None:
         with torch.inference_mode():
             for frame in frames:
                 straightforward(weights, frame[None])
 
-    batch = VisionSettings().batch
-    sides = {
-        "straightforward, batch 1": first,
-        "ours, batch 1": lambda: [network(picture[None]) for picture in pictures],
-        f"ours, batch {batch}": lambda: [
-            network(pictures[start : start + batch]) for start in range(0, FRAMES, batch)
-        ],
-        f"conse whole, 256 x 456, batch {batch}": lambda: [
+    def run_batches() -> None:
+        for start in batch_starts:
+            network(pictures[start : start + batch])
+
+    def run_whole() -> None:
+        for start in batch_starts:
             backbone.encode_images(large[start : start + batch])
-            for start in range(0, FRAMES, batch)
-        ],
+
+    sides = {
+        "straightforward, batch 1": run_straightforward,
+        "ours, batch 1": lambda: [network(picture[None]) for picture in pictures],
+        f"ours, batch {batch}": run_batches,
+        f"conse whole, 256 x 456, batch {batch}": run_whole,
     }
-    return rates(sides, FRAMES)
+    return rates(sides, FRAME_COUNT)
 
 
 def text_rates(threads: int) -> dict[str, dict[str, float]]:
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    texts = [
-        f"cut piece {place} of the banana into slices and put them aside"
-        for place in range(SENTENCES)
-    ]
-    return rates({"minilm, sentences": lambda: embed(texts)}, SENTENCES)
+    texts = []
+    for number in range(SENTENCE_COUNT):
+        texts.append(f"cut piece {number} of the banana into slices and put them aside")
+    return rates({"minilm, sentences": lambda: embed(texts)}, SENTENCE_COUNT)
 
 
 def loading() -> dict[str, dict[str, float]]:
     """Return the ms that each part takes in a fresh process, best and median of five."""
     head = "import time\nt = [time.perf_counter()]\ndef S(): t[0] = time.perf_counter()\n"
     report: dict[str, dict[str, float]] = {}
-    for name, code in PARTS.items():
+    for name, code in LOADED_PARTS.items():
         program = [sys.executable, "-c", f"{head}{code}\nprint(time.perf_counter() - t[0])"]
-        shown = [
-            subprocess.run(program, capture_output=True, text=True, check=True).stdout
-            for _ in range(5)
-        ]
-        taken = [1000 * float(seconds) for seconds in shown]
-        report[name] = {"best": round(min(taken)), "median": round(statistics.median(taken))}
+        times = []
+        for _ in range(5):
+            child = subprocess.run(program, capture_output=True, text=True, check=True)
+            times.append(1000 * float(child.stdout))
+        report[name] = {"best": round(min(times)), "median": round(statistics.median(times))}
     return report
 
 
@@ -162,15 +200,15 @@ def main() -> None:
     }
     report: dict[str, dict[str, dict[str, float]]] = {}
     for threads in (1, 2):
-        report[f"per second, {threads} thread{'s'[: threads - 1]}"] = frame_rates(
-            threads
-        ) | text_rates(threads)
+        unit = "thread" if threads == 1 else "threads"
+        rows = frame_rates(threads) | text_rates(threads)
+        report[f"per second, {threads} {unit}"] = rows
     report["loading, ms"] = loading()
     for title, rows in report.items():
         print(f"\n| {title} | best | median |\n|---|---|---|")
         for name, row in rows.items():
             print(f"| {name} | {row['best']:g} | {row['median']:g} |")
-    OUT.write_text(json.dumps(machine | report, indent=2) + "\n")
+    RESULT_PATH.write_text(json.dumps(machine | report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -51,14 +51,14 @@ PROCX_TABLES = (
 )
 WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "amount", "grid")
 WYS2_USES = ("summaries", "alignability")
-ALL = 10**9  # videos, more than there are
+ALL_VIDEOS = 10**9  # more than there are
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group(cls=Group)
 def research() -> None:
-    """Remake a paper's tables: every row beside its published value, with spread over seeds and CPU
+    """Remake a paper's tables: every row next to its published value, with spread over seeds and CPU
     seconds."""
 
 
@@ -67,7 +67,7 @@ def study_options(
 ) -> Callable[[F], F]:
     """Return what adds the options that all studies share."""
     return combine_options(
-        out_option("Folder; what it holds already is not trained again.", folder),
+        out_option("Folder. What it holds already is not trained again.", folder),
         click.option(
             "--seeds",
             type=click.IntRange(min=1),
@@ -86,7 +86,7 @@ def study_options(
 @study_options(
     NASVA_TABLES,
     "out/nasva-tables",
-    "Only this table; those from version-2 on come only when they are named.",
+    "Only this table. Those from version-2 on come only when they are named.",
 )
 @click.option(
     "--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's."
@@ -110,7 +110,7 @@ def nasva_tables(
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond
     it.
 
-    The small form takes about an hour of one CPU core; a run that was stopped goes on where it was.
+    The small form takes about an hour of one CPU core. A run that was stopped goes on where it was.
 
     \b
     Example:
@@ -120,8 +120,10 @@ def nasva_tables(
     from research.nasva.tables import NasvaStudy
 
     size = NasvaSize() if options["small"] else PAPER_SIZE
-    videos = options["videos"] or (size.videos if options["data"] is None else ALL)
-    size = size.model_copy(update={"videos": videos})
+    if options["videos"]:
+        size = size.model_copy(update={"videos": options["videos"]})
+    elif options["data"] is not None:
+        size = size.model_copy(update={"videos": ALL_VIDEOS})
     worlds = range(options["first_seed"], options["first_seed"] + seeds)
     with training_counter() as report:
         NasvaStudy(out, worlds, tables, report, size, options["data"]).run()
@@ -155,7 +157,7 @@ def procx_tables(
     paper.
 
     The usual tables (baselines, 2a, 2b, 5, contrast, decoding, speech) take half an hour of two
-    cores; 1, 3, 4, 7b and data as much again, by --table. A run that was stopped goes on where it
+    cores. 1, 3, 4, 7b and data take as much again, by --table. A run that was stopped goes on where it
     was.
 
     \b
@@ -166,11 +168,9 @@ def procx_tables(
     from research.procx.tables import ProcxStudy
 
     steps = options["steps"]
-    size = (
-        ProcxSize()
-        if steps is None
-        else ProcxSize(pretraining_steps=steps, finetuning_steps=steps, steps=steps)
-    )
+    size = ProcxSize()
+    if steps is not None:
+        size = ProcxSize(pretraining_steps=steps, finetuning_steps=steps, steps=steps)
     worlds = range(2, seeds + 2)  # sizes were chosen on worlds 0 and 1
     with training_counter() as report:
         ProcxStudy(out, worlds, tables, report, size, options["processes"], options["train"]).run()
@@ -181,7 +181,7 @@ def procx_tables(
 @study_options(
     (*WYS2_TABLES, *WYS2_USES),
     "out/wys2-tables",
-    "Only this table; grid, summaries and alignability come only when they are named.",
+    "Only this table. Grid, summaries and alignability come only when they are named.",
 )
 @click.option(
     "--labelled", type=click.IntRange(min=10), help="Videos with key-steps, instead of 400."
@@ -193,7 +193,7 @@ def wys2_tables(
     """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated
     world.
 
-    Without --table it takes about five minutes of one CPU core; a run that was stopped goes on
+    Without --table it takes about five minutes of one CPU core. A run that was stopped goes on
     where it was.
 
     \b
@@ -205,9 +205,8 @@ def wys2_tables(
     from research.wys2.uses import UsesSize, UsesStudy
 
     sizes = {name: videos for name, videos in options.items() if videos is not None}
-    detectors, uses = (
-        [table for table in tables if table in known] for known in (WYS2_TABLES, WYS2_USES)
-    )
+    detectors = [table for table in tables if table in WYS2_TABLES]
+    uses = [table for table in tables if table in WYS2_USES]
     if detectors or not tables:
         with training_counter() as report:
             Wys2Study(out, range(seeds), detectors, report, Wys2Size(**sizes)).run()
@@ -239,24 +238,33 @@ def writer_prompts(
     from stepline.settings import load_settings
     from stepline.writing.settings import LlmSettings
 
-    lines = compare_prompts(
-        read_captions(captions).transcript, load_settings(LlmSettings, settings_file, overrides)
-    )
+    settings = load_settings(LlmSettings, settings_file, overrides)
+    lines = compare_prompts(read_captions(captions).transcript, settings)
     if as_json:
         click.echo(json.dumps(lines))
-    for name, texts in {} if as_json else lines.items():
-        click.echo("\n".join((f"{name}:", *(f"  {text}" for text in texts))))
+        return
+    for name, texts in lines.items():
+        click.echo(f"{name}:")
+        for text in texts:
+            click.echo(f"  {text}")
 
 
 @contextmanager
 def training_counter() -> Iterator[Callable[[int, int], None] | None]:
     """Yield what shows how many of how many trainings are done. None where no one watches."""
     with progress_bars() as show:
-        yield None if show is None else lambda done, count: show("trainings", done, count)
+        if show is None:
+            yield None
+        else:
+            yield lambda number, count: show("trainings", number, count)
 
 
 def print_tables(folder: Path, name: str, *, as_json: bool) -> None:
     """Print what a study wrote, as Markdown or as one line of JSON."""
-    text = (folder / f"{name}.{'json' if as_json else 'md'}").read_text(encoding="utf-8")
-    click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)
+    suffix = "json" if as_json else "md"
+    text = (folder / f"{name}.{suffix}").read_text(encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(json.loads(text)))
+    else:
+        click.echo(text, nl=False)
     click.echo(f"wrote {folder / name}.json and {folder / name}.md", err=True)

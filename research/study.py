@@ -1,10 +1,13 @@
 """A study remakes a paper's tables: each training is run once and kept, its scores are next to the
 published ones.
 
-    trial      one training, named by a hash of all that it does: tables share trainings, a rerun finds them done
-    outcome    its scores by name and its CPU seconds, kept as FOLDER/KEY/outcome.json beside its network
+    trial      one training, named by a hash of all that it does: tables share trainings, and a
+               rerun finds them done
+    outcome    its scores by name and its CPU seconds, kept as FOLDER/KEY/outcome.json next to its
+               network
     row        a line of a table: its trial with seed 0, and the paper's values
-    claim      an ordering: how far one row scores above another, a seed, and what the mean over seeds must exceed
+    claim      an ordering: how far one row scores above another, per seed, and what the mean over
+               seeds must exceed
 
 `Study.run` trains what is lacking and writes tables.json and tables.md, scores as their mean, from
 least to most.
@@ -30,7 +33,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound="Trial")
 R = TypeVar("R", bound="Row[Any]")
 
-VERDICTS = {True: "holds", False: "**does not hold**", None: "not asserted"}
+VERDICT_TEXTS = {True: "holds", False: "**does not hold**", None: "not asserted"}
 
 
 class Trial(Settings):
@@ -79,22 +82,23 @@ class TrialStore(ABC, Generic[T]):
         """Return what a trial gives, from disk where it has been run. Its predecessors are run
         before it."""
         folder = self.folder / trial.key
-        if not (folder / "outcome.json").exists():
+        path = folder / "outcome.json"
+        if not path.exists():
             for predecessor in trial.predecessors:
                 self.outcome(predecessor)
             outcome = self.run(trial, folder)
             tree = {"trial": trial.model_dump(mode="json"), **asdict(outcome)}
-            write_atomic(folder / "outcome.json", json.dumps(tree, indent=1) + "\n")
+            write_atomic(path, json.dumps(tree, indent=1) + "\n")
             scores = {name: round(score, 3) for name, score in outcome.scores.items()}
             logger.info("%s: %.0f CPU s, %s", trial.key, outcome.cpu_seconds, scores)
-        tree = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+        tree = json.loads(path.read_text(encoding="utf-8"))
         return Outcome(tree["scores"], tree["cpu_seconds"], tree.get("counted", {}))
 
     def has_run(self, trial: T) -> bool:
         """Say whether the outcomes of a trial and of its predecessors are there."""
-        return (self.folder / trial.key / "outcome.json").exists() and all(
-            map(self.has_run, trial.predecessors)
-        )
+        if not (self.folder / trial.key / "outcome.json").exists():
+            return False
+        return all(map(self.has_run, trial.predecessors))
 
     def cpu_seconds(self, trial: T) -> float:
         """Return the CPU seconds of a trial and of all predecessors."""
@@ -127,7 +131,7 @@ class Row(Generic[T]):
 
 @dataclass(frozen=True)
 class RowResult(Generic[R]):
-    """A row with each score of its trials, a seed, and their CPU seconds, predecessors included.
+    """A row with each score of its trials, per seed, and their CPU seconds, predecessors included.
 
     failure: why one of them could not be trained. There are no scores then.
     """
@@ -161,17 +165,20 @@ class Claim:
         return (self.more, self.less, *(self.beyond or ()))
 
     def gains(self, scores: Mapping[Hashable, Mapping[str, Sequence[float]]]) -> tuple[float, ...]:
-        """Return the difference, a seed. scores: of each row, by metric, a seed."""
+        """Return the difference, per seed. scores: of each row, by metric, per seed."""
         columns = [scores[subject][self.metric] for subject in self.subjects]
-        return tuple(
-            more - less - (rest[1] - rest[0] if rest else 0.0)
-            for more, less, *rest in zip(*columns, strict=True)
-        )
+        gains = []
+        for more, less, *beyond in zip(*columns, strict=True):
+            gain = more - less
+            if beyond:
+                gain = gain - (beyond[1] - beyond[0])
+            gains.append(gain)
+        return tuple(gains)
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim with its difference, a seed."""
+    """A claim with its difference, per seed."""
 
     claim: Claim
     gains: tuple[float, ...]
@@ -179,7 +186,9 @@ class ClaimResult:
     @property
     def holds(self) -> bool | None:
         """Say whether the mean difference is what is asserted. None where nothing is."""
-        return None if self.claim.least is None else mean(self.gains) > self.claim.least
+        if self.claim.least is None:
+            return None
+        return mean(self.gains) > self.claim.least
 
 
 @dataclass(frozen=True)
@@ -225,7 +234,7 @@ class Study(ABC, Generic[R, T]):
         return ()
 
     def facts(self) -> dict[str, object]:
-        """Return what tables.json says besides rows and claims."""
+        """Return what tables.json says next to rows and claims."""
         return {}
 
     def preface(self) -> str:
@@ -237,28 +246,29 @@ class Study(ABC, Generic[R, T]):
         failures = self.train()
         results = [self.result(row, failures) for row in self.rows()]
         scores = {result.row.subject: result.scores for result in results}
-        judged = [
-            ClaimResult(claim, claim.gains(scores))
-            for claim in self.claims()
-            if all(claim.metric in scores.get(subject, ()) for subject in claim.subjects)
-        ]
+        judged = []
+        for claim in self.claims():
+            if all(claim.metric in scores.get(subject, ()) for subject in claim.subjects):
+                judged.append(ClaimResult(claim, claim.gains(scores)))
         write_atomic(self.folder / f"{self.file_name}.json", self.as_json(results, judged))
         write_atomic(self.folder / f"{self.file_name}.md", self.as_markdown(results, judged))
         return results, judged
 
     def trials(self) -> list[T]:
         """Return the trial of every row and seed, each once."""
-        return list(
-            dict.fromkeys(self.sized(row.trial, seed) for seed in self.seeds for row in self.rows())
-        )
+        trials: dict[T, None] = {}
+        for seed in self.seeds:
+            for row in self.rows():
+                trials.setdefault(self.sized(row.trial, seed))
+        return list(trials)
 
     def train(self) -> dict[T, str]:
         """Run the trials, and return those that could not be trained, with the reason."""
         failures: dict[T, str] = {}
         trials = self.trials()
-        for done, trial in enumerate(trials):
+        for count, trial in enumerate(trials):
             if self.report is not None:
-                self.report(done, len(trials))
+                self.report(count, len(trials))
             try:
                 self.store.outcome(trial)
             except self.expected_errors as error:
@@ -273,50 +283,39 @@ class Study(ABC, Generic[R, T]):
     def result(self, row: R, failures: Mapping[T, str]) -> RowResult[R]:
         """Return what a row's trials gave, per seed. NaN where one of them lacks a score that
         others have."""
-        for trial in (self.sized(row.trial, seed) for seed in self.seeds):
+        for seed in self.seeds:
+            trial = self.sized(row.trial, seed)
             if trial in failures:
                 return RowResult(row, {}, (), failures[trial])
         outcomes = [self.outcome(row, seed) for seed in self.seeds]
-        names = dict.fromkeys(name for outcome in outcomes for name in outcome.scores)
-        scores = {
-            name: tuple(outcome.scores.get(name, math.nan) for outcome in outcomes)
-            for name in names
-        }
-        return RowResult(row, scores, tuple(outcome.cpu_seconds for outcome in outcomes))
+        cpu_seconds = tuple(outcome.cpu_seconds for outcome in outcomes)
+        scores: dict[str, tuple[float, ...]] = {}
+        for outcome in outcomes:
+            for name in outcome.scores:
+                scores[name] = tuple(other.scores.get(name, math.nan) for other in outcomes)
+        return RowResult(row, scores, cpu_seconds)
 
     def as_json(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
         """Return all that was measured."""
-        rows = [
-            {
+        rows = []
+        for result in results:
+            row = {
                 **result.row.as_json(),
                 "scores": {name: list(values) for name, values in result.scores.items()},
                 "cpu_seconds": list(result.cpu_seconds),
                 "failure": result.failure,
             }
-            for result in results
-        ]
-        claims = [
-            {
-                "claim": one.claim.statement,
-                "metric": one.claim.metric,
-                "published": one.claim.published,
-                "must_exceed": one.claim.least,
-                "gains": list(one.gains),
-                "holds": one.holds,
-            }
-            for one in judged
-        ]
-        return (
-            json.dumps(
-                {"seeds": list(self.seeds), **self.facts(), "rows": rows, "claims": claims},
-                indent=1,
-            )
-            + "\n"
-        )
+            rows.append(row)
+        claims = [_claim_as_json(claim_result) for claim_result in judged]
+        tree = {"seeds": list(self.seeds), **self.facts(), "rows": rows, "claims": claims}
+        return json.dumps(tree, indent=1) + "\n"
 
     def as_markdown(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
-        """Return one table a table of the paper, then the claims."""
-        parts = [preface] if (preface := self.preface()) else []
+        """Return one table per table of the paper, then the claims."""
+        parts = []
+        preface = self.preface()
+        if preface:
+            parts.append(preface)
         for table in dict.fromkeys(result.row.table for result in results):
             parts.append(self._table([result for result in results if result.row.table == table]))
         if judged:
@@ -328,66 +327,80 @@ class Study(ABC, Generic[R, T]):
         last."""
         table = results[0].row.table
         columns = self.own_columns.get(table, self.columns)
-        given = [
-            name
-            for name in self.published_names
-            if any(name in result.row.published for result in results)
-        ]
-        paper, ours = ([self.heads.get(name, name) for name in names] for names in (given, columns))
-        rows = [
-            [
-                result.row.name
-                if result.failure is None
-                else f"{result.row.name}: {result.failure}",
-                *([self._published(result.row)] if given else []),
-                *(self._cell(name, result) for name in columns),
-                spread(result.cpu_seconds, ".0f", whole=True),
-            ]
-            for result in results
-        ]
-        heads = ["row", *([f"paper: {', '.join(paper)}"] if given else []), *ours, "CPU s"]
+        heads = ["row"]
+        published_names = []
+        for name in self.published_names:
+            if any(name in result.row.published for result in results):
+                published_names.append(name)
+        if published_names:
+            published_heads = [self.heads.get(name, name) for name in published_names]
+            heads.append(f"paper: {', '.join(published_heads)}")
+        heads += [self.heads.get(name, name) for name in columns]
+        heads.append("CPU s")
+
+        rows = []
+        for result in results:
+            cells = [result.row.name]
+            if result.failure is not None:
+                cells = [f"{result.row.name}: {result.failure}"]
+            if published_names:
+                cells.append(self._published(result.row))
+            cells += [self._cell(name, result) for name in columns]
+            cells.append(spread(result.cpu_seconds, ".0f", whole=True))
+            rows.append(cells)
         return f"### {self.titles[table]}\n\n{markdown_table(heads, rows)}"
 
     def _cell(self, name: str, result: RowResult[R]) -> str:
         scale, form = self.forms.get(name, (self.scale, ".1f"))
-        return spread(
-            [scale * score for score in result.scores.get(name, ())],
-            form,
-            whole=name in self.means_only,
-        )
+        scores = [scale * score for score in result.scores.get(name, ())]
+        return spread(scores, form, whole=name in self.means_only)
 
     def _published(self, row: R) -> str:
-        given = [row.published[name] for name in self.published_names if name in row.published]
-        return ", ".join(format(value, self.published_form) for value in given) or "–"
+        values = []
+        for name in self.published_names:
+            if name in row.published:
+                values.append(format(row.published[name], self.published_form))
+        return ", ".join(values) or "–"
 
     def _claims_table(self, judged: Sequence[ClaimResult]) -> str:
         rows = []
-        for one in judged:
-            claim, gains = one.claim, [self.scale * gain for gain in one.gains]
-            rows.append(
-                [
-                    claim.statement,
-                    claim.metric,
-                    "–" if claim.published is None else f"{claim.published:+g}",
-                    ", ".join(f"{gain:+.1f}" for gain in gains),
-                    f"{mean(gains):+.1f}",
-                    "–" if claim.least is None else f"> {self.scale * claim.least:g}",
-                    VERDICTS[one.holds],
-                ]
-            )
+        for claim_result in judged:
+            claim = claim_result.claim
+            gains = [self.scale * gain for gain in claim_result.gains]
+            published = "–" if claim.published is None else f"{claim.published:+g}"
+            least = "–" if claim.least is None else f"> {self.scale * claim.least:g}"
+            row = [
+                claim.statement,
+                claim.metric,
+                published,
+                ", ".join(f"{gain:+.1f}" for gain in gains),
+                f"{mean(gains):+.1f}",
+                least,
+                VERDICT_TEXTS[claim_result.holds],
+            ]
+            rows.append(row)
         head = ["claim", "metric", "paper", "a seed", "mean", "must exceed", "verdict"]
         return f"### Orderings, differences in points\n\n{markdown_table(head, rows)}"
+
+
+def _claim_as_json(result: ClaimResult) -> dict[str, object]:
+    claim = result.claim
+    return {
+        "claim": claim.statement,
+        "metric": claim.metric,
+        "published": claim.published,
+        "must_exceed": claim.least,
+        "gains": list(result.gains),
+        "holds": result.holds,
+    }
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
     """Return Student's interval of the mean of at least two values."""
     from scipy.stats import t as student_t
 
-    half = (
-        float(student_t.ppf((1 + level) / 2, len(values) - 1))
-        * stdev(values)
-        / math.sqrt(len(values))
-    )
+    quantile = float(student_t.ppf((1 + level) / 2, len(values) - 1))
+    half = quantile * stdev(values) / math.sqrt(len(values))
     return mean(values) - half, mean(values) + half
 
 
@@ -396,10 +409,10 @@ def spread(values: Sequence[float], form: str = ".1f", *, whole: bool = False) -
     for."""
     if not values:
         return "–"
-    middle, least, most = (
-        format(value, form) for value in (mean(values), min(values), max(values))
-    )
-    return middle if whole or len(values) == 1 else f"{middle} ({least} to {most})"
+    middle = format(mean(values), form)
+    if whole or len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):{form}} to {max(values):{form}})"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

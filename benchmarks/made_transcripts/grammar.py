@@ -18,29 +18,47 @@ from stepline.writing.extractive.english import parse, verbs, word_set
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-SYNONYM = 0.85  # how often a verb is said by another one
-MOVED = 0.3  # how often a phrase of place or time goes to the front of its clause
-DROPPED = 0.22  # how often a phrase of place or manner is left out
-# how often the object comes first and a pronoun takes its place: "your onions chop them"
-FRONTED = 0.12
-GONE_IN = 0.25  # of clauses that add or put: "in go the onions"
-PRONOUN = 0.45  # how often an object that was just named becomes "it" or "them"
-SHORTENED = 0.4  # how often a list of three or more loses one or more
-SHORTER = 0.5  # how often an adjective or adverb is left out
-PUT_IN = frozenset({"add", "place", "put", "pour", "stir", "mix", "drop"})
+# how often ...
+SYNONYM_RATE = 0.85  # ... a verb is said by another one
+MOVED_PHRASE_RATE = 0.3  # ... a phrase of place or time goes to the front of its clause
+DROPPED_PHRASE_RATE = 0.22  # ... a phrase of place or manner is left out
+# ... the object comes first and a pronoun takes its place: "your onions chop them"
+FRONTED_OBJECT_RATE = 0.12
+GONE_IN_RATE = 0.25  # ... a clause that adds or puts becomes "in go the onions"
+PRONOUN_RATE = 0.45  # ... an object that was just named becomes "it" or "them"
+SHORTENED_LIST_RATE = 0.4  # ... a list of three or more loses one or more
+DROPPED_WORD_RATE = 0.5  # ... an adjective or adverb is left out
+BARE_NOUN_RATE = 0.35  # ... a bare noun keeps no article
+PUT_IN_VERBS = frozenset({"add", "place", "put", "pour", "stir", "mix", "drop"})
 # verbs that are reworded without an object, too
-ALONE = word_set("bake simmer cook stir cool chill refrigerate")
-OBJECTS = frozenset({"dobj", "obj"})
-LOOSE = frozenset({"prep", "advmod", "npadvmod", "advcl"})
-CLAUSES = frozenset({"conj", "ccomp", "parataxis", "dep"})
-PLACES = frozenset({"in", "on", "onto", "over", "into", "with"})
-LEFT_OUT = frozenset({"amod", "advmod"})
-JOINTS = word_set("and or when until while but you then so that if before after with")
+OBJECTLESS_VERBS = word_set("bake simmer cook stir cool chill refrigerate")
+OBJECT_ROLES = frozenset({"dobj", "obj"})
+LOOSE_ROLES = frozenset({"prep", "advmod", "npadvmod", "advcl"})
+CLAUSE_ROLES = frozenset({"conj", "ccomp", "parataxis", "dep"})
+PLACE_PREPOSITIONS = frozenset({"in", "on", "onto", "over", "into", "with"})
+MODIFIER_ROLES = frozenset({"amod", "advmod"})
+JOINT_WORDS = word_set("and or when until while but you then so that if before after with")
 # a phrase that may open a clause begins with one
-MOVABLE = word_set("in on while when after before once")
+MOVABLE_WORDS = word_set("in on while when after before once")
 # roles of a noun that speech gives an article
-THINGS = frozenset({"dobj", "obj", "pobj", "conj", "attr", "nsubj"})
-CARRIES_MEANING = word_set("not without only never hot cold half more less other remaining")
+THING_ROLES = frozenset({"dobj", "obj", "pobj", "conj", "attr", "nsubj"})
+MEANINGFUL_WORDS = word_set("not without only never hot cold half more less other remaining")
+
+
+NOUN_TAGS = ("NOUN", "PROPN")
+# roles of what hangs on a verb and is not part of what is done
+SKIPPED_ROLES = frozenset({"nsubj", "cc", "punct", "aux", "neg", "nsubjpass"})
+ARTICLE_ROLES = frozenset({"det", "poss", "nummod", "predet", "quantmod"})
+ARTICLE_WORDS = ("the", "the", "your", "my", "that", "some")
+CLAUSE_JOINTS = ("and", "and then", "and you", "then", "and just", "and")
+GONE_IN_FORMS = (
+    "in {g} {o} {r}",
+    "{o} {g} in {r}",
+    "{o} {r}",
+    "{o} in {r}",
+    "that's where {o} {g} {r}",
+)
+AMOUNT_PATTERN = re.compile(r"\b(?:minutes?|hours?|degrees|cups?|inch(?:es)?|half|seconds?)\b")
 
 
 @dataclass(frozen=True)
@@ -57,39 +75,43 @@ class Clause:
 
 
 def clauses_of(steps: Sequence[str], rng: Random) -> list[list[Clause]]:
-    """Return the clauses of each step, in order; a step without any verb has none."""
-    plain = [spoken_numbers(re.sub(r"\s*\([^)]*\)", "", step)) for step in steps]
-    docs = parse([_addressed(text) for text in plain])
-    return [
-        list(_clauses(doc, rng)) or [_as_it_stands(text)]
-        for doc, text in zip(docs, plain, strict=True)
-    ]
+    """Return the clauses of each step, in order. A step without any verb has one of its words."""
+    texts = [spoken_numbers(re.sub(r"\s*\([^)]*\)", "", step)) for step in steps]
+    docs = parse([_addressed(text) for text in texts])
+    clauses = []
+    for doc, text in zip(docs, texts, strict=True):
+        clauses.append(list(_clauses(doc, rng)) or [_unparsed_clause(text)])
+    return clauses
 
 
-def _as_it_stands(text: str) -> Clause:
+def _unparsed_clause(text: str) -> Clause:
     """Return a step that gives no order ("it is done after three minutes") as one chunk, to be
     reworded only."""
-    return Clause("", "", (("whole", text.rstrip(" .!").lower()),), False, False, "")
+    words = text.rstrip(" .!").lower()
+    return Clause(
+        verb="", object="", chunks=(("whole", words),), plural=False, negated=False, head=""
+    )
 
 
 def _addressed(text: str) -> str:
     """Put "you" where the order begins: the parser knows "you whisk", not "whisk"."""
     words = text.rstrip(" .!").split()
-    for place, word in enumerate(words):
-        opens = place == 0 or words[place - 1].endswith((",", ";", ":"))
-        if opens and word.lower().strip(",") in verbs():
-            return " ".join([*words[:place], "you", word.lower(), *words[place + 1 :]])
+    for index, word in enumerate(words):
+        is_opening = index == 0 or words[index - 1].endswith((",", ";", ":"))
+        if is_opening and word.lower().strip(",") in verbs():
+            return " ".join([*words[:index], "you", word.lower(), *words[index + 1 :]])
     return " ".join(words)
 
 
 def _clauses(doc: "Doc", rng: Random) -> Iterator[Clause]:
     actions = [token for token in doc if _is_action(token)]
-    children = [child for verb in actions for child in verb.children]
-    if any(child.dep_ in ("nsubj", "nsubjpass") and child.lower_ != "you" for child in children):
-        return
-    taken = {token.i for token in actions}
     for verb in actions:
-        yield _clause(verb, taken, rng)
+        for child in verb.children:
+            if child.dep_ in ("nsubj", "nsubjpass") and child.lower_ != "you":
+                return
+    action_indices = {token.i for token in actions}
+    for verb in actions:
+        yield _clause(verb, action_indices, rng)
 
 
 def _is_action(token: "Token") -> bool:
@@ -98,121 +120,126 @@ def _is_action(token: "Token") -> bool:
         return False
     if token.dep_ == "ROOT":
         return True
-    return token.dep_ in CLAUSES and token.head.pos_ == "VERB" and _is_action(token.head)
+    return token.dep_ in CLAUSE_ROLES and token.head.pos_ == "VERB" and _is_action(token.head)
 
 
-def _clause(verb: "Token", taken: set[int], rng: Random) -> Clause:
-    said, role_of, head, plural = "", [], "", False
-    negated = any(child.dep_ == "neg" for child in verb.children)
+def _clause(verb: "Token", action_indices: set[int], rng: Random) -> Clause:
+    """Return what a verb says. action_indices: the tokens that are verbs of other clauses too."""
+    object_words = ""
+    head = ""
+    is_plural = False
+    chunks = []
     for child in verb.children:
-        if child.i in taken or child.dep_ in ("nsubj", "cc", "punct", "aux", "neg", "nsubjpass"):
+        if child.i in action_indices or child.dep_ in SKIPPED_ROLES:
             continue
-        words = _words(child, taken, rng)
-        if child.dep_ in OBJECTS and not said:
-            said, head = words, child.lemma_.lower()
-            plural = child.tag_ in ("NNS", "NNPS") or any(
-                one.dep_ == "conj" for one in child.children
-            )
+        words = _words(child, action_indices, rng)
+        if child.dep_ in OBJECT_ROLES and not object_words:
+            object_words = words
+            head = child.lemma_.lower()
+            is_list = any(part.dep_ == "conj" for part in child.children)
+            is_plural = is_list or child.tag_ in ("NNS", "NNPS")
         elif words:
-            role_of.append((child.dep_ + ":" + child.text.lower(), words))
-    return Clause(verb.lemma_.lower(), said, tuple(role_of), plural, negated, head)
+            chunks.append((child.dep_ + ":" + child.text.lower(), words))
+    return Clause(
+        verb=verb.lemma_.lower(),
+        object=object_words,
+        chunks=tuple(chunks),
+        plural=is_plural,
+        negated=any(child.dep_ == "neg" for child in verb.children),
+        head=head,
+    )
 
 
-def _words(head: "Token", taken: set[int], rng: Random) -> str:
+def _words(head: "Token", action_indices: set[int], rng: Random) -> str:
     """Return what hangs on a token, in order, with articles put in, adjectives and parts of long
     lists left out."""
-    gone: set[int] = set()
+    dropped: set[int] = set()
     for token in head.subtree:
-        if token.i in taken:
-            gone |= {one.i for one in token.subtree}
-        elif (
-            token.dep_ in LEFT_OUT
-            and token.lemma_.lower() not in CARRIES_MEANING
-            and rng.random() < SHORTER
-        ):
-            gone |= {one.i for one in token.subtree if one.dep_ not in ("nummod", "quantmod")}
-    gone |= _cut_list(head, rng)
-    kept = [token for token in head.subtree if token.i not in gone]
-    words = [
-        _with_article(token, rng) for token in kept if not token.is_punct and token.lower_ != "you"
-    ]
-    while words and words[-1] in JOINTS:
+        if token.i in action_indices:
+            dropped |= {part.i for part in token.subtree}
+            continue
+        is_modifier = token.dep_ in MODIFIER_ROLES
+        is_meaningful = token.lemma_.lower() in MEANINGFUL_WORDS
+        if is_modifier and not is_meaningful and rng.random() < DROPPED_WORD_RATE:
+            parts = [part for part in token.subtree if part.dep_ not in ("nummod", "quantmod")]
+            dropped |= {part.i for part in parts}
+    dropped |= _cut_list(head, rng)
+    words = []
+    for token in head.subtree:
+        if token.i not in dropped and not token.is_punct and token.lower_ != "you":
+            words.append(_with_article(token, rng))
+    while words and words[-1] in JOINT_WORDS:
         words.pop()
     return " ".join(words)
 
 
 def _cut_list(head: "Token", rng: Random) -> set[int]:
     """Return the tokens of the items that a speaker leaves out of a list of three or more."""
-    items = [
-        token for token in head.subtree if token.dep_ == "conj" and token.pos_ in ("NOUN", "PROPN")
-    ]
-    if len(items) < 2 or rng.random() > SHORTENED:
+    items = []
+    for token in head.subtree:
+        if token.dep_ == "conj" and token.pos_ in NOUN_TAGS:
+            items.append(token)
+    if len(items) < 2 or rng.random() > SHORTENED_LIST_RATE:
         return set()
-    cut = rng.choice(items)
-    return {token.i for token in cut.subtree}
+    item = rng.choice(items)
+    return {token.i for token in item.subtree}
 
 
 def _with_article(token: "Token", rng: Random) -> str:
     """Return the word, with "the" or the like before a bare noun's phrase, as speech has it."""
-    bare = token.text.lower()
-    noun = token if token.pos_ in ("NOUN", "PROPN") else token.head
-    opens = (
-        token.i == noun.left_edge.i and noun.pos_ in ("NOUN", "PROPN") and noun.dep_ != "compound"
-    )
-    marked = any(
-        child.dep_ in ("det", "poss", "nummod", "predet", "quantmod") for child in noun.children
-    )
-    if (
-        not opens
-        or marked
-        or noun.dep_ not in THINGS
-        or token.like_num
-        or noun.like_num
-        or rng.random() < 0.35
-    ):
-        return bare
-    return f"{rng.choice(('the', 'the', 'your', 'my', 'that', 'some'))} {bare}"
+    word = token.text.lower()
+    noun = token if token.pos_ in NOUN_TAGS else token.head
+    is_noun_phrase = noun.pos_ in NOUN_TAGS and noun.dep_ != "compound"
+    if not is_noun_phrase or token.i != noun.left_edge.i or noun.dep_ not in THING_ROLES:
+        return word
+    has_article = any(child.dep_ in ARTICLE_ROLES for child in noun.children)
+    if has_article or token.like_num or noun.like_num or rng.random() < BARE_NOUN_RATE:
+        return word
+    return f"{rng.choice(ARTICLE_WORDS)} {word}"
 
 
-def say_clause(clause: Clause, rng: Random, *, named: str = "") -> str:
-    """Return the clause with its verb in the base form. named: the noun that was spoken of last."""
+def say_clause(clause: Clause, rng: Random, *, last_noun: str = "") -> str:
+    """Return the clause with its verb in the base form. last_noun: the one that was named last."""
     thing = clause.object
     pronoun = "them" if clause.plural else "it"
-    if thing and clause.head == named and rng.random() < PRONOUN:
+    if thing and clause.head == last_noun and rng.random() < PRONOUN_RATE:
         thing = pronoun
     before, after = _ordered(clause.chunks, rng)
     front = ""
-    if thing and thing != pronoun and rng.random() < FRONTED:
-        front, thing = f"{thing} ", pronoun
-    said = _template(clause, rng).replace(
-        "{o}", thing or rng.choice(("it", "that", "everything", "this"))
-    )
-    said = said.replace("{r}", after)
+    if thing and thing != pronoun and rng.random() < FRONTED_OBJECT_RATE:
+        front = f"{thing} "
+        thing = pronoun
+    template = _template(clause, rng)
+    if not thing:
+        thing = rng.choice(("it", "that", "everything", "this"))
+    words = template.replace("{o}", thing).replace("{r}", after)
     if clause.negated:
-        said = f"don't {said}"
-    return _reworded(" ".join(f"{before} {front}{said}".split()), rng)
+        words = f"don't {words}"
+    return _reworded(" ".join(f"{before} {front}{words}".split()), rng)
 
 
 def _template(clause: Clause, rng: Random) -> str:
-    known = choices("verbs.txt").get(clause.verb)
-    if known and (clause.object or clause.verb in ALONE) and rng.random() < SYNONYM:
-        return rng.choice(known)
+    templates = choices("verbs.txt").get(clause.verb)
+    is_complete = clause.object or clause.verb in OBJECTLESS_VERBS
+    if templates and is_complete and rng.random() < SYNONYM_RATE:
+        return rng.choice(templates)
     particle = "{o} " if clause.object else ""
     return f"{clause.verb} {particle}{{r}}"
 
 
 def _ordered(chunks: Sequence[tuple[str, str]], rng: Random) -> tuple[str, str]:
     """Return the phrases before and after the verb: some moved to the front, some left out."""
-    before, after = [], []
+    before = []
+    after = []
     for role, words in chunks:
         name, _, first = role.partition(":")
-        place = name == "prep" and first in PLACES
-        number = re.search(
-            r"\b(?:minutes?|hours?|degrees|cups?|inch(?:es)?|half|seconds?)\b", words
-        )
-        if (place or name == "advmod") and not number and rng.random() < DROPPED:
+        is_place = name == "prep" and first in PLACE_PREPOSITIONS
+        has_amount = AMOUNT_PATTERN.search(words) is not None
+        is_optional = (is_place or name == "advmod") and not has_amount
+        if is_optional and rng.random() < DROPPED_PHRASE_RATE:
             continue
-        if name in LOOSE and words.split()[0] in MOVABLE and rng.random() < MOVED:
+        is_movable = name in LOOSE_ROLES and words.split()[0] in MOVABLE_WORDS
+        if is_movable and rng.random() < MOVED_PHRASE_RATE:
             before.append(words)
         else:
             after.append(words)
@@ -220,10 +247,11 @@ def _ordered(chunks: Sequence[tuple[str, str]], rng: Random) -> tuple[str, str]:
 
 
 def _reworded(text: str, rng: Random) -> str:
-    """Put spoken phrases for written ones, the longest first; none inside what was already put."""
+    """Put spoken phrases for written ones, the longest first. None is put inside another."""
     table = choices("words.txt")
     pattern = _phrases(tuple(table))
-    return " ".join(pattern.sub(lambda match: rng.choice(table[match[0]]), text).split())
+    reworded = pattern.sub(lambda match: rng.choice(table[match[0]]), text)
+    return " ".join(reworded.split())
 
 
 def _phrases(keys: tuple[str, ...]) -> re.Pattern[str]:
@@ -231,33 +259,34 @@ def _phrases(keys: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(r"(?<![\w'-])(?:" + "|".join(map(re.escape, longest)) + r")(?![\w'-])")
 
 
-def say_step(clauses: Sequence[Clause], rng: Random, half: str, *, named: str = "") -> list[str]:
+def say_step(
+    clauses: Sequence[Clause], rng: Random, half: str, *, last_noun: str = ""
+) -> list[str]:
     """Return a step's clauses as spoken, the first within a frame of its half, the others joined
     on."""
-    said = []
-    for place, clause in enumerate(clauses):
-        spoken = _gone_in(clause, rng) or ""
-        if not spoken:
-            spoken = say_clause(clause, rng, named=named)
-            if place == 0 and clause.verb:
-                spoken = rng.choice(frames(half)).replace("{c}", spoken)
-        if place:
-            spoken = (
-                f"{rng.choice(('and', 'and then', 'and you', 'then', 'and just', 'and'))} {spoken}"
-            )
-        said.append(spoken)
-        named = clause.head or named
-    return said
+    spoken_clauses = []
+    for index, clause in enumerate(clauses):
+        words = _gone_in(clause, rng)
+        if not words:
+            words = say_clause(clause, rng, last_noun=last_noun)
+            if index == 0 and clause.verb:
+                words = rng.choice(frames(half)).replace("{c}", words)
+        if index:
+            words = f"{rng.choice(CLAUSE_JOINTS)} {words}"
+        spoken_clauses.append(words)
+        last_noun = clause.head or last_noun
+    return spoken_clauses
 
 
 def _gone_in(clause: Clause, rng: Random) -> str | None:
     """Return "in go the onions" and the like for a clause that puts something somewhere, now and
     then."""
-    if clause.verb not in PUT_IN or not clause.object or clause.negated or rng.random() > GONE_IN:
+    if clause.verb not in PUT_IN_VERBS or not clause.object or clause.negated:
+        return None
+    if rng.random() > GONE_IN_RATE:
         return None
     go = "go" if clause.plural else "goes"
     _, after = _ordered(clause.chunks, rng)
-    form = rng.choice(
-        ("in {g} {o} {r}", "{o} {g} in {r}", "{o} {r}", "{o} in {r}", "that's where {o} {g} {r}")
-    )
-    return _reworded(" ".join(form.format(g=go, o=clause.object, r=after).split()), rng)
+    form = rng.choice(GONE_IN_FORMS)
+    words = form.format(g=go, o=clause.object, r=after)
+    return _reworded(" ".join(words.split()), rng)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from made_transcripts.tables import lines
 
-KINDS = ("same", "ingredient", "amount", "negated", "action", "unrelated", "idle")
+PAIR_KINDS = ("same", "ingredient", "amount", "negated", "action", "unrelated", "idle")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """kind: one of KINDS; only "same" may be swapped, only "idle" is no instruction."""
+    """kind: one of PAIR_KINDS. Only "same" may be swapped, and only "idle" is not an instruction."""
 
     kind: str
     said: str

@@ -11,9 +11,9 @@ from pathlib import Path
 from stepline.text_base.split_steps import single_steps
 from stepline.writing.extractive.english import word_set
 
-DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
-FOLDERS = ("recipes_json", "recipes_based_cooking")
-MEASURES = word_set(
+DATA_FOLDER = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+RECIPE_FOLDERS = ("recipes_json", "recipes_based_cooking")
+MEASURE_WORDS = word_set(
     """
     cup cups tablespoon tablespoons teaspoon teaspoons ounce ounces pound pounds oz lb lbs tbsp tsp can cans jar bunch
     package packages packet container clove cloves stick sticks slice slices pinch dash sprig sprigs large small medium
@@ -36,26 +36,33 @@ class Recipe:
     url: str = ""
 
 
-def read_recipes(data: Path = DATA, *, folders: Sequence[str] = FOLDERS) -> list[Recipe]:
+def read_recipes(
+    data: Path = DATA_FOLDER, *, folders: Sequence[str] = RECIPE_FOLDERS
+) -> list[Recipe]:
     """Return all the recipes in the folders, by folder and name."""
-    found = []
+    recipes = []
     for folder in folders:
         table = json.loads(gzip.decompress((data / folder / "recipes.json.gz").read_bytes()))
         for slug in sorted(table):
             row = table[slug]
-            steps = tuple(step for paragraph in row["steps"] for step in single_steps(paragraph))
-            identity = f"{folder}/{slug}"
-            url = row.get("url", f"based.cooking/{slug}")
-            found.append(
-                Recipe(identity, row["title"].strip(), tuple(row["ingredients"]), steps, url)
+            steps: list[str] = []
+            for paragraph in row["steps"]:
+                steps += single_steps(paragraph)
+            recipe = Recipe(
+                id=f"{folder}/{slug}",
+                title=row["title"].strip(),
+                ingredients=tuple(row["ingredients"]),
+                steps=tuple(steps),
+                url=row.get("url", f"based.cooking/{slug}"),
             )
-    return found
+            recipes.append(recipe)
+    return recipes
 
 
 def short_name(ingredient: str) -> str:
-    """Return what a cook calls an ingredient: its last two plain words; empty when none is left."""
-    head = re.split(r"[,(;–]| and | or ", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", ingredient))[
-        0
-    ].lower()
-    words = [word for word in re.findall(r"[a-zéñ'-]+", head) if word not in MEASURES]
-    return " ".join(words[-2:])
+    """Return what a cook calls an ingredient: its last two plain words. Empty when none is left."""
+    without_links = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", ingredient)
+    head, *_ = re.split(r"[,(;–]| and | or ", without_links)
+    words = re.findall(r"[a-zéñ'-]+", head.lower())
+    plain_words = [word for word in words if word not in MEASURE_WORDS]
+    return " ".join(plain_words[-2:])

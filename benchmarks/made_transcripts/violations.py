@@ -1,7 +1,7 @@
 """Does a swapped step contradict the numbers or the negation of what was said? Written apart from
 the code it checks.
 
-Both texts are put into spoken words by `numbers` and read by one pattern; nothing of stepline's own
+Both texts are put into spoken words by `numbers` and read by one pattern. Nothing of stepline's own
 check is used.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from made_transcripts.numbers import cardinal, spoken_numbers
 
-UNITS = {
+UNIT_NAMES = {
     "minutes": "minute",
     "minute": "minute",
     "mins": "minute",
@@ -31,12 +31,12 @@ UNITS = {
     "ounces": "ounce",
     "ounce": "ounce",
 }
-NEGATIONS = re.compile(r"\b(?:not|don't|never|without|avoid)\b")
+NEGATION_PATTERN = re.compile(r"\b(?:not|don't|never|without|avoid)\b")
 # frames of speech that forbid nothing
-HARMLESS = re.compile(r"\b(?:don't|do not|never) (?:forget|worry|be shy)\b")
-_VALUES = {
-    cardinal(number): float(number) for number in range(1, 1000) if not 100 < number < 200
-} | {
+HARMLESS_PATTERN = re.compile(r"\b(?:don't|do not|never) (?:forget|worry|be shy)\b")
+# not those from 101 to 199, which no one says so
+_WHOLE_NUMBERS = (*range(1, 101), *range(200, 1000))
+_NUMBER_VALUES = {cardinal(number): float(number) for number in _WHOLE_NUMBERS} | {
     "a quarter": 0.25,
     "three quarters": 0.75,
     "half a": 0.5,
@@ -46,56 +46,64 @@ _VALUES = {
     "an eighth": 0.125,
     "three eighths": 0.375,
 }
-_VALUES |= {
+_NUMBER_VALUES |= {
     f"{cardinal(n)} point {cardinal(part)}": n + part / 10 for n in range(20) for part in range(10)
 }
-_NUMBER = "|".join(sorted(map(re.escape, _VALUES), key=len, reverse=True))
-_ONE = rf"(?:(?:{_NUMBER})(?: and (?:a half|a quarter|three quarters|a third|two thirds))?)"
-_UNIT = rf"(?: more| of an| a)? (?P<unit>{'|'.join(UNITS)})"
-_AMOUNT = re.compile(rf"\b(?P<low>{_ONE})(?: (?:to|or) (?P<high>{_ONE}))?{_UNIT}\b")
+_NUMBER_REGEX = "|".join(sorted(map(re.escape, _NUMBER_VALUES), key=len, reverse=True))
+_PART_REGEX = "(?: and (?:a half|a quarter|three quarters|a third|two thirds))?"
+_VALUE_REGEX = f"(?:(?:{_NUMBER_REGEX}){_PART_REGEX})"
+_UNIT_REGEX = rf"(?: more| of an| a)? (?P<unit>{'|'.join(UNIT_NAMES)})"
+_AMOUNT_PATTERN = re.compile(
+    rf"\b(?P<low>{_VALUE_REGEX})(?: (?:to|or) (?P<high>{_VALUE_REGEX}))?{_UNIT_REGEX}\b"
+)
 
 
 def amounts(text: str) -> dict[str, set[tuple[float, float]]]:
     """Return the amounts of each unit in a text, as least and greatest: {"minute": {(10.0,
     12.0)}}."""
-    found: dict[str, set[tuple[float, float]]] = {}
-    for match in _AMOUNT.finditer(_plain(text)):
+    amounts_by_unit: dict[str, set[tuple[float, float]]] = {}
+    for match in _AMOUNT_PATTERN.finditer(_plain(text)):
         low = _value(match["low"])
         high = _value(match["high"]) if match["high"] else low
-        found.setdefault(UNITS[match["unit"]], set()).add((low, high))
-    return found
+        unit = UNIT_NAMES[match["unit"]]
+        amounts_by_unit.setdefault(unit, set()).add((low, high))
+    return amounts_by_unit
 
 
-def contradictions(said: str, step: str) -> Iterator[str]:
+def contradictions(sentence: str, step: str) -> Iterator[str]:
     """Yield "number" and "negation" where a step contradicts what is said.
 
     A number: both name amounts of one unit, and neither names all that the other does. A negation:
     one forbids or denies and the other does not.
     """
-    spoken, written = amounts(said), amounts(step)
+    spoken = amounts(sentence)
+    written = amounts(step)
     for unit in spoken.keys() & written.keys():
         if not (_within(spoken[unit], written[unit]) or _within(written[unit], spoken[unit])):
             yield "number"
             break
-    if _negative(said) != _negative(step):
+    if _negative(sentence) != _negative(step):
         yield "negation"
 
 
 def _within(few: set[tuple[float, float]], many: set[tuple[float, float]]) -> bool:
-    return all(any(a <= high + 1e-6 and low <= b + 1e-6 for low, high in many) for a, b in few)
+    """Say whether each of a few amounts shares values with one of many."""
+    return all(_is_among(amount, many) for amount in few)
+
+
+def _is_among(amount: tuple[float, float], many: set[tuple[float, float]]) -> bool:
+    least, most = amount
+    return any(least <= high + 1e-6 and low <= most + 1e-6 for low, high in many)
 
 
 def _negative(text: str) -> bool:
-    return (
-        NEGATIONS.search(
-            HARMLESS.sub(" ", text.lower().replace("’", "'").replace("do not", "don't"))
-        )
-        is not None
-    )
+    plain = text.lower().replace("’", "'").replace("do not", "don't")
+    return NEGATION_PATTERN.search(HARMLESS_PATTERN.sub(" ", plain)) is not None
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.sub(r"[^\w' ]", " ", spoken_numbers(text).lower()).split())
+    words = re.sub(r"[^\w' ]", " ", spoken_numbers(text).lower())
+    return " ".join(words.split())
 
 
 def _value(words: str) -> float:
@@ -107,4 +115,4 @@ def _value(words: str) -> float:
         "a third": 1 / 3,
         "two thirds": 2 / 3,
     }
-    return _VALUES[whole] + extra.get(part, 0.0)
+    return _NUMBER_VALUES[whole] + extra.get(part, 0.0)

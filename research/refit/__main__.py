@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from research.refit.corrected_videos import LEARNED, learn, report
+from research.refit.corrected_videos import LEARNED_NAME, learn, report
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import PATH_TYPE, device_options, json_option
 from stepline.cli.progress import progress_bars
@@ -39,7 +39,7 @@ def refit(library: Path, as_json: bool) -> None:
     else:
         print_data(report(result, videos.left_out), end="")
     if result.settings:
-        print_message(f"wrote {library / LEARNED}")
+        print_message(f"wrote {library / LEARNED_NAME}")
     else:
         print_message("nothing is learnt: the settings stay as they are")
 

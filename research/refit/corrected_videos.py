@@ -1,8 +1,8 @@
 """The corrected videos of a library, and the settings file that a refit to them writes.
 
 videos = corrected_videos(CorrectedLibrary(folder))     records, corrections, and pictures
-result = refit(videos.found)
-write_settings(result, folder / LEARNED)                only what was not refused
+result = refit(videos.usable)
+write_settings(result, folder / LEARNED_NAME)                only what was not refused
 """
 
 import json
@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from research.refit.refit import CorrectedVideo, Part, Refit, Told, refit
+from research.refit.refit import CorrectedVideo, Part, Refit, ReportMessage, refit
 from stepline.atomic_files import write_atomic
 from stepline.errors import SettingsError, SteplineError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from stepline.vision import Backbone
 
 # in the library: settings that `stepline steps --settings` takes
-LEARNED = "learned.toml"
-EVIDENCE = ".stepline-learn"  # in the library: what was seen of each video
-FORM = 1  # of those files; of another form they are made again
-KEY = 24  # hexadecimal digits of their names
-PARTS: dict[Part, str] = {
+LEARNED_NAME = "learned.toml"
+EVIDENCE_FOLDER = ".stepline-learn"  # in the library: what was seen of each video
+EVIDENCE_VERSION = 1  # of those files; of another form they are made again
+KEY_DIGITS = 24  # hexadecimal digits of their names
+PART_TITLES: dict[Part, str] = {
     "placing": "where steps are shown, and whether",
     "judge": "which sentences are shown",
 }
@@ -43,17 +43,18 @@ class CorrectedVideos:
     """The corrected videos of a library that a refit can use, and those that it cannot, each with
     its reason."""
 
-    found: tuple[CorrectedVideo, ...]
+    usable: tuple[CorrectedVideo, ...]
     left_out: tuple[Rejected, ...]
 
 
 def corrected_videos(
     library: CorrectedLibrary, progress: Progress | None = None
 ) -> CorrectedVideos:
-    """Return the videos of a library that people corrected, with what is seen of each."""
+    """Return the videos of a library that people corrected, with what their pictures show."""
     from stepline.vision import load_backbone
 
-    found, left_out = list[CorrectedVideo](), list[Rejected]()
+    usable: list[CorrectedVideo] = []
+    left_out: list[Rejected] = []
     backbones: dict[str, Backbone] = {}
     for card in library.videos():
         if not step_corrections(library.corrections(card.id)):
@@ -67,19 +68,16 @@ def corrected_videos(
             network = vision.model_dump_json()
             if network not in backbones:
                 backbones[network] = load_backbone(vision)
-            seen = visual_features(
-                machine, media, library.folder / EVIDENCE, backbones[network], progress
-            )
+            folder = library.folder / EVIDENCE_FOLDER
+            pictures = visual_features(machine, media, folder, backbones[network], progress)
         except SteplineError as error:
-            left_out.append(
-                Rejected("video", "it cannot be grounded again", id=machine.id, value=str(error))
-            )
+            reason = "it cannot be grounded again"
+            left_out.append(Rejected("video", reason, id=machine.id, value=str(error)))
             continue
         truth = library.corrected(card.id).record
-        found.append(
-            CorrectedVideo(machine, truth, seen, source_of(machine, library.video(card.id).name))
-        )
-    return CorrectedVideos(tuple(found), tuple(left_out))
+        source = source_of(machine, library.video(card.id).name)
+        usable.append(CorrectedVideo(machine, truth, pictures, source))
+    return CorrectedVideos(tuple(usable), tuple(left_out))
 
 
 def source_of(record: Record, name: str) -> str:
@@ -88,9 +86,11 @@ def source_of(record: Record, name: str) -> str:
 
     name: of the record's file, below the library.
     """
-    maker = record.video.origin.uploader if record.video.origin is not None else None
+    origin = record.video.origin
+    if origin is not None and origin.uploader:
+        return origin.uploader
     folder = Path(name).parent.as_posix()
-    return maker or (name if folder == "." else folder)
+    return name if folder == "." else folder
 
 
 def record_settings(record: Record) -> StepsSettings:
@@ -100,16 +100,15 @@ def record_settings(record: Record) -> StepsSettings:
     network or a vision-language model placed them. It is also so if the pictures were not looked
     at, or only a part of the video was.
     """
-    inputs = record.settings.get("inputs")
-    settings = validate(
-        StepsSettings, {name: value for name, value in record.settings.items() if name != "inputs"}
-    )
+    values = dict(record.settings)
+    inputs = values.pop("inputs", None)
+    settings = validate(StepsSettings, values)
     flaws = {
         "a trained network placed its steps": settings.nasva.aligner.path is not None,
         "a vision-language model was asked": settings.vision.witness.named,
         "its pictures were not looked at": settings.vision.backbone in ("none", "precomputed"),
         "a part of it alone was looked at": isinstance(inputs, dict) and "part" in inputs,
-        "its steps were told from its pictures": settings.procx.when == "alone",
+        "its steps were written from its pictures": settings.procx.when == "alone",
     }
     for flaw, applies in flaws.items():
         if applies:
@@ -132,40 +131,39 @@ def visual_features(
     from stepline.media import probe
 
     settings = record_settings(record)
-    told = json.dumps(
-        [FORM, record.video.sha256, settings.vision.model_dump(mode="json")], sort_keys=True
-    )
-    path = folder / sha256(told.encode()).hexdigest()[:KEY]
-    if path.is_file():
-        return replace(unpack_features(path.read_bytes()), backbone=backbone)
-    request = Request(media, record.id)
-    options = LookOptions(backbone=backbone, progress=progress)
-    seen = extract_features(request, probe(media, settings.media), settings, options)
-    if seen.features is None:
-        raise StoreError("no picture of it can be seen")
-    write_atomic(path, pack_features(seen))
-    # as another run will read it
+    vision = settings.vision.model_dump(mode="json")
+    key = json.dumps([EVIDENCE_VERSION, record.video.sha256, vision], sort_keys=True)
+    path = folder / sha256(key.encode()).hexdigest()[:KEY_DIGITS]
+    if not path.is_file():
+        request = Request(media, record.id)
+        options = LookOptions(backbone=backbone, progress=progress)
+        pictures = extract_features(request, probe(media, settings.media), settings, options)
+        if pictures.features is None:
+            raise StoreError("no picture of it can be seen")
+        write_atomic(path, pack_features(pictures))
+    # also the first time as another run will read it
     return replace(unpack_features(path.read_bytes()), backbone=backbone)
 
 
 def learn(
-    library: CorrectedLibrary, progress: Progress | None = None, told: Told | None = None
+    library: CorrectedLibrary, progress: Progress | None = None, report: ReportMessage | None = None
 ) -> tuple[Refit, CorrectedVideos]:
-    """Refit to a library's corrections, and write `LEARNED` into it where something was learnt.
+    """Refit to a library's corrections, and write `LEARNED_NAME` into it where something was
+    learnt.
 
     What is refused leaves the settings that are in use. Raises DatasetError for too few videos or
     sources.
     """
     videos = corrected_videos(library, progress)
-    result = refit(videos.found, learned_settings(library.folder), told)
+    result = refit(videos.usable, learned_settings(library.folder), report)
     if result.settings:
-        write_settings(result, library.folder / LEARNED)
+        write_settings(result, library.folder / LEARNED_NAME)
     return result, videos
 
 
 def learned_settings(folder: Path) -> StepsSettings:
     """Return the main job's settings in a library: what was learnt in it over the user's own."""
-    path = folder / LEARNED
+    path = folder / LEARNED_NAME
     return load_settings(StepsSettings, path if path.is_file() else None)
 
 
@@ -174,38 +172,37 @@ def write_settings(result: Refit, path: Path) -> None:
     stays."""
     from stepline.limits import MAX_SETTINGS_BYTES, parse_toml, read_limited
 
-    before = parse_toml(read_limited(path, MAX_SETTINGS_BYTES).decode()) if path.is_file() else {}
+    before = {}
+    if path.is_file():
+        before = parse_toml(read_limited(path, MAX_SETTINGS_BYTES).decode())
     sections = {
         "nasva.ground": before.get("nasva", {}).get("ground", {}),
         "judge": before.get("judge", {}),
-    } | dict(result.settings)
-    lines = [
-        f"# Made by research.refit from the corrections of {result.videos} videos; delete it to forget them."
-    ]
+        **result.settings,
+    }
+    corrections = f"the corrections of {result.videos} videos"
+    lines = [f"# Made by research.refit from {corrections}; delete it to forget them."]
     for section, values in sections.items():
         if values:
-            lines += ["", f"[{section}]", *(f"{name} = {value}" for name, value in values.items())]
+            lines += ["", f"[{section}]"]
+            lines += [f"{name} = {value}" for name, value in values.items()]
     write_atomic(path, "\n".join(lines) + "\n")
 
 
 def report(result: Refit, left_out: Sequence[Rejected] = ()) -> str:
     """Return in plain words what a refit came to: the figures of held-out videos, and what was
     refused."""
-    lines = [
-        f"{result.videos} corrected videos of {result.sources} sources, each source held out in turn"
-    ]
+    counts = f"{result.videos} corrected videos of {result.sources} sources"
+    lines = [f"{counts}, each source held out in turn"]
+    heading = f"  {'':<30} {'before':>7} {'after':>7}  {'difference [95 %]':<24} {'of':>5}"
     for part, figures in result.figures.items():
-        lines += [
-            "",
-            PARTS[part],
-            f"  {'':<30} {'before':>7} {'after':>7}  {'difference [95 %]':<24} {'of':>5}",
-        ]
+        lines += ["", PART_TITLES[part], heading]
         for row in figures:
+            values = f"{row.before:>7.3f} {row.after:>7.3f}"
             change = f"{row.change:+.3f} [{row.low:+.3f}, {row.high:+.3f}]"
-            lines.append(
-                f"  {row.name:<30} {row.before:>7.3f} {row.after:>7.3f}  {change:<24} {row.of:>5}"
-            )
+            lines.append(f"  {row.name:<30} {values}  {change:<24} {row.of:>5}")
         reason = result.refusals.get(part)
         lines.append(f"  refused: {reason}" if reason else "  accepted")
-    lines += ["", *(f"left out {item.id}: {item.value}" for item in left_out)]
+    lines.append("")
+    lines += [f"left out {item.id}: {item.value}" for item in left_out]
     return "\n".join(lines).rstrip() + "\n"

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from research.simulate.narration import SAID, STYLES, Lines, Style
-from research.simulate.scene import NONE, Scene
+from research.simulate.narration import SAID_WORD, STYLES, Lines, Style
+from research.simulate.scene import NO_INDEX, Scene
 from research.simulate.settings import BackboneSettings
-from research.simulate.tasks import WORLD, Domain, Purpose, random_stream, unit_rows
+from research.simulate.tasks import WORLD_NUMBER, Domain, Purpose, random_stream, unit_rows
 from stepline.records import Matrix
 
 # cosine of a meaning's text and picture, its map to pictures, to others
@@ -44,18 +44,22 @@ class Encoder:
 
     def encode_pictures(self, scene: Scene, difficulty: float, rng: np.random.Generator) -> Matrix:
         """Return the video's features (T, C) as unit rows."""
-        own, width = self.settings, self.settings.width
+        settings = self.settings
+        width = settings.width
         values = scene.action @ self.action + scene.object @ self.object  # (T, C)
+        seconds = len(values)
+
+        # what a whole video and what one showing add
         windows = int(scene.window.max()) + 1
-        values += own.video * _directions(1, width, rng)
-        instance = np.concatenate(
-            (own.instance * _directions(windows, width, rng), np.zeros((1, width), np.float32))
-        )
-        values += instance[scene.window]  # NONE takes the last row
-        values += difficulty * own.white * _noise(len(values), width, rng)
-        values += (
-            difficulty * own.walk * _autoregressive_walk(len(values), width, own.walk_memory, rng)
-        )
+        values += settings.video * _directions(1, width, rng)
+        showings = settings.instance * _directions(windows, width, rng)
+        nothing_shown = np.zeros((1, width), np.float32)  # the last row, which NO_INDEX takes
+        values += np.concatenate((showings, nothing_shown))[scene.window]
+
+        # what each second adds
+        values += difficulty * settings.white * _noise(seconds, width, rng)
+        walk = _autoregressive_walk(seconds, width, settings.walk_memory, rng)
+        values += difficulty * settings.walk * walk
         return unit_rows(values)
 
     def encode_texts(
@@ -64,21 +68,23 @@ class Encoder:
         """Return the texts' vectors (K, C) as unit rows. `noise` is added to that of their
         style."""
         text = self.texts[lines.style]
-        action = (lines.action != NONE) & (lines.said_action == SAID)
-        object = (lines.object != NONE) & (lines.said_object == SAID)
-        values = (domain.actions[lines.action] * action[:, None]) @ text.action  # (K, C)
-        values += (domain.objects[lines.object] * object[:, None]) @ text.object
-        values += self.chat[lines.chat] * (lines.chat != NONE)[:, None]
-        values += text.bias + float(np.hypot(text.noise, noise)) * _noise(
-            len(lines), self.settings.width, rng
-        )
+        has_action = (lines.action != NO_INDEX) & (lines.said_action == SAID_WORD)
+        has_object = (lines.object != NO_INDEX) & (lines.said_object == SAID_WORD)
+        has_chat = lines.chat != NO_INDEX
+        actions = domain.actions[lines.action] * has_action[:, None]  # (K, L)
+        objects = domain.objects[lines.object] * has_object[:, None]
+        values = actions @ text.action  # (K, C)
+        values += objects @ text.object
+        values += self.chat[lines.chat] * has_chat[:, None]
+        noise_norm = float(np.hypot(text.noise, noise))
+        values += text.bias + noise_norm * _noise(len(lines), self.settings.width, rng)
         return unit_rows(values)
 
 
 def make_encoder(name: str, settings: BackboneSettings, domain: Domain, chats: int) -> Encoder:
     """Return the backbone of that name in a world. Its maps depend on the world's seed and on the
     name."""
-    rng = random_stream(domain.seed, WORLD, Purpose.BACKBONE, name)
+    rng = random_stream(domain.seed, WORLD_NUMBER, Purpose.BACKBONE, name)
     size = domain.actions.shape[1]
     frame = _orthonormal(4 * size, settings.width, rng)
     action, object, other_action, other_object = np.split(frame, 4)
@@ -86,17 +92,16 @@ def make_encoder(name: str, settings: BackboneSettings, domain: Domain, chats: i
         (settings.action_shared, action, other_action),
         (settings.object_shared, object, other_object),
     )
-    written = _orthonormal_pair(size, settings.width, rng)
-    texts = {style: _text_map(style, parts, written, settings, rng) for style in STYLES}
-    return Encoder(
-        name, settings, action, object, texts, CHAT_NORM * _directions(chats, settings.width, rng)
-    )
+    shared_maps = _orthonormal_pair(size, settings.width, rng)
+    texts = {style: _text_map(style, parts, shared_maps, settings, rng) for style in STYLES}
+    chat = CHAT_NORM * _directions(chats, settings.width, rng)
+    return Encoder(name, settings, action, object, texts, chat)
 
 
 def _text_map(
     style: Style,
     parts: Sequence[Part],
-    written: tuple[Matrix, Matrix],
+    shared_maps: tuple[Matrix, Matrix],
     settings: BackboneSettings,
     rng: np.random.Generator,
 ) -> TextMap:
@@ -107,13 +112,16 @@ def _text_map(
     differ in what they have not in common with the pictures: a model must learn each, while plain
     cosine finds no style easier.
     """
-    own = {"narration": settings.narration, "step": settings.step, "recipe": settings.recipe}[style]
+    styles = {"narration": settings.narration, "step": settings.step, "recipe": settings.recipe}
+    own = styles[style]
     common = 0.0 if style == "narration" else settings.style_shared
-    size, maps = len(written[0]), []
-    for (cosine, picture, other), joint, alone in zip(
-        parts, written, _orthonormal_pair(size, settings.width, rng), strict=True
-    ):
-        turned = _blend(own.distortion, _blend(np.sqrt(common), joint, alone), other)
+    size = len(shared_maps[0])
+    own_maps = _orthonormal_pair(size, settings.width, rng)
+    maps = []
+    for part, shared_map, own_map in zip(parts, shared_maps, own_maps, strict=True):
+        cosine, picture, other = part
+        distortion = _blend(np.sqrt(common), shared_map, own_map)
+        turned = _blend(own.distortion, distortion, other)
         maps.append(_blend(cosine, picture, turned))
     bias = settings.style_bias * _directions(1, settings.width, rng)[0]
     return TextMap(maps[0], maps[1], bias, own.noise)
@@ -122,7 +130,8 @@ def _text_map(
 def _blend(weight: float, first: Matrix, second: Matrix) -> Matrix:
     """Return a map that keeps lengths where the two are at right angles. Its cosine with `first` is
     `weight`."""
-    blend: Matrix = (weight * first + np.sqrt(1 - weight**2) * second).astype(np.float32)
+    second_weight = np.sqrt(1 - weight**2)
+    blend: Matrix = (weight * first + second_weight * second).astype(np.float32)
     return blend
 
 
@@ -133,8 +142,9 @@ def _orthonormal_pair(size: int, width: int, rng: np.random.Generator) -> tuple[
 
 def _orthonormal(rows: int, width: int, rng: np.random.Generator) -> Matrix:
     """Return (rows, width) with rows at right angles, so that a map keeps lengths."""
-    basis: Matrix = np.linalg.qr(rng.standard_normal((width, rows)))[0].T.astype(np.float32)
-    return basis
+    basis, _ = np.linalg.qr(rng.standard_normal((width, rows)))
+    transposed: Matrix = basis.T.astype(np.float32)
+    return transposed
 
 
 def _directions(count: int, width: int, rng: np.random.Generator) -> Matrix:
@@ -143,16 +153,16 @@ def _directions(count: int, width: int, rng: np.random.Generator) -> Matrix:
 
 def _noise(rows: int, width: int, rng: np.random.Generator) -> Matrix:
     """Return white noise whose rows have norm 1 on average."""
-    noise: Matrix = rng.standard_normal((rows, width), dtype=np.float32) / np.float32(
-        np.sqrt(width)
-    )
+    values = rng.standard_normal((rows, width), dtype=np.float32)
+    noise: Matrix = values / np.float32(np.sqrt(width))
     return noise
 
 
 def _autoregressive_walk(rows: int, width: int, memory: float, rng: np.random.Generator) -> Matrix:
     """Return a stationary AR(1) walk whose rows have norm 1 on average."""
     walk = _noise(rows, width, rng)
-    walk[1:] *= np.float32(np.sqrt(1 - memory**2))
+    innovation = np.float32(np.sqrt(1 - memory**2))
+    walk[1:] *= innovation
     for row in range(1, rows):
         walk[row] += np.float32(memory) * walk[row - 1]
     return walk

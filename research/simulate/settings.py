@@ -173,7 +173,9 @@ RECOGNISERS: dict[str, RecogniserSettings] = {
     "noisy": RecogniserSettings(word_error=0.22, jitter=2.0, punctuated=False, noise=0.5),
 }
 
-EMBEDDER = "embedder"  # the text encoder that links steps with narration, next to the backbones
+EMBEDDER_NAME = (
+    "embedder"  # the text encoder that links steps with narration, next to the backbones
+)
 
 Recogniser: TypeAlias = Literal["clean", "aligned", "noisy"]
 
@@ -198,17 +200,16 @@ class SimulationSettings(Settings):
 
     @model_validator(mode="after")
     def _known(self) -> "SimulationSettings":
-        if EMBEDDER in self.backbones:
-            raise ValueError(
-                f"the name {EMBEDDER!r} is taken by the text encoder that links steps with narration"
-            )
+        if EMBEDDER_NAME in self.backbones:
+            use = "the text encoder that links steps with narration"
+            raise ValueError(f"the name {EMBEDDER_NAME!r} is taken by {use}")
         if self.backbone not in self.backbones:
-            raise ValueError(f"backbone {self.backbone!r} is none of {', '.join(self.backbones)}")
-        narrow = [
-            name for name, each in self.backbones.items() if each.width < 4 * self.tasks.latent
-        ]
-        if narrow:
-            raise ValueError(f"backbone {narrow[0]!r}: its width must be at least 4 * tasks.latent")
+            names = ", ".join(self.backbones)
+            raise ValueError(f"backbone {self.backbone!r} is not one of {names}")
+        # an action and an object have two maps each, at right angles to the others
+        for name, backbone in self.backbones.items():
+            if backbone.width < 4 * self.tasks.latent:
+                raise ValueError(f"backbone {name!r}: its width must be at least 4 * tasks.latent")
         return self
 
 
@@ -263,28 +264,28 @@ def version_2(world: SimulationSettings) -> SimulationSettings:
     and none of these is narrated again. That an action is seen a third as often around its act is
     a choice: no label says it.
     """
-    heard = {
+    narration = {
         "offset": -2.3,
         "offset_scale": 2.9,
         "offset_freedom": 1.4,
         "anywhere": 0.30,
         "lag_spread": 1.0,
+        "again_told": 0.0,
     }
-    parts = {
+    changes = {
         "timeline": {"repeated": 0.125, "previewed": 0.05},
-        "narration": {**heard, "again_told": 0.0},
+        "narration": narration,
         "scene": {"preparation": 0.10, "result": 0.36, "seen_around_act": 1 / 3},
     }
-    return world.model_copy(
-        update={
-            name: getattr(world, name).model_copy(update=values) for name, values in parts.items()
-        }
-    )
+    parts = {}
+    for name, values in changes.items():
+        parts[name] = getattr(world, name).model_copy(update=values)
+    return world.model_copy(update=parts)
 
 
 SHORT_2 = version_2(SHORT)
 # a window that shows its act at once and then what came of it: a dial, not fitted
-ONSET = SHORT_2.model_copy(
+ONSET_WORLD = SHORT_2.model_copy(
     update={
         "scene": SHORT_2.scene.model_copy(
             update={"preparation": 0.0, "result": 0.7, "seen_around_act": 0.0}
@@ -299,5 +300,5 @@ WORLDS: dict[str, SimulationSettings] = {
     "easy": EASY,
     "short-2": SHORT_2,
     "youcook2-2": version_2(YOUCOOK2),
-    "onset": ONSET,
+    "onset": ONSET_WORLD,
 }

@@ -9,16 +9,16 @@ from types import MappingProxyType
 import numpy as np
 
 from research.simulate.encoders import Encoder, make_encoder
-from research.simulate.narration import WORDINGS, Style, article_lines
+from research.simulate.narration import WORDING_COUNT, Style, article_lines
 from research.simulate.settings import (
-    EMBEDDER,
+    EMBEDDER_NAME,
     SHORT,
     BackboneSettings,
     SimulationSettings,
     StyleSettings,
 )
-from research.simulate.tasks import WORLD, Domain, Purpose, make_domain, random_stream
-from research.simulate.texts import CHATS, texts, title
+from research.simulate.tasks import WORLD_NUMBER, Domain, Purpose, make_domain, random_stream
+from research.simulate.texts import CHAT_TEXTS, texts, title
 from research.simulate.video import SimulatedVideo, World, make_record, make_video
 from stepline.records import FeatureSequence, Matrix, Record
 
@@ -73,7 +73,8 @@ def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
     """Return the world with this seed and all its videos. The same seed and settings give the same
     values."""
     world = make_world(seed, settings)
-    return Simulation(world, tuple(make_video(world, index) for index in range(settings.videos)))
+    videos = tuple(make_video(world, index) for index in range(settings.videos))
+    return Simulation(world, videos)
 
 
 def stream(
@@ -93,24 +94,28 @@ def stream(
 def make_world(seed: int, settings: SimulationSettings = SHORT) -> World:
     """Return what all videos of a world share."""
     domain = make_domain(seed, settings.tasks, settings.scene.backgrounds)
-    rng = random_stream(seed, WORLD, Purpose.ARTICLES)
-    wordings = tuple(rng.integers(0, WORDINGS, len(task)) for task in domain.tasks)
-    return World(seed, settings, domain, MappingProxyType(_encoders(settings, domain)), wordings)
+    encoders = MappingProxyType(_encoders(settings, domain))
+    rng = random_stream(seed, WORLD_NUMBER, Purpose.ARTICLES)
+    wordings = tuple(rng.integers(0, WORDING_COUNT, len(task)) for task in domain.tasks)
+    return World(seed, settings, domain, encoders, wordings)
 
 
 def recipes(world: World) -> dict[str, tuple[str, ...]]:
     """Return title -> lines of every task's article."""
-    return {
-        title(task.number): texts(article_lines(task, world.wordings[task.number]))
-        for task in world.domain.tasks
-    }
+    articles = {}
+    for task in world.domain.tasks:
+        lines = article_lines(task, world.wordings[task.number])
+        articles[title(task.number)] = texts(lines)
+    return articles
 
 
 def _encoders(settings: SimulationSettings, domain: Domain) -> Mapping[str, Encoder]:
     noise = settings.embedder_noise * float(np.sqrt(2))  # next to an action and an object together
     style = StyleSettings(distortion=0.0, noise=noise)
-    plain = BackboneSettings(
+    embedder = BackboneSettings(
         width=EMBEDDER_WIDTH, narration=style, step=style, recipe=style, style_bias=0.0
     )
-    kinds = {**settings.backbones, EMBEDDER: plain}
-    return {name: make_encoder(name, kind, domain, len(CHATS)) for name, kind in kinds.items()}
+    encoders = {}
+    for name, backbone in {**settings.backbones, EMBEDDER_NAME: embedder}.items():
+        encoders[name] = make_encoder(name, backbone, domain, len(CHAT_TEXTS))
+    return encoders

@@ -10,7 +10,7 @@ from research.simulate.narration import STYLES, Style
 from research.simulate.scene import Times
 from research.simulate.video import SimulatedVideo
 
-CLIP = 60.0  # s, of WhenAct's clips: order is compared within one
+CLIP_SECONDS = 60.0  # s, of WhenAct's clips: order is compared within one
 QUANTILES = (5, 25, 50, 75, 95)
 
 Values = Iterable[float]
@@ -19,13 +19,12 @@ Values = Iterable[float]
 def statistics(videos: Iterable[SimulatedVideo]) -> dict[str, float]:
     """Return every statistic by name. Seconds, fractions and counts per video. NaN where nothing
     was counted."""
-    found: dict[str, list[float]] = {name: [] for name in MEASURES}
+    values: dict[str, list[float]] = {name: [] for name in VIDEO_MEASURES}
     for video in videos:
-        for name, measure in MEASURES.items():
-            found[name].extend(measure(video))
-    return {name: _mean(values) for name, values in found.items()} | _offset_quantiles(
-        found["offset"]
-    )
+        for name, measure in VIDEO_MEASURES.items():
+            values[name].extend(measure(video))
+    means = {name: _mean(numbers) for name, numbers in values.items()}
+    return means | _offset_quantiles(values["offset"])
 
 
 def zero_shot_recall(
@@ -38,10 +37,12 @@ def zero_shot_recall(
         rows = video.features(backbone).values
         for style in STYLES:
             truth = video.shown(style)
-            known = truth.any(axis=1)
-            best = (video.vectors(style, backbone) @ rows.T).argmax(axis=1)
-            hits[style].extend(truth[np.arange(len(truth)), best][known])
-            hits["chance"].extend(truth[known].mean(axis=1))
+            is_shown = truth.any(axis=1)
+            similarity = video.vectors(style, backbone) @ rows.T
+            best = similarity.argmax(axis=1)
+            best_hits = truth[np.arange(len(truth)), best]
+            hits[style].extend(best_hits[is_shown])
+            hits["chance"].extend(truth[is_shown].mean(axis=1))
     return {name: _mean(values) for name, values in hits.items()}
 
 
@@ -51,19 +52,21 @@ def _offsets(video: SimulatedVideo) -> Times:
     As in WhenAct, whose clips of 60 s hide greater offsets.
     """
     lines = video.narration
-    window, said = video.timeline.windows[lines.window], lines.times
-    same = lines.shown & (said.mean(axis=1) // CLIP == window.mean(axis=1) // CLIP)
-    return np.asarray(window[same, 0] - said[same, 0])
+    windows = video.timeline.windows[lines.window]
+    said_minute = lines.times.mean(axis=1) // CLIP_SECONDS
+    shown_minute = windows.mean(axis=1) // CLIP_SECONDS
+    same_minute = lines.shown & (said_minute == shown_minute)
+    return np.asarray(windows[same_minute, 0] - lines.times[same_minute, 0])
 
 
 def _well_aligned(video: SimulatedVideo) -> Values:
     """Say for each sentence whether its middle is in the window that it is about: well
     aligned."""
     lines = video.narration
-    window = video.timeline.windows[lines.window]
+    windows = video.timeline.windows[lines.window]
     center = lines.times.mean(axis=1)
-    inside = lines.shown & (window[:, 0] <= center) & (center < window[:, 1])
-    return [float(well_aligned) for well_aligned in inside]
+    is_inside = (windows[:, 0] <= center) & (center < windows[:, 1])
+    return [float(well_aligned) for well_aligned in lines.shown & is_inside]
 
 
 def _inversions_in_a_minute(video: SimulatedVideo) -> Values:
@@ -74,37 +77,49 @@ def _inversions_in_a_minute(video: SimulatedVideo) -> Values:
     over clips.
     """
     lines = video.narration
-    told = np.flatnonzero(lines.shown)
-    said = lines.times[told].mean(axis=1)
-    shown = video.timeline.windows[lines.window[told]].mean(axis=1)
-    for start in np.arange(0.0, video.duration, CLIP):
-        both = (said // CLIP == start // CLIP) & (shown // CLIP == start // CLIP)
-        first, second = np.triu_indices(int(both.sum()), k=1)
-        different = shown[both][first] != shown[both][second]
-        if different.any():
-            inverted = (said[both][first] - said[both][second]) * (
-                shown[both][first] - shown[both][second]
-            ) < 0
-            yield float(inverted[different].mean())
+    shown_rows = np.flatnonzero(lines.shown)
+    said_times = lines.times[shown_rows].mean(axis=1)
+    shown_times = video.timeline.windows[lines.window[shown_rows]].mean(axis=1)
+    for start in np.arange(0.0, video.duration, CLIP_SECONDS):
+        # the sentences that are said and shown in this minute
+        minute = start // CLIP_SECONDS
+        is_said = said_times // CLIP_SECONDS == minute
+        is_shown = shown_times // CLIP_SECONDS == minute
+        said_at = said_times[is_said & is_shown]
+        shown_at = shown_times[is_said & is_shown]
+        # their pairs that are not shown at one time
+        first, second = np.triu_indices(len(said_at), k=1)
+        is_different = shown_at[first] != shown_at[second]
+        if is_different.any():
+            said_order = said_at[first] - said_at[second]
+            shown_order = shown_at[first] - shown_at[second]
+            is_inverted = said_order * shown_order < 0
+            yield float(is_inverted[is_different].mean())
 
 
 def _inversions_in_the_video(video: SimulatedVideo) -> Values:
     """Return the fraction of all pairs of step sentences in a video that are said in one order,
     shown in the other."""
     lines = video.narration
-    told = np.flatnonzero(lines.shown)
-    shown = video.timeline.windows[lines.window[told], 0]
-    first, second = np.triu_indices(len(told), k=1)
-    different = shown[first] != shown[second]
-    return [float((shown[first] > shown[second])[different].mean())] if different.any() else []
+    shown_windows = lines.window[np.flatnonzero(lines.shown)]
+    starts = video.timeline.windows[shown_windows, 0]
+    first, second = np.triu_indices(len(starts), k=1)
+    is_different = starts[first] != starts[second]
+    if not is_different.any():
+        return []
+    is_inverted = starts[first] > starts[second]
+    return [float(is_inverted[is_different].mean())]
 
 
 def _offset_quantiles(offsets: Times | list[float]) -> dict[str, float]:
     values = np.asarray(offsets if len(offsets) else [np.nan])
-    plain = {f"offset_p{q}": float(np.percentile(values, q)) for q in QUANTILES}
-    return plain | {
-        f"abs_offset_p{q}": float(np.percentile(np.abs(values), q)) for q in QUANTILES[2:]
-    }
+    lengths = np.abs(values)
+    quantiles = {}
+    for percent in QUANTILES:
+        quantiles[f"offset_p{percent}"] = float(np.percentile(values, percent))
+    for percent in QUANTILES[2:]:
+        quantiles[f"abs_offset_p{percent}"] = float(np.percentile(lengths, percent))
+    return quantiles
 
 
 def _shown_lines(style: Style) -> Callable[[SimulatedVideo], Values]:
@@ -119,16 +134,35 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
-MEASURES: Mapping[str, Callable[[SimulatedVideo], Values]] = {
+def _window_lengths(video: SimulatedVideo) -> Times:
+    return np.asarray(np.diff(video.timeline.windows, axis=1).ravel())
+
+
+def _gaps(video: SimulatedVideo) -> Values:
+    for (_, end), (start, _) in pairwise(video.timeline.windows):
+        yield float(start - end)
+
+
+def _covered(video: SimulatedVideo) -> Values:
+    return [float(np.diff(video.timeline.windows, axis=1).sum() / video.duration)]
+
+
+def _first_start(video: SimulatedVideo) -> Values:
+    return [float(video.timeline.windows[0, 0] / video.duration)]
+
+
+def _last_end(video: SimulatedVideo) -> Values:
+    return [float(video.timeline.windows[-1, 1] / video.duration)]
+
+
+VIDEO_MEASURES: Mapping[str, Callable[[SimulatedVideo], Values]] = {
     "duration": lambda video: [video.duration],
     "windows": lambda video: [float(len(video.timeline.windows))],
-    "window_s": lambda video: np.diff(video.timeline.windows, axis=1).ravel().tolist(),
-    "gap_s": lambda video: [float(b[0] - a[1]) for a, b in pairwise(video.timeline.windows)],
-    "covered": lambda video: [
-        float(np.diff(video.timeline.windows, axis=1).sum() / video.duration)
-    ],
-    "first_start": lambda video: [float(video.timeline.windows[0, 0] / video.duration)],
-    "last_end": lambda video: [float(video.timeline.windows[-1, 1] / video.duration)],
+    "window_s": lambda video: _window_lengths(video).tolist(),
+    "gap_s": _gaps,
+    "covered": _covered,
+    "first_start": _first_start,
+    "last_end": _last_end,
     "narrations": _count("narration"),
     "narrations_alignable": _shown_lines("narration"),
     "narrations_well_aligned": _well_aligned,

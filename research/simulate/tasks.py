@@ -32,15 +32,14 @@ class Purpose(IntEnum):
     VECTORS = 11
 
 
-WORLD: Final = 0  # the number of the world itself, where videos are numbered from 1
+WORLD_NUMBER: Final = 0  # the number of the world itself, where videos are numbered from 1
 
 
 def random_stream(seed: int, number: int, purpose: Purpose, *names: str) -> np.random.Generator:
-    """Return the generator of one purpose for the world (`WORLD`) or for a video (its index +
+    """Return the generator of one purpose for the world (`WORLD_NUMBER`) or for a video (its index +
     1)."""
-    return np.random.default_rng(
-        [seed, number, purpose, *(zlib.crc32(name.encode()) for name in names)]
-    )
+    name_digests = [zlib.crc32(name.encode()) for name in names]
+    return np.random.default_rng([seed, number, purpose, *name_digests])
 
 
 Ints = npt.NDArray[np.int64]
@@ -79,26 +78,30 @@ class Domain:
 
 def make_domain(seed: int, settings: TaskSettings, backgrounds: int) -> Domain:
     """Return the tasks and meanings of the world with this seed."""
-    rng = random_stream(seed, WORLD, Purpose.MEANINGS)
-    actions, objects, others = (
-        unit_rows(rng.standard_normal((count, settings.latent)))
-        for count in (settings.actions, settings.objects, backgrounds)
-    )
-    task_rng = random_stream(seed, WORLD, Purpose.TASKS)
+    rng = random_stream(seed, WORLD_NUMBER, Purpose.MEANINGS)
+    actions = unit_rows(rng.standard_normal((settings.actions, settings.latent)))
+    objects = unit_rows(rng.standard_normal((settings.objects, settings.latent)))
+    other_actions = unit_rows(rng.standard_normal((backgrounds, settings.latent)))
+    task_rng = random_stream(seed, WORLD_NUMBER, Purpose.TASKS)
     tasks = tuple(_task(number, settings, task_rng) for number in range(settings.tasks))
-    return Domain(seed, tasks, actions, objects, others)
+    return Domain(seed, tasks, actions, objects, other_actions)
 
 
 def _task(number: int, settings: TaskSettings, rng: np.random.Generator) -> Task:
     """Draw distinct (action, object) pairs from a few objects."""
     objects = rng.choice(settings.objects, settings.objects_per_task, replace=False)
     count = int(rng.integers(settings.fewest_steps, settings.most_steps + 1))
-    pairs = rng.choice(settings.actions * len(objects), count, replace=False)
-    article = rng.permutation(count) if settings.shuffled else np.arange(count)
-    return Task(number, pairs // len(objects), objects[pairs % len(objects)], article)
+    pair_count = settings.actions * len(objects)
+    pairs = rng.choice(pair_count, count, replace=False)
+    article = np.arange(count)
+    if settings.shuffled:
+        article = rng.permutation(count)
+    step_objects = objects[pairs % len(objects)]
+    return Task(number, pairs // len(objects), step_objects, article)
 
 
 def unit_rows(values: npt.NDArray[np.floating]) -> Matrix:
     """Return the rows at length 1, as float32."""
-    rows: Matrix = (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    rows: Matrix = (values / lengths).astype(np.float32)
     return rows

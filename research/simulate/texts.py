@@ -7,11 +7,11 @@ A line's words depend on its meaning and its `wording` number alone.
 from collections.abc import Sequence
 from typing import Final
 
-from research.simulate.narration import MISHEARD, SAID, Lines
-from research.simulate.scene import NONE
+from research.simulate.narration import MISHEARD_WORD, SAID_WORD, Lines
+from research.simulate.scene import NO_INDEX
 from research.simulate.settings import RecogniserSettings
 
-VERBS: Final = (
+COOKING_VERBS: Final = (
     "chop",
     "pour",
     "stir",
@@ -46,7 +46,7 @@ VERBS: Final = (
     "soak",
 )
 
-NOUNS: Final = (
+COOKING_NOUNS: Final = (
     "onion",
     "garlic",
     "carrot",
@@ -113,7 +113,7 @@ NOUNS: Final = (
     "yeast",
 )
 
-TITLES: Final = (
+TASK_TITLES: Final = (
     "vegetable soup",
     "a birthday cake",
     "fried rice",
@@ -182,7 +182,7 @@ TITLE_WAYS: Final = (
     "Make light",
 )
 
-LEADS: Final = (
+SENTENCE_LEADS: Final = (
     "so now I'm just going to",
     "next you want to",
     "and then we",
@@ -196,7 +196,7 @@ LEADS: Final = (
     "so first we",
     "and here I",
 )
-TAILS: Final = (
+SENTENCE_TAILS: Final = (
     "",
     "like this",
     "just like so",
@@ -231,7 +231,7 @@ OBJECT_CHATS: Final = (
     "a friend told me about {}",
 )
 
-PLACES: Final = (
+PLACE_PHRASES: Final = (
     "",
     "in a large bowl",
     "with a knife",
@@ -245,7 +245,7 @@ PLACES: Final = (
     "on both sides",
     "evenly",
 )
-PURPOSES: Final = (
+PURPOSE_PHRASES: Final = (
     "until it is ready",
     "so that it cooks evenly",
     "to bring out the flavor",
@@ -257,7 +257,7 @@ PURPOSES: Final = (
     "to the right consistency",
     "while the pan heats up",
 )
-CAPTIONS: Final = (
+CAPTION_ENDINGS: Final = (
     "in a bowl",
     "on the cutting board",
     "in the pan",
@@ -270,7 +270,7 @@ CAPTIONS: Final = (
     "on the counter",
 )
 
-CHATS: Final = (
+CHAT_TEXTS: Final = (
     "hi everyone and welcome back to my channel",
     "don't forget to subscribe",
     "let me know in the comments",
@@ -344,95 +344,105 @@ SOUND_ALIKES: Final = (
 
 
 VAGUE_ACTION: Final = {"narration": "do that with", "step": "prepare", "recipe": "prepare"}
-MULTIPLIER: Final = 2654435761  # Knuth's, spreads neighbouring numbers
+HASH_MULTIPLIER: Final = 2654435761  # Knuth's, spreads neighbouring numbers
 WORD_RANGE: Final = 1 << 32
 
 
 def title(task: int) -> str:
     """Return a task's title. No two of the first thousand are equal."""
-    way, dish = divmod(task, len(TITLES))
-    return f"{TITLE_WAYS[way % len(TITLE_WAYS)]} {TITLES[dish]}" + (
-        f" {way}" if way >= len(TITLE_WAYS) else ""
-    )
+    way, dish = divmod(task, len(TASK_TITLES))
+    plain_title = f"{TITLE_WAYS[way % len(TITLE_WAYS)]} {TASK_TITLES[dish]}"
+    if way < len(TITLE_WAYS):
+        return plain_title
+    return f"{plain_title} {way}"
 
 
-def texts(lines: Lines, heard: RecogniserSettings | None = None) -> tuple[str, ...]:
-    """Return the words of every line. Narrations as a recogniser writes them, when it is given."""
-    say = {"narration": _narration, "step": _step, "recipe": _article}[lines.style]
-    said = (say(lines, row) for row in range(len(lines)))
-    if lines.style != "narration" or heard is None:
-        return tuple(_sentence(text) for text in said)
-    return tuple(_heard(text, int(lines.wording[row]), heard) for row, text in enumerate(said))
+def texts(lines: Lines, recogniser: RecogniserSettings | None = None) -> tuple[str, ...]:
+    """Return the words of every line. Narrations as `recogniser` writes them, if there is one."""
+    phrase = {"narration": _narration, "step": _step, "recipe": _article}[lines.style]
+    misheard = recogniser if lines.style == "narration" else None
+    sentences = []
+    for row in range(len(lines)):
+        text = phrase(lines, row)
+        if misheard is None:
+            sentences.append(_sentence(text))
+        else:
+            sentences.append(_recognised(text, int(lines.wording[row]), misheard))
+    return tuple(sentences)
 
 
 def captions(lines: Lines) -> tuple[str, ...]:
     """Return a person's caption of every line, as YouCook2's: no greeting, where or with what it is
     done."""
-    return tuple(
-        f"{_verb(lines, row)} the {_noun(lines, row)} {_pick(CAPTIONS, int(lines.wording[row]), 7)}"
-        for row in range(len(lines))
-    )
+    sentences = []
+    for row in range(len(lines)):
+        ending = _pick(CAPTION_ENDINGS, int(lines.wording[row]), 7)
+        sentences.append(f"{_verb(lines, row)} the {_noun(lines, row)} {ending}")
+    return tuple(sentences)
 
 
 def _narration(lines: Lines, row: int) -> str:
     wording = int(lines.wording[row])
-    if lines.chat[row] != NONE:
-        return CHATS[int(lines.chat[row]) % len(CHATS)]
-    if lines.step[row] == NONE:
+    if lines.chat[row] != NO_INDEX:
+        return CHAT_TEXTS[int(lines.chat[row]) % len(CHAT_TEXTS)]
+    if lines.step[row] == NO_INDEX:
         return _pick(OBJECT_CHATS, wording, 1).format(_noun(lines, row))
-    said = f"{_pick(LEADS, wording, 2)} {_verb(lines, row)} {_object(lines, row)}"
-    ends = TAILS if lines.window[row] != NONE else ABSENT_ENDS
-    return f"{said} {_pick(ends, wording, 3)}".strip()
+    lead = _pick(SENTENCE_LEADS, wording, 2)
+    is_shown = lines.window[row] != NO_INDEX
+    ending = _pick(SENTENCE_TAILS if is_shown else ABSENT_ENDS, wording, 3)
+    return f"{lead} {_verb(lines, row)} {_object(lines, row)} {ending}".strip()
 
 
 def _step(lines: Lines, row: int) -> str:
-    if lines.chat[row] != NONE:
-        return "follow the tip: " + CHATS[int(lines.chat[row]) % len(CHATS)]
-    if lines.step[row] == NONE:
+    if lines.chat[row] != NO_INDEX:
+        return "follow the tip: " + CHAT_TEXTS[int(lines.chat[row]) % len(CHAT_TEXTS)]
+    if lines.step[row] == NO_INDEX:
         return f"use the {_noun(lines, row)}"
-    return f"{_verb(lines, row)} {_object(lines, row)} {_pick(PLACES, int(lines.wording[row]), 4)}".strip()
+    place = _pick(PLACE_PHRASES, int(lines.wording[row]), 4)
+    return f"{_verb(lines, row)} {_object(lines, row)} {place}".strip()
 
 
 def _article(lines: Lines, row: int) -> str:
-    return (
-        f"{_verb(lines, row)} the {_noun(lines, row)} {_pick(PURPOSES, int(lines.wording[row]), 5)}"
-    )
+    purpose = _pick(PURPOSE_PHRASES, int(lines.wording[row]), 5)
+    return f"{_verb(lines, row)} the {_noun(lines, row)} {purpose}"
 
 
 def _verb(lines: Lines, row: int) -> str:
-    state = lines.said_action[row]
-    if lines.action[row] == NONE or state not in (SAID, MISHEARD):
+    status = lines.said_action[row]
+    if lines.action[row] == NO_INDEX or status not in (SAID_WORD, MISHEARD_WORD):
         return VAGUE_ACTION[lines.style]
-    return (
-        VERBS[lines.action[row]]
-        if state == SAID
-        else _pick(SOUND_ALIKES, int(lines.wording[row]), 8)
-    )
+    if status == SAID_WORD:
+        return COOKING_VERBS[lines.action[row]]
+    return _pick(SOUND_ALIKES, int(lines.wording[row]), 8)
 
 
 def _noun(lines: Lines, row: int) -> str:
-    misheard = lines.said_object[row] == MISHEARD
-    return _pick(SOUND_ALIKES, int(lines.wording[row]), 9) if misheard else NOUNS[lines.object[row]]
+    if lines.said_object[row] == MISHEARD_WORD:
+        return _pick(SOUND_ALIKES, int(lines.wording[row]), 9)
+    return COOKING_NOUNS[lines.object[row]]
 
 
 def _object(lines: Lines, row: int) -> str:
-    return "it" if lines.said_object[row] not in (SAID, MISHEARD) else f"the {_noun(lines, row)}"
+    if lines.said_object[row] in (SAID_WORD, MISHEARD_WORD):
+        return f"the {_noun(lines, row)}"
+    return "it"
 
 
-def _heard(text: str, wording: int, settings: RecogniserSettings) -> str:
+def _recognised(text: str, wording: int, settings: RecogniserSettings) -> str:
     """Return a sentence with its small words misheard at the recogniser's rate. Content words were
     decided before."""
-    words = [
-        _pick(SOUND_ALIKES, wording, 20 + place)
-        if len(word) <= 4 and _number(wording, 100 + place) < settings.word_error * WORD_RANGE
-        else word
-        for place, word in enumerate(text.split())
-    ]
-    return (
-        _sentence(" ".join(words))
-        if settings.punctuated
-        else " ".join(words).replace(",", "").lower()
-    )
+    error_range = settings.word_error * WORD_RANGE
+    words = []
+    for position, word in enumerate(text.split()):
+        is_small = len(word) <= 4
+        if is_small and _number(wording, 100 + position) < error_range:
+            words.append(_pick(SOUND_ALIKES, wording, 20 + position))
+        else:
+            words.append(word)
+    sentence = " ".join(words)
+    if settings.punctuated:
+        return _sentence(sentence)
+    return sentence.replace(",", "").lower()
 
 
 def _sentence(text: str) -> str:
@@ -445,7 +455,7 @@ def _pick(choices: Sequence[str], wording: int, salt: int) -> str:
 
 def _number(wording: int, salt: int) -> int:
     """Return one of 2^32 numbers for a line's wording and a place in it."""
-    mixed = (wording + 1) * MULTIPLIER + salt * 40503 * MULTIPLIER
+    mixed = (wording + 1) * HASH_MULTIPLIER + salt * 40503 * HASH_MULTIPLIER
     mixed ^= mixed >> 15
-    mixed = (mixed * MULTIPLIER) & 0xFFFFFFFFFFFF
+    mixed = (mixed * HASH_MULTIPLIER) & 0xFFFFFFFFFFFF
     return (mixed >> 13) % WORD_RANGE

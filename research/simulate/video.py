@@ -12,10 +12,15 @@ import numpy.typing as npt
 
 from research.simulate.encoders import Encoder
 from research.simulate.narration import Lines, Style, narrate, recipe_lines, recognise, write_steps
-from research.simulate.scene import NONE, Timeline, make_scene, make_timeline
-from research.simulate.settings import EMBEDDER, RECOGNISERS, RecogniserSettings, SimulationSettings
-from research.simulate.tasks import WORLD, Domain, Ints, Purpose, Task, random_stream
-from research.simulate.texts import CHATS, captions, texts, title
+from research.simulate.scene import NO_INDEX, Timeline, make_scene, make_timeline
+from research.simulate.settings import (
+    EMBEDDER_NAME,
+    RECOGNISERS,
+    RecogniserSettings,
+    SimulationSettings,
+)
+from research.simulate.tasks import WORLD_NUMBER, Domain, Ints, Purpose, Task, random_stream
+from research.simulate.texts import CHAT_TEXTS, captions, texts, title
 from stepline.errors import SettingsError
 from stepline.records import (
     FeatureSequence,
@@ -28,7 +33,7 @@ from stepline.records import (
     Video,
 )
 
-RATE = 1.0  # feature rows per second
+ROWS_PER_SECOND = 1.0  # feature rows per second
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,8 @@ class World:
         SettingsError."""
         name = self.settings.backbone if backbone is None else backbone
         if name not in self.encoders:
-            known = ", ".join(self.settings.backbones)
-            raise SettingsError(f"backbone {name!r} is not one of this world; take one of {known}")
+            names = ", ".join(self.settings.backbones)
+            raise SettingsError(f"backbone {name!r} is not one of this world; take one of {names}")
         return self.encoders[name]
 
 
@@ -71,8 +76,9 @@ class SimulatedVideo:
     @cached_property
     def spoken(self) -> Lines:
         """What is really said."""
-        settings, rng = self.world.settings.narration, self._random_stream(Purpose.NARRATION)
-        return narrate(self.task, self.timeline, settings, len(CHATS), rng)
+        settings = self.world.settings.narration
+        rng = self._random_stream(Purpose.NARRATION)
+        return narrate(self.task, self.timeline, settings, len(CHAT_TEXTS), rng)
 
     @cached_property
     def narration(self) -> Lines:
@@ -81,19 +87,15 @@ class SimulatedVideo:
 
     def recognised(self, recogniser: str) -> Lines:
         """Return the narration as that recogniser gives it."""
-        return recognise(
-            self.spoken,
-            self.duration,
-            RECOGNISERS[recogniser],
-            self._random_stream(Purpose.RECOGNISER, recogniser),
-        )
+        settings = RECOGNISERS[recogniser]
+        rng = self._random_stream(Purpose.RECOGNISER, recogniser)
+        return recognise(self.spoken, self.duration, settings, rng)
 
     @cached_property
     def steps(self) -> Lines:
         """The steps that the stand-in of a language model wrote from the narration."""
-        return write_steps(
-            self.narration, self.world.settings.writer, self._random_stream(Purpose.WRITER)
-        )
+        rng = self._random_stream(Purpose.WRITER)
+        return write_steps(self.narration, self.world.settings.writer, rng)
 
     @cached_property
     def recipe(self) -> Lines:
@@ -102,40 +104,33 @@ class SimulatedVideo:
 
     def lines(self, style: Style) -> Lines:
         """Return the texts of a style."""
-        return {
-            "narration": lambda: self.narration,
-            "step": lambda: self.steps,
-            "recipe": lambda: self.recipe,
-        }[style]()
+        if style == "narration":
+            return self.narration
+        if style == "step":
+            return self.steps
+        return self.recipe
 
     def shown(self, style: Style) -> npt.NDArray[np.bool_]:
         """Return (K, T), True where a text's own window (any of a recipe line's) covers the middle
         of the second."""
-        seconds = (np.arange(int(np.ceil(self.duration))) + 0.5) / RATE
+        seconds = (np.arange(int(np.ceil(self.duration))) + 0.5) / ROWS_PER_SECOND
         windows = self.timeline.windows
-        cover = (windows[:, :1] <= seconds) & (seconds < windows[:, 1:])  # (P, T)
+        covers = (windows[:, :1] <= seconds) & (seconds < windows[:, 1:])  # (P, T)
         lines = self.lines(style)
-        owns = (
-            self.timeline.steps == lines.step[:, None]
-            if style == "recipe"
-            else _one_hot(lines.window, len(windows))
-        )
-        return (owns.astype(np.int64) @ cover.astype(np.int64)) > 0
+        owns = _one_hot(lines.window, len(windows))  # (K, P)
+        if style == "recipe":
+            owns = self.timeline.steps == lines.step[:, None]
+        return (owns.astype(np.int64) @ covers.astype(np.int64)) > 0
 
     def features(self, backbone: str | None = None) -> FeatureSequence:
         """Return the video's features, unit rows at 1 Hz. T is the duration, rounded up."""
-        encoder, settings = self.world.encoder(backbone), self.world.settings
-        scene = make_scene(
-            self.world.domain,
-            self.task,
-            self.timeline,
-            settings.scene,
-            self._random_stream(Purpose.SCENE),
-        )
-        values = encoder.encode_pictures(
-            scene, settings.difficulty, self._random_stream(Purpose.FEATURES, encoder.name)
-        )
-        return FeatureSequence(values, RATE, f"world-{encoder.name}")
+        encoder = self.world.encoder(backbone)
+        settings = self.world.settings
+        scene_rng = self._random_stream(Purpose.SCENE)
+        scene = make_scene(self.world.domain, self.task, self.timeline, settings.scene, scene_rng)
+        rng = self._random_stream(Purpose.FEATURES, encoder.name)
+        values = encoder.encode_pictures(scene, settings.difficulty, rng)
+        return FeatureSequence(values, ROWS_PER_SECOND, f"world-{encoder.name}")
 
     def vectors(self, style: Style, backbone: str | None = None) -> Matrix:
         """Return the backbone's text vectors (K, C), unit rows, aligned with `lines(style)`."""
@@ -144,7 +139,7 @@ class SimulatedVideo:
     def embeddings(self, style: Style) -> Matrix:
         """Return (K, D) unit rows of a text encoder without pictures, in which all styles are
         comparable."""
-        return self._vectors(style, self.world.encoders[EMBEDDER])
+        return self._vectors(style, self.world.encoders[EMBEDDER_NAME])
 
     @cached_property
     def record(self) -> Record:
@@ -152,11 +147,12 @@ class SimulatedVideo:
         return make_record(self)
 
     def _vectors(self, style: Style, encoder: Encoder) -> Matrix:
-        noise = RECOGNISERS[self.world.settings.recogniser].noise if style == "narration" else 0.0
+        noise = 0.0
+        if style == "narration":
+            noise = RECOGNISERS[self.world.settings.recogniser].noise
         if style == "recipe":  # a line of an article has one vector, whatever the video
-            rng = random_stream(
-                self.world.seed, WORLD, Purpose.ARTICLES, encoder.name, str(self.task.number)
-            )
+            names = (encoder.name, str(self.task.number))
+            rng = random_stream(self.world.seed, WORLD_NUMBER, Purpose.ARTICLES, *names)
         else:
             rng = self._random_stream(Purpose.VECTORS, encoder.name, style)
         return encoder.encode_texts(self.lines(style), self.world.domain, rng, noise)
@@ -168,11 +164,18 @@ class SimulatedVideo:
 def make_video(world: World, index: int) -> SimulatedVideo:
     """Return the video with this number. Any number may be asked for, in any order."""
     settings = world.settings
-    train = index < settings.videos - round(settings.videos * settings.held_out)
+    held_out_videos = round(settings.videos * settings.held_out)
+    is_training = index < settings.videos - held_out_videos
     rng = random_stream(world.seed, index + 1, Purpose.TIMELINE)
-    known = settings.tasks.tasks - settings.tasks.unseen
-    task = world.domain.tasks[int(rng.integers(known if train else settings.tasks.tasks))]
-    subset = "train" if train else "val_seen" if task.number < known else "val_unseen"
+    training_tasks = settings.tasks.tasks - settings.tasks.unseen
+    task_count = training_tasks if is_training else settings.tasks.tasks
+    task = world.domain.tasks[int(rng.integers(task_count))]
+    if is_training:
+        subset = "train"
+    elif task.number < training_tasks:
+        subset = "val_seen"
+    else:
+        subset = "val_unseen"
     timeline = make_timeline(len(task), settings.timeline, rng)
     return SimulatedVideo(world, index, video_id(world.seed, index), subset, task, timeline)
 
@@ -184,7 +187,9 @@ def video_id(seed: int, index: int) -> str:
 
 
 def _one_hot(window: Ints, count: int) -> npt.NDArray[np.bool_]:
-    return np.asarray((window[:, None] == np.arange(count)) & (window[:, None] != NONE))
+    is_window = window[:, None] == np.arange(count)
+    has_window = window[:, None] != NO_INDEX
+    return np.asarray(is_window & has_window)
 
 
 def make_record(video: SimulatedVideo, about: Style = "recipe") -> Record:
@@ -211,29 +216,33 @@ def make_record(video: SimulatedVideo, about: Style = "recipe") -> Record:
 
 def make_transcript(lines: Lines, recogniser: str) -> Transcript:
     """Return the narration as that recogniser writes it."""
-    said = zip(texts(lines, RECOGNISERS[recogniser]), lines.times, strict=True)
-    sentences = tuple(Sentence(text=text, span=_span(times)) for text, times in said)
-    return Transcript(language="en", sentences=sentences, recogniser=f"world-{recogniser}")
+    sentences = []
+    for text, times in zip(texts(lines, RECOGNISERS[recogniser]), lines.times, strict=True):
+        sentences.append(Sentence(text=text, span=_span(times)))
+    return Transcript(language="en", sentences=tuple(sentences), recogniser=f"world-{recogniser}")
 
 
 def written_steps(video: SimulatedVideo) -> tuple[Step, ...]:
     """Return the written steps: not placed, each with its sentences."""
-    rows = zip(texts(video.steps), video.steps.times, video.steps.sources, strict=True)
-    return tuple(
-        Step(id=str(number), text=text, said=_span(times), sources=sources)
-        for number, (text, times, sources) in enumerate(rows, start=1)
-    )
+    lines = video.steps
+    steps = []
+    for row, text in enumerate(texts(lines)):
+        said_span = _span(lines.times[row])
+        step = Step(id=str(row + 1), text=text, said=said_span, sources=lines.sources[row])
+        steps.append(step)
+    return tuple(steps)
 
 
 def person_captions(video: SimulatedVideo) -> tuple[Step, ...]:
     """Return a person's captions of all windows, in the order of time."""
-    lines, timeline = video.recipe, video.timeline
-    row = {int(step): index for index, step in enumerate(lines.step)}
-    said = captions(lines)
-    return tuple(
-        Step(id=str(number), text=said[row[int(step)]], spans=(_span(timeline.windows[number]),))
-        for number, step in enumerate(timeline.steps)
-    )
+    line_of_step = {int(step): row for row, step in enumerate(video.recipe.step)}
+    sentences = captions(video.recipe)
+    steps = []
+    for number, step in enumerate(video.timeline.steps):
+        text = sentences[line_of_step[int(step)]]
+        span = _span(video.timeline.windows[number])
+        steps.append(Step(id=str(number), text=text, spans=(span,)))
+    return tuple(steps)
 
 
 def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
@@ -244,18 +253,16 @@ def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
     step's own id.
     """
     lines = video.lines(about)
-    said = texts(
-        lines, RECOGNISERS[video.world.settings.recogniser] if about == "narration" else None
-    )
-    return tuple(
-        Step(
-            id=str(row + first_text_id(video, about)),
-            text=text,
-            spans=_shown_spans(video, lines, row),
-            said=None if np.isnan(lines.times[row, 0]) else _span(lines.times[row]),
-        )
-        for row, text in enumerate(said)
-    )
+    first_id = first_text_id(video, about)
+    recogniser = RECOGNISERS[video.world.settings.recogniser]
+    steps = []
+    for row, text in enumerate(texts(lines, recogniser)):
+        is_said = not np.isnan(lines.times[row, 0])
+        said_span = _span(lines.times[row]) if is_said else None
+        spans = _shown_spans(video, lines, row)
+        step = Step(id=str(row + first_id), text=text, spans=spans, said=said_span)
+        steps.append(step)
+    return tuple(steps)
 
 
 def first_text_id(video: SimulatedVideo, about: Style) -> int:
@@ -270,20 +277,24 @@ def spoken_words(
 ) -> list[dict[str, str | float]]:
     """Return a sentence's words as WhisperX has them. Times in proportion to the words' letters."""
     words = text.split()
-    edges = np.concatenate(([0.0], np.cumsum([len(word) + 1.0 for word in words])))
+    lengths = [len(word) + 1.0 for word in words]
+    edges = np.concatenate(([0.0], np.cumsum(lengths)))
     times = np.round(span.start + edges / edges[-1] * span.duration, 3)
     score = round(1.0 - settings.word_error, 3)
-    return [
-        {"word": word, "start": float(start), "end": float(end), "score": score}
-        for word, start, end in zip(words, times[:-1], times[1:], strict=True)
-    ]
+    entries: list[dict[str, str | float]] = []
+    for word, start, end in zip(words, times[:-1], times[1:], strict=True):
+        times_of_word = {"start": float(start), "end": float(end)}
+        entries.append({"word": word, **times_of_word, "score": score})
+    return entries
 
 
 def _shown_spans(video: SimulatedVideo, lines: Lines, row: int) -> tuple[Span, ...]:
     if lines.style == "recipe":
         return tuple(_span(times) for times in video.timeline.of(int(lines.step[row])))
     window = int(lines.window[row])
-    return () if window == NONE else (_span(video.timeline.windows[window]),)
+    if window == NO_INDEX:
+        return ()
+    return (_span(video.timeline.windows[window]),)
 
 
 def _span(times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Span:

@@ -18,7 +18,7 @@ all. So a folder without ht-step/annotations.json was not finished.
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from research.simulate.narration import STYLES, Lines, Style, article_lines
-from research.simulate.settings import EMBEDDER, RECOGNISERS
+from research.simulate.settings import EMBEDDER_NAME, RECOGNISERS
 from research.simulate.simulation import Simulation, recipes
 from research.simulate.texts import texts, title
 from research.simulate.video import (
@@ -44,7 +44,7 @@ from stepline.records import Matrix, Step
 FeatureFile: TypeAlias = Literal["pth.tar", "npy"]
 Tree: TypeAlias = Any  # a JSON value
 
-TAXONOMY: Final = (
+TAXONOMY_COLUMNS: Final = (
     "global_step_index",
     "activity",
     "step_index",
@@ -95,7 +95,8 @@ def write_videos(
     were."""
     names = (world.settings.backbone,) if backbones is None else tuple(backbones)
     encoders = [world.encoder(name).name for name in names]
-    shared, count = SharedFiles(), 0
+    shared = SharedFiles()
+    count = 0
     for video in videos:
         _annotate(shared, video)
         _write_transcript_and_steps(folder, video)
@@ -109,19 +110,27 @@ def write_videos(
 
 def _annotate(shared: SharedFiles, video: SimulatedVideo) -> None:
     """Add one video to the files that hold them all."""
-    shown = [(step.id, span) for step in shown_texts(video, "recipe") for span in step.spans]
-    segments = [{"id": int(step), "segment": [span.start, span.end]} for step, span in shown]
+    # HT-Step
+    segments = []
+    for step in shown_texts(video, "recipe"):
+        for span in step.spans:
+            segments.append({"id": int(step.id), "segment": [span.start, span.end]})
     shared.steps[video.id] = {
         "subset": video.subset,
         "activity": title(video.task.number),
         "annotations": segments,
     }
     shared.splits.setdefault(video.subset, []).append(video.id)
+
+    # HowTo100M and HTM-Align
+    is_training = video.subset == "train"
     shared.captions[video.id] = _timed_columns(video, video.narration)
-    if video.subset != "train":
+    if not is_training:
         shared.align[video.id] = [_htm_align_row(step) for step in shown_texts(video, "narration")]
+
+    # YouCook2
     captions = person_captions(video)
-    shared.captioned["train" if video.subset == "train" else "val"][video.id] = {
+    shared.captioned["train" if is_training else "val"][video.id] = {
         "duration": video.duration,
         "timestamps": [[step.spans[0].start, step.spans[0].end] for step in captions],
         "sentences": [step.text for step in captions],
@@ -129,55 +138,51 @@ def _annotate(shared: SharedFiles, video: SimulatedVideo) -> None:
 
 
 def _htm_align_row(step: Step) -> Tree:
-    span = step.spans[0] if step.spans else step.said
-    return [
-        int(bool(step.spans)),
-        span.start if span else 0.0,
-        span.end if span else 0.0,
-        step.text,
-    ]
+    is_shown = len(step.spans) > 0
+    span = step.spans[0] if is_shown else step.said
+    start = span.start if span else 0.0
+    end = span.end if span else 0.0
+    return [int(is_shown), start, end, step.text]
 
 
 def _timed_columns(video: SimulatedVideo, lines: Lines) -> dict[str, Tree]:
     """Return texts with their times in columns."""
-    said = texts(
-        lines, RECOGNISERS[video.world.settings.recogniser] if lines.style == "narration" else None
-    )
+    recogniser = RECOGNISERS[video.world.settings.recogniser]
     return {
         "start": lines.times[:, 0].tolist(),
         "end": lines.times[:, 1].tolist(),
-        "text": list(said),
+        "text": list(texts(lines, recogniser)),
     }
 
 
 def _write_transcript_and_steps(folder: Path, video: SimulatedVideo) -> None:
-    settings = RECOGNISERS[video.world.settings.recogniser]
-    heard = make_transcript(video.narration, video.world.settings.recogniser)
-    segments = [
-        {
-            "start": one.span.start,
-            "end": one.span.end,
-            "text": one.text,
-            "words": spoken_words(one.text, one.span, settings),
+    recogniser = video.world.settings.recogniser
+    segments = []
+    for sentence in make_transcript(video.narration, recogniser).sentences:
+        segment = {
+            "start": sentence.span.start,
+            "end": sentence.span.end,
+            "text": sentence.text,
+            "words": spoken_words(sentence.text, sentence.span, RECOGNISERS[recogniser]),
         }
-        for one in heard.sentences
-    ]
-    _write(
-        folder / "whisperx" / f"{video.id}.json", _json({"segments": segments, "language": "en"})
-    )
+        segments.append(segment)
+    transcript = {"segments": segments, "language": "en"}
+    _write(folder / "whisperx" / f"{video.id}.json", _json(transcript))
     _write(folder / "howtostep" / f"{video.id}.json", _json(_timed_columns(video, video.steps)))
 
 
 def _write_shared(folder: Path, shared: SharedFiles, world: World) -> None:
+    write_atomic(folder / "ht-step" / "taxonomy.csv", _taxonomy(world))
     files = {
         "ht-step/video_splits.json": shared.splits,
         "htm_align.json": shared.align,
         "caption.json": shared.captions,
-        **{f"youcook2/{name}": shared.captioned[split] for split, name in YOUCOOK2_FILES.items()},
-        "recipes.json": recipes(world),
-        "ht-step/annotations.json": shared.steps,
     }
-    write_atomic(folder / "ht-step" / "taxonomy.csv", _taxonomy(world))
+    for split, name in YOUCOOK2_FILES.items():
+        files[f"youcook2/{name}"] = shared.captioned[split]
+    files["recipes.json"] = recipes(world)
+    # last: a folder without it was not finished
+    files["ht-step/annotations.json"] = shared.steps
     for name, tree in files.items():
         write_atomic(folder / name, _json(tree))
 
@@ -186,10 +191,11 @@ def _taxonomy(world: World) -> str:
     """Return HT-Step's table of all articles' lines."""
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(TAXONOMY)
+    rows.writerow(TAXONOMY_COLUMNS)
     for task in world.domain.tasks:
         first = world.domain.first_line(task.number)
-        for index, headline in enumerate(texts(article_lines(task, world.wordings[task.number]))):
+        lines = article_lines(task, world.wordings[task.number])
+        for index, headline in enumerate(texts(lines)):
             rows.writerow((first + index, title(task.number), index, "none", 0, headline, ""))
     return table.getvalue()
 
@@ -211,10 +217,12 @@ def _write_vectors(folder: Path, video: SimulatedVideo, backbones: Sequence[str]
     import torch
 
     for style in STYLES:
-        said = _text_columns(video, style)
-        vectors: Mapping[str, Matrix] = {name: video.vectors(style, name) for name in backbones}
-        for name, values in {**vectors, EMBEDDER: video.embeddings(style)}.items():
-            content = said | {"features": torch.from_numpy(values.astype(np.float16))}
+        columns = _text_columns(video, style)
+        vectors: dict[str, Matrix] = {name: video.vectors(style, name) for name in backbones}
+        vectors[EMBEDDER_NAME] = video.embeddings(style)
+        for name, values in vectors.items():
+            features = torch.from_numpy(values.astype(np.float16))
+            content = columns | {"features": features}
             _write(folder / name / style / f"{video.id}.pth", _torch_bytes(content))
 
 

@@ -6,6 +6,7 @@ What is most like a step's words counts as an answer on it. Measured in `benchma
 Letters: K steps, P places.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -53,36 +54,43 @@ class DescribedInquiry(StepInquiry):
         none is like them nothing is answered, for words may differ for the same thing.
         """
         settings = self.settings
-        if -(-len(self.places) // settings.choices) > settings.requests // 2:
+        requests = math.ceil(len(self.places) / settings.choices)
+        if requests > settings.requests // 2:
             return
+
+        # one picture from the middle of each place
         last = last_picture_second(self.video.duration)
         middles = [min((place.start + place.stop) // 2 + 0.5, last) for place in self.places]
         self.read_pictures(set(middles))
-        rows = [p for p, second in enumerate(middles) if second in self.pictures]
-        replies = runner.describe([self.pictures[middles[p]] for p in rows])
-        self.descriptions = [
-            (middles[p], reply.after) for p, reply in zip(rows, replies, strict=True)
-        ]
-        words = {p: reply.after for p, reply in zip(rows, replies, strict=True) if reply.after}
-        if not words:
+        rows = [row for row, second in enumerate(middles) if second in self.pictures]
+        replies = runner.describe([self.pictures[middles[row]] for row in rows])
+        descriptions = []
+        texts = {}
+        for row, reply in zip(rows, replies, strict=True):
+            descriptions.append((middles[row], reply.after))
+            if reply.after:
+                texts[row] = reply.after
+        self.descriptions = descriptions
+        if not texts:
             return
+
+        # the place whose description is the most like a step
         steps = embed([step.text for step in self.video.steps])
-        cosines = steps @ embed(list(words.values())).T  # (K, described places)
-        self.described = [
-            Ballot(k, tuple(words), int(row.argmax()))
-            for k, row in enumerate(cosines)
-            if row.max() >= MIN_COSINE
-        ]
+        cosines = steps @ embed(list(texts.values())).T  # (K, described places)
+        ballots = []
+        for step, row_cosines in enumerate(cosines):
+            if row_cosines.max() >= MIN_COSINE:
+                ballots.append(Ballot(step, tuple(texts), int(row_cosines.argmax())))
+        self.described = ballots
         self.beliefs = self.infer_beliefs()
 
     def report(self, runner: QuestionRunner, *, is_trusted: bool) -> dict[str, JsonValue]:
         """Return what the record says, with the descriptions."""
         report = super().report(runner, is_trusted=is_trusted)
         if self.descriptions:
-            seconds, words = zip(*self.descriptions, strict=True)
             start = self.video.start
             report["descriptions"] = {
-                "pictures": [start + second for second in seconds],
-                "words": list(words),
+                "pictures": [start + second for second, _ in self.descriptions],
+                "words": [text for _, text in self.descriptions],
             }
         return report

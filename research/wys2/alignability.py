@@ -23,10 +23,9 @@ from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import clip_text_pair, collate_pairs
 from stepline.wys2.detector import Detector
 
-HEAD_TRAINING = TrainSettings(
-    epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4
-)  # its own; the paper gives none
-HIDDEN = 64  # between the head's layers
+# of its own, for the paper gives none
+HEAD_TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)
+HIDDEN_WIDTH = 64  # between the head's layers
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,17 @@ class AlignabilitySample:
     alignable: Mask
 
     def __post_init__(self) -> None:
-        shapes = f"{self.video.shape}, {self.text.shape} and {self.alignable.shape}"
-        if self.video.ndim != 2 or self.text.ndim != 2 or self.video.shape[1] != self.text.shape[1]:
+        rows = self.video.shape
+        sentences = self.text.shape
+        labels = self.alignable.shape
+        shapes = f"{rows}, {sentences} and {labels}"
+        if len(rows) != 2 or len(sentences) != 2 or rows[1] != sentences[1]:
             raise ShapeError(
                 f"{self.id}: rows and sentences must be (T, D) and (K, D) of one D, not {shapes}"
             )
-        if not len(self.video) or not len(self.text) or self.alignable.shape != (len(self.text),):
+        if rows[0] == 0 or sentences[0] == 0 or labels != sentences[:1]:
             raise ShapeError(
-                f"{self.id}: need a row, a sentence and a label a sentence, not {shapes}"
+                f"{self.id}: need a row, a sentence and a label per sentence, not {shapes}"
             )
 
 
@@ -62,9 +64,10 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
     the sentence.
     """
 
-    def __init__(self, width: int, hidden: int = HIDDEN) -> None:
+    def __init__(self, width: int, hidden: int = HIDDEN_WIDTH) -> None:
         super().__init__()
-        self.clip, self.text = nn.Linear(width, hidden), nn.Linear(width, hidden, bias=False)
+        self.clip = nn.Linear(width, hidden)
+        self.text = nn.Linear(width, hidden, bias=False)
         self.both = nn.Linear(width, hidden, bias=False)
         self.out = nn.Linear(hidden, 1)
 
@@ -72,13 +75,16 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
         """Return logits (B, K) of sentences (B, K, D) in videos (B, T, D)."""
         width = self.clip.in_features
         if video.shape[-1] != width or text.shape[-1] != width:
-            raise ShapeError(
-                f"rows and sentences are {video.shape[-1]} and {text.shape[-1]} wide, the head {width}"
-            )
-        video, text = (F.layer_norm(each, each.shape[-1:]) for each in (video, text))
+            widths = f"{video.shape[-1]} and {text.shape[-1]}"
+            raise ShapeError(f"rows and sentences are {widths} wide, the head {width}")
+        video = F.layer_norm(video, video.shape[-1:])
+        text = F.layer_norm(text, text.shape[-1:])
         product = self.both(video[:, None] * text[:, :, None])  # (B, K, T, hidden)
-        hidden = torch.relu(self.clip(video)[:, None] + self.text(text)[:, :, None] + product)
-        scores = self.out(hidden)[..., 0].masked_fill(video_pad[:, None], -torch.inf)  # (B, K, T)
+        clip_part = self.clip(video)[:, None]  # (B, 1, T, hidden)
+        text_part = self.text(text)[:, :, None]  # (B, K, 1, hidden)
+        hidden = torch.relu(clip_part + text_part + product)
+        scores = self.out(hidden)[..., 0]  # (B, K, T)
+        scores = scores.masked_fill(video_pad[:, None], -torch.inf)
         rows = (~video_pad).sum(1, keepdim=True)  # (B, 1)
         return cast(Tensor, scores.logsumexp(-1) - rows.log())
 
@@ -92,36 +98,29 @@ def train_head(
 ) -> AlignabilityHead:
     """Return a head trained on the samples. Raises DatasetError where no sentence is alignable, or
     every one."""
-    known = (
-        np.concatenate([sample.alignable for sample in samples])
-        if samples
-        else np.zeros(0, dtype=np.bool_)
-    )
-    if known.all() or not known.any():
-        raise DatasetError(
-            f"{int(known.sum())} of {len(known)} sentences are alignable; give videos with both kinds"
-        )
+    sentences = sum(len(sample.alignable) for sample in samples)
+    alignable = sum(int(sample.alignable.sum()) for sample in samples)
+    if alignable in (0, sentences):
+        counts = f"{alignable} of {sentences} sentences are alignable"
+        raise DatasetError(f"{counts}; give videos with both kinds")
     torch.manual_seed(settings.seed)  # of fresh weights
     head = AlignabilityHead(samples[0].video.shape[1])
-    fit(
-        head,
-        TrainingTask(samples, lambda one: len(one.video), lambda chosen, _: chosen, _losses),
-        settings,
-        folder,
-        report,
-    )
+    task = TrainingTask(samples, lambda sample: len(sample.video), lambda batch, _: batch, _losses)
+    fit(head, task, settings, folder, report)
     return head
 
 
-def _losses(head: nn.Module, chosen: Sequence[AlignabilitySample]) -> list[Loss]:
+def _losses(head: nn.Module, samples: Sequence[AlignabilitySample]) -> list[Loss]:
     device = next(head.parameters()).device
-    video, video_pad = pad([one.video for one in chosen])  # (B, T, D), (B, T)
-    text, text_pad = pad([one.text for one in chosen])
-    known, _ = pad([one.alignable[:, None].astype(np.float32) for one in chosen])  # (B, K, 1)
+    video, video_pad = pad([sample.video for sample in samples])  # (B, T, D), (B, T)
+    text, text_pad = pad([sample.text for sample in samples])
+    columns = [sample.alignable[:, None].astype(np.float32) for sample in samples]
+    labels, _ = pad(columns)  # (B, K, 1)
     logits = head(video.to(device), text.to(device), video_pad.to(device))  # (B, K)
-    each = F.binary_cross_entropy_with_logits(logits, known[..., 0].to(device), reduction="none")
-    kept = (~text_pad).to(device)
-    return [Loss((each * kept).sum(), kept.sum().float())]
+    targets = labels[..., 0].to(device)
+    losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    is_sentence = (~text_pad).to(device)
+    return [Loss((losses * is_sentence).sum(), is_sentence.sum().float())]
 
 
 def predict_alignability(head: AlignabilityHead, video: Matrix, text: Matrix) -> Matrix:
@@ -129,39 +128,42 @@ def predict_alignability(head: AlignabilityHead, video: Matrix, text: Matrix) ->
     device = next(head.parameters()).device
     head.eval()
     with torch.inference_mode():
-        rows, sentences = (torch.from_numpy(values)[None].to(device) for values in (video, text))
-        free = torch.zeros(rows.shape[:2], dtype=torch.bool, device=device)
-        scores: Matrix = head(rows, sentences, free)[0].float().cpu().numpy()
+        rows = torch.from_numpy(video)[None].to(device)
+        sentences = torch.from_numpy(text)[None].to(device)
+        no_pad = torch.zeros(rows.shape[:2], dtype=torch.bool, device=device)
+        scores: Matrix = head(rows, sentences, no_pad)[0].float().cpu().numpy()
     return scores
 
 
-SECONDS = 3.0  # of the clip around each second; WYS2, section 4
+CLIP_SECONDS = 3.0  # of the clip around each second; WYS2, section 4
 
 
 def embed_seconds(
-    network: Detector, features: FeatureSequence, seconds: float = SECONDS
+    network: Detector, features: FeatureSequence, seconds: float = CLIP_SECONDS
 ) -> FeatureSequence:
     """Return (T, D) unit rows, one a feature row: what the video tower makes of the clip around its
     middle."""
-    nothing = np.zeros((1, network.settings.text_width), dtype=np.float32)
+    no_text = np.zeros((1, network.settings.text_width), dtype=np.float32)
     middles = (np.arange(len(features.values)) + 0.5) / features.rate
-    clips = [
-        Span(max(0.0, middle - seconds / 2), middle + seconds / 2) for middle in middles.tolist()
-    ]
-    batch = collate_pairs([clip_text_pair("", features, clip, nothing) for clip in clips])
+    pairs = []
+    for middle in middles.tolist():
+        clip = Span(max(0.0, middle - seconds / 2), middle + seconds / 2)
+        pairs.append(clip_text_pair("", features, clip, no_text))
+    device = next(network.parameters()).device
+    batch = collate_pairs(pairs).to(device)
     network.eval()
     with torch.inference_mode():
-        rows = network.encode_clips(batch.to(next(network.parameters()).device))
+        rows = network.encode_clips(batch)
     return FeatureSequence(_unit_rows(rows), features.rate, f"wys2 of {features.backbone}")
 
 
 def embed_sentences(network: Detector, vectors: Matrix) -> Matrix:
     """Return (K, D) unit rows: what the text tower makes of the vectors (K, E) of sentences."""
+    device = next(network.parameters()).device
     network.eval()
     with torch.inference_mode():
-        return _unit_rows(
-            network.encode_texts(torch.from_numpy(vectors).to(next(network.parameters()).device))
-        )
+        rows = network.encode_texts(torch.from_numpy(vectors).to(device))
+        return _unit_rows(rows)
 
 
 def _unit_rows(rows: torch.Tensor) -> Matrix:

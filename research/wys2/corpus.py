@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from research.simulate import SimulatedVideo, SimulationSettings, stream
-from research.simulate.narration import DROPPED, SAID
-from research.simulate.scene import NONE
-from research.simulate.settings import EMBEDDER
+from research.simulate.narration import DROPPED_WORD, SAID_WORD
+from research.simulate.scene import NO_INDEX
+from research.simulate.settings import EMBEDDER_NAME
 from stepline.records import Matrix, Span
 from stepline.training.batches import Mask
 from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
@@ -23,9 +23,9 @@ from stepline.wys2.dataset import Array
 from stepline.wys2.settings import ClipSettings
 
 # fraction of the pronouns that resolution names. The simulated writer restores as many
-RESOLVED = 0.9
-OVERLAPPING = 16.0  # s of VideoCLIP's clips
-CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
+RESOLVED_FRACTION = 0.9
+OVERLAPPING_SECONDS = 16.0  # s of VideoCLIP's clips
+CANDIDATE_TEXTS = 3  # of MIL-NCE; WYS2, section 4
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,12 @@ class Clips:
 
     def cosine(self, *, resolved: bool = True) -> Array:
         """Return the cosine of each narration and its key-step, NaN without one."""
-        return np.array(
-            [item.similarity if resolved else item.unresolved for item in self.items],
-            dtype=np.float64,
-        )
+        cosines = [item.similarity if resolved else item.unresolved for item in self.items]
+        return np.array(cosines, dtype=np.float64)
 
-    def where(self, chosen: Mask) -> "Clips":
-        """Return the clips for which `chosen` (N,) is true."""
-        return Clips(
-            tuple(item for item, kept in zip(self.items, chosen.tolist(), strict=True) if kept)
-        )
+    def where(self, mask: Mask) -> "Clips":
+        """Return the clips for which `mask` (N,) is true."""
+        return Clips(tuple(self.items[row] for row in np.flatnonzero(mask)))
 
 
 @dataclass(frozen=True)
@@ -107,25 +103,25 @@ class Wys2Corpus:
 @lru_cache(maxsize=1)
 def wys2_corpus(seed: int, labelled: int, unlabelled: int) -> Wys2Corpus:
     """Return the clips of that many simulated videos with and without key-steps."""
-    videos = stream(
-        seed, SimulationSettings(videos=labelled + unlabelled), count=labelled + unlabelled
-    )
-    known = clips_of(islice(videos, labelled))
-    parts = [
-        known.where(np.array([video in part for video in known.videos]))
-        for part in split_videos(known.videos, seed)
-    ]
-    return Wys2Corpus(parts[0], parts[1], balanced(parts[2], seed), clips_of(videos))
+    count = labelled + unlabelled
+    videos = stream(seed, SimulationSettings(videos=count), count=count)
+    labelled_clips = clips_of(islice(videos, labelled))
+    parts = []
+    for names in split_videos(labelled_clips.videos, seed):
+        is_part = np.array([video in names for video in labelled_clips.videos])
+        parts.append(labelled_clips.where(is_part))
+    train, validation, test = parts
+    return Wys2Corpus(train, validation, balanced(test, seed), clips_of(videos))
 
 
 def balanced(clips: Clips, seed: int) -> Clips:
     """Return all clips that show what is said, and as many others."""
-    kept = clips.truth
-    others = np.flatnonzero(~kept)
-    kept[
-        np.random.default_rng(seed).choice(others, min(int(kept.sum()), len(others)), replace=False)
-    ] = True
-    return clips.where(kept)
+    mask = clips.truth
+    others = np.flatnonzero(~mask)
+    count = min(int(mask.sum()), len(others))
+    rng = np.random.default_rng(seed)
+    mask[rng.choice(others, count, replace=False)] = True
+    return clips.where(mask)
 
 
 def clips_of(videos: Iterable[SimulatedVideo]) -> Clips:
@@ -135,31 +131,40 @@ def clips_of(videos: Iterable[SimulatedVideo]) -> Clips:
 
 def _simulated_clips(video: SimulatedVideo) -> Iterator[SimulatedClip]:
     # the words stand for vectors that know more
-    settings = ClipSettings(candidates=CANDIDATES, resolve=False)
-    features, vectors = video.features(), video.vectors("narration")
-    shown = video.shown("narration")
-    last = min(shown.shape[1], len(features.values)) - 1
+    settings = ClipSettings(candidates=CANDIDATE_TEXTS, resolve=False)
+    features = video.features()
+    vectors = video.vectors("narration")
+    is_shown = video.shown("narration")
+    last = min(is_shown.shape[1], len(features.values)) - 1
+
+    # what the sentence encoder makes of key-steps and of the narration
     line = {text: row for row, text in enumerate(video.record.recipe)}
-    steps, said, clear = (
-        video.embeddings("recipe"),
-        video.embeddings("narration"),
-        resolved_embeddings(video),
-    )
+    steps = video.embeddings("recipe")
+    unresolved = video.embeddings("narration")
+    resolved = resolved_embeddings(video)
+
     for clip in narrated_clips(video.record, settings):
-        row, middle = clip.sentence, clip.span.center
+        row = clip.sentence
+        middle = clip.span.center
         second = min(int(middle), last)
-        step = None if clip.key_step is None else steps[line[clip.key_step]]
-        clip_id, texts = f"{video.id} {clip.span.start:.1f}", vectors[list(clip.candidates)]
-        wide = Span(max(0.0, middle - OVERLAPPING / 2), middle + OVERLAPPING / 2)
+        clip_id = f"{video.id} {clip.span.start:.1f}"
+        texts = vectors[list(clip.candidates)]
+        wide = Span(max(0.0, middle - OVERLAPPING_SECONDS / 2), middle + OVERLAPPING_SECONDS / 2)
+        similarity = np.nan
+        unresolved_similarity = np.nan
+        if clip.key_step is not None:
+            step = steps[line[clip.key_step]]
+            similarity = float(resolved[row] @ step)
+            unresolved_similarity = float(unresolved[row] @ step)
         yield SimulatedClip(
-            clip_text_pair(clip_id, features, clip.span, texts),
-            clip_text_pair(clip_id, features, wide, texts),
-            video.id,
-            np.nan if step is None else float(clear[row] @ step),
-            np.nan if step is None else float(said[row] @ step),
-            video.task.number,
-            bool(shown[row, second]),
-            _object_in_view(video, row, features.values[second]),
+            pair=clip_text_pair(clip_id, features, clip.span, texts),
+            overlapping=clip_text_pair(clip_id, features, wide, texts),
+            video=video.id,
+            similarity=similarity,
+            unresolved=unresolved_similarity,
+            task=video.task.number,
+            truth=bool(is_shown[row, second]),
+            object=_object_in_view(video, row, features.values[second]),
         )
 
 
@@ -167,15 +172,20 @@ def resolved_embeddings(video: SimulatedVideo) -> Matrix:
     """Return the embeddings of the narration after most dropped objects were named."""
     rng = np.random.default_rng([video.world.seed, video.index, 3])
     lines = video.narration
-    named = (lines.said_object == DROPPED) & (rng.random(len(lines)) < RESOLVED)
-    clear = replace(lines, said_object=np.where(named, SAID, lines.said_object).astype(np.int8))
-    return video.world.encoders[EMBEDDER].encode_texts(clear, video.world.domain, rng)
+    is_resolved = rng.random(len(lines)) < RESOLVED_FRACTION
+    is_named = (lines.said_object == DROPPED_WORD) & is_resolved
+    said_object = np.where(is_named, SAID_WORD, lines.said_object).astype(np.int8)
+    named_lines = replace(lines, said_object=said_object)
+    encoder = video.world.encoders[EMBEDDER_NAME]
+    return encoder.encode_texts(named_lines, video.world.domain, rng)
 
 
-def _object_in_view(video: SimulatedVideo, row: int, seen: Matrix) -> float:
+def _object_in_view(video: SimulatedVideo, row: int, features: Matrix) -> float:
     """Return how much of the named object a feature row (C,) holds: what a detector that knows all
     objects says."""
-    lines, world = video.narration, video.world
-    if lines.object[row] == NONE or lines.said_object[row] != SAID:
+    lines = video.narration
+    world = video.world
+    if lines.object[row] == NO_INDEX or lines.said_object[row] != SAID_WORD:
         return -1.0
-    return float(world.domain.objects[lines.object[row]] @ world.encoder(None).object @ seen)
+    meaning = world.domain.objects[lines.object[row]]
+    return float(meaning @ world.encoder(None).object @ features)

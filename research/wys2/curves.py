@@ -38,7 +38,7 @@ from stepline.wys2.summarizer.train import score_summaries
 
 LABELS = (16, 64, 250, 1000, 4000)
 INPUTS = ("raw", "detector", "score", "raw and score", "detector and score")
-BINS = 8  # of a score's code
+CODE_BINS = 8  # of a score's code
 Segments: TypeAlias = list[SegmentedVideo]
 
 
@@ -56,69 +56,76 @@ class CurveSize(UsesSize):
 def curves(seed: int, size: CurveSize, folder: Path) -> list[dict[str, Any]]:
     """Return F, tau and rho of each input and number of labels, the mean over draws."""
     uses = prepare(seed, size, folder)
-    shown = [shown_seconds(video.record, video.duration) for video in uses.tests]
+    truth = [shown_seconds(video.record, video.duration) for video in uses.tests]
+    lessons = inputs_of(uses.lessons, uses)
+    tests = inputs_of(uses.tests, uses)
     rows = []
-    taught, held = (inputs_of(videos, uses) for videos in (uses.lessons, uses.tests))
     for name in INPUTS:
         for labels in LABELS:
-            found = []
+            scores = []
             for draw in range(size.draws if labels <= size.few else 1):
-                samples = first_labels(taught[name], labels, np.random.default_rng([seed, draw]))
+                rng = np.random.default_rng([seed, draw])
+                samples = first_labels(lessons[name], labels, rng)
                 network = _trained(samples, size, draw)
-                found.append(
-                    score_summaries([predict_importance(network, one) for one in held[name]], shown)
-                )
-            rows.append(
-                {
-                    "input": name,
-                    "labels": labels,
-                    "F": mean(one.f or 0.0 for one in found),
-                    "tau": mean(one.tau or 0.0 for one in found),
-                    "rho": mean(one.rho or 0.0 for one in found),
-                }
-            )
+                importances = [predict_importance(network, sample) for sample in tests[name]]
+                scores.append(score_summaries(importances, truth))
+            row = {
+                "input": name,
+                "labels": labels,
+                "F": mean(score.f or 0.0 for score in scores),
+                "tau": mean(score.tau or 0.0 for score in scores),
+                "rho": mean(score.rho or 0.0 for score in scores),
+            }
+            rows.append(row)
     return rows
 
 
 def inputs_of(videos: Sequence[SimulatedVideo], uses: HeldOutWorld) -> dict[str, Segments]:
     """Return the segmented videos by their input."""
-    raw, detector = (_segments(videos, network) for network in (None, uses.detector))
-    codes = score_codes(videos, uses.detector)
-    joined = list(zip(raw, detector, codes, strict=True))
-    return {
-        "raw": raw,
-        "detector": detector,
-        "score": [replace(one, pictures=code) for one, _, code in joined],
-        "raw and score": [replace(one, speech=code) for one, _, code in joined],
-        "detector and score": [replace(one, speech=code) for _, one, code in joined],
+    inputs: dict[str, Segments] = {
+        "raw": _segments(videos, None),
+        "detector": _segments(videos, uses.detector),
+        "score": [],
+        "raw and score": [],
+        "detector and score": [],
     }
+    for index, code in enumerate(score_codes(videos, uses.detector)):
+        raw = inputs["raw"][index]
+        detector = inputs["detector"][index]
+        inputs["score"].append(replace(raw, pictures=code))
+        inputs["raw and score"].append(replace(raw, speech=code))
+        inputs["detector and score"].append(replace(detector, speech=code))
+    return inputs
 
 
 def _segments(videos: Sequence[SimulatedVideo], detector: Detector | None) -> Segments:
-    found = []
+    segments = []
     for video in videos:
         features, _ = features_of(video, detector)
         settings = SummarizerSettings(video_width=features.values.shape[1], text_width=0)
-        found.append(segment_video(video.record, features, None, settings))
-    return found
+        segments.append(segment_video(video.record, features, None, settings))
+    return segments
 
 
 def score_codes(videos: Sequence[SimulatedVideo], detector: Detector) -> list[Matrix]:
-    """Return each segment's cross-modal score as `BINS` membership numbers, zeros where no one
-    speaks: (S, BINS).
+    """Return each segment's cross-modal score as `CODE_BINS` membership numbers, zeros where no one
+    speaks: (S, CODE_BINS).
 
     Bins are quantiles of all scores. A single number would be lost in the summarizer's norm of its
     inputs.
     """
     scores = [segment_scores(video, detector) for video in videos]
-    spoken = np.concatenate(scores)
-    middles = np.quantile(spoken[np.isfinite(spoken)], (np.arange(BINS) + 0.5) / BINS)
+    all_scores = np.concatenate(scores)
+    spoken_scores = all_scores[np.isfinite(all_scores)]
+    middles = np.quantile(spoken_scores, (np.arange(CODE_BINS) + 0.5) / CODE_BINS)
     width = float(np.mean(np.diff(middles)))
-    codes = [np.exp(-0.5 * ((one[:, None] - middles) / width) ** 2) for one in scores]  # (S, BINS)
-    return [
-        np.where(np.isfinite(one[:, None]), code, 0.0).astype(np.float32)
-        for one, code in zip(scores, codes, strict=True)
-    ]
+    codes = []
+    for video_scores in scores:
+        distance = (video_scores[:, None] - middles) / width  # (S, CODE_BINS)
+        code = np.exp(-0.5 * distance**2)
+        is_spoken = np.isfinite(video_scores[:, None])
+        codes.append(np.where(is_spoken, code, 0.0).astype(np.float32))
+    return codes
 
 
 def segment_scores(video: SimulatedVideo, detector: Detector) -> Matrix:
@@ -126,45 +133,45 @@ def segment_scores(video: SimulatedVideo, detector: Detector) -> Matrix:
     no one speaks: (S,)."""
     features, _ = features_of(video, detector)
     sentences = embed_sentences(detector, video.vectors("narration"))
-    fit = sentences @ features.values.T  # (sentences, T)
+    similarity = sentences @ features.values.T  # (sentences, T)
     length = SummarizerSettings().seconds
-    found = np.full(int(np.ceil(features.duration / length - 1e-9)), -np.inf, dtype=np.float32)
+    segments = int(np.ceil(features.duration / length - 1e-9))
+    scores = np.full(segments, -np.inf, dtype=np.float32)
     for row, sentence in enumerate(video.record.sentences):
-        for part in range(
-            int(sentence.span.start // length),
-            min(int(sentence.span.end // length) + 1, len(found)),
-        ):
-            rows = slice(
-                int(part * length * features.rate), int((part + 1) * length * features.rate)
-            )
-            found[part] = max(found[part], float(fit[row, rows].max()))
-    return found
+        first = int(sentence.span.start // length)
+        stop = min(int(sentence.span.end // length) + 1, segments)
+        for segment in range(first, stop):
+            first_row = int(segment * length * features.rate)
+            stop_row = int((segment + 1) * length * features.rate)
+            best = float(similarity[row, first_row:stop_row].max())
+            scores[segment] = max(scores[segment], best)
+    return scores
 
 
 def first_labels(samples: Segments, count: int, rng: np.random.Generator) -> Segments:
     """Return videos in random order until they hold that many segments, the last one cut. All where
     there are fewer."""
-    found: Segments = []
+    lessons: Segments = []
+    rest = count
     for index in rng.permutation(len(samples)).tolist():
-        left = count - sum(len(one.pictures) for one in found)
-        if left <= 0:
+        if rest <= 0:
             break
-        one = samples[index]
-        found.append(
-            replace(
-                one,
-                pictures=one.pictures[:left],
-                speech=one.speech[:left],
-                matters=one.matters[:left],
-            )
+        sample = samples[index]
+        lesson = replace(
+            sample,
+            pictures=sample.pictures[:rest],
+            speech=sample.speech[:rest],
+            matters=sample.matters[:rest],
         )
-    return found
+        lessons.append(lesson)
+        rest -= len(lesson.pictures)
+    return lessons
 
 
 def _trained(samples: Segments, size: CurveSize, seed: int) -> Any:
-    settings = SummarizerSettings(
-        video_width=samples[0].pictures.shape[1], text_width=samples[0].speech.shape[1]
-    )
+    video_width = samples[0].pictures.shape[1]
+    text_width = samples[0].speech.shape[1]
+    settings = SummarizerSettings(video_width=video_width, text_width=text_width)
     batches = int(np.ceil(len(samples) / size.batch))
     training = TrainSettings(
         epochs=max(1, round(size.steps / batches)),
@@ -181,7 +188,9 @@ def _trained(samples: Segments, size: CurveSize, seed: int) -> Any:
 
 def run_curves(seeds: Sequence[int], size: CurveSize, result: Path, command: str) -> None:
     """Add the curves of each seed that is lacking to a JSON file."""
-    tree = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"worlds": {}}
+    tree: dict[str, Any] = {"worlds": {}}
+    if result.exists():
+        tree = json.loads(result.read_text(encoding="utf-8"))
     for seed in seeds:
         if str(seed) in tree["worlds"]:
             continue

@@ -11,7 +11,7 @@ from stepline.wys2.unlabelled import References
 
 @dataclass(frozen=True)
 class ListedClips:
-    """Clips that are in memory. A reference is a clip's place in the list."""
+    """Clips that are in memory. A reference is a clip's index in the list."""
 
     listed: Sequence[ClipTextPair]
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from research.study import Claim, ClaimResult, RowResult, Study
 from research.wys2.rows import (
-    AUC,
-    CLAIMS,
-    TITLES,
+    AUC_MEASURE,
+    PAPER_CLAIMS,
+    TABLE_TITLES,
     Wys2Row,
     Wys2Size,
     Wys2Trial,
@@ -26,16 +26,16 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
 
     size: Wys2Size = field(default_factory=Wys2Size)
 
-    titles: ClassVar[Mapping[str, str]] = TITLES
-    columns: ClassVar[Sequence[str]] = (AUC, "validation", "precision", "positives")
+    titles: ClassVar[Mapping[str, str]] = TABLE_TITLES
+    columns: ClassVar[Sequence[str]] = (AUC_MEASURE, "validation", "precision", "positives")
     forms: ClassVar[Mapping[str, tuple[float, str]]] = {
         "precision": (1.0, ".0%"),
         "positives": (1.0, ".0f"),
     }
     means_only: ClassVar[Collection[str]] = ("precision", "positives")
-    published_names: ClassVar[Sequence[str]] = (AUC,)
+    published_names: ClassVar[Sequence[str]] = (AUC_MEASURE,)
     heads: ClassVar[Mapping[str, str]] = {
-        AUC: "ROC-AUC, test",
+        AUC_MEASURE: "ROC-AUC, test",
         "validation": "ROC-AUC, validation",
         "precision": "shown of the positives",
     }
@@ -48,18 +48,18 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
 
     def rows(self) -> list[Wys2Row]:
         """Return the rows of the chosen tables."""
-        tables = self.tables or set(TITLES) - {"grid"}
+        tables = self.tables or set(TABLE_TITLES) - {"grid"}
         return [row for row in (*wys2_rows(), *grid_rows()) if row.table in tables]
 
     def sized(self, trial: Wys2Trial, seed: int) -> Wys2Trial:
         """Return a row's trial with this seed, of this study's size in all that the row does not
         set itself."""
-        own = {name: getattr(trial.size, name) for name in trial.size.model_fields_set}
-        return trial.changed(seed=seed, size=self.size.model_copy(update=own))
+        own_size = {name: getattr(trial.size, name) for name in trial.size.model_fields_set}
+        return trial.changed(seed=seed, size=self.size.model_copy(update=own_size))
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings."""
-        return CLAIMS
+        return PAPER_CLAIMS
 
     def as_markdown(
         self, results: Sequence[RowResult[Wys2Row]], judged: Sequence[ClaimResult]
@@ -67,6 +67,8 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
         """Return the tables, then the claims. The grid's best rows first."""
 
         def rank(result: RowResult[Wys2Row]) -> float:
-            return -mean(result.scores["validation"]) if result.row.table == "grid" else -math.inf
+            if result.row.table == "grid":
+                return -mean(result.scores["validation"])
+            return -math.inf
 
         return super().as_markdown(sorted(results, key=rank), judged)

@@ -4,7 +4,7 @@ ROC-AUC."""
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 from research.study import Outcome, TrialStore
 from research.wys2.corpus import Clips, Wys2Corpus, wys2_corpus
 from research.wys2.listed_clips import ListedClips
-from research.wys2.rows import AUC, Wys2Size, Wys2Trial
+from research.wys2.rows import AUC_MEASURE, Wys2Size, Wys2Trial
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix
 from stepline.training.batches import Mask
@@ -48,21 +48,21 @@ class Wys2Trials(TrialStore[Wys2Trial]):
     def run(self, trial: Wys2Trial, folder: Path) -> Outcome:
         """Train and score a trial."""
         corpus = wys2_corpus(trial.seed, trial.size.labelled, trial.size.unlabelled)
-        held_out = {AUC: corpus.test, "validation": corpus.validation}
+        held_out = {AUC_MEASURE: corpus.test, "validation": corpus.validation}
         began = time.process_time()
-        scores: Mapping[str, Matrix | Array]
+        scores: dict[str, Matrix | Array] = {}
         positives: dict[str, float] = {}
         if trial.kind == "detector":
             network, precision, count = train_on(trial, corpus, folder / "training")
             positives = {"precision": precision, "positives": count}
-            scores = {name: score_pairs(network, _plain(clips)) for name, clips in held_out.items()}
+            for name, clips in held_out.items():
+                scores[name] = score_pairs(network, _plain(clips))
         else:
-            scores = {
-                name: _baseline_scores(trial, corpus, clips) for name, clips in held_out.items()
-            }
+            for name, clips in held_out.items():
+                scores[name] = _baseline_scores(trial, corpus, clips)
         seconds = time.process_time() - began
         labels = {
-            AUC: corpus.test.truth,
+            AUC_MEASURE: corpus.test.truth,
             "validation": labels_of(corpus.validation, LabelSettings(quantile=0.35)),
         }
         areas = {name: roc_auc(labels[name].astype(np.float64), scores[name]) for name in held_out}
@@ -76,49 +76,47 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
         return sentence_similarity_labels(map_cosine(cosine, settings.mapping), settings)
     if settings.kind == "vr":
         return require_key_steps(np.isfinite(cosine))
-    seen, said = (
-        task_log_probabilities(rows, clips.tasks, clips.videos)
-        for rows in (_seen(clips), _said(clips))
-    )
-    return modality_consensus_labels(clips.tasks, seen, said, settings)
+    picture_log_p = task_log_probabilities(_mean_features(clips), clips.tasks, clips.videos)
+    speech_log_p = task_log_probabilities(_said_vectors(clips), clips.tasks, clips.videos)
+    return modality_consensus_labels(clips.tasks, picture_log_p, speech_log_p, settings)
 
 
 def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detector, float, int]:
     """Return the network, the precision of what it was trained on, and how many clips that was."""
-    positive = _positive(trial, corpus.train)
+    # the positives
+    is_positive = _positive(trial, corpus.train)
     if trial.most is not None:
-        drawn = np.random.default_rng(trial.seed).permutation(np.flatnonzero(positive))[
-            : trial.most
-        ]
-        positive = np.isin(np.arange(len(positive)), drawn)
-    chosen = corpus.train.where(positive)
-    pairs = [item.overlapping if trial.overlapping else item.pair for item in chosen.items]
+        rng = np.random.default_rng(trial.seed)
+        drawn = rng.permutation(np.flatnonzero(is_positive))[: trial.most]
+        is_positive = np.isin(np.arange(len(is_positive)), drawn)
+    positives = corpus.train.where(is_positive)
+    pairs = [item.overlapping if trial.overlapping else item.pair for item in positives.items]
     if trial.contrast.objective == "nce":
         pairs = [_first(pair) for pair in pairs]
-    truth = chosen.truth.tolist()
+    truth = positives.truth.tolist()
     if trial.everything:
         pairs += _plain(corpus.unlabelled)
         truth += corpus.unlabelled.truth.tolist()
 
-    def train(given: Sequence[ClipTextPair], number: int) -> Detector:
-        return _train(given, trial, folder / str(number))
+    def train(round_pairs: Sequence[ClipTextPair], number: int) -> Detector:
+        return _train(round_pairs, trial, folder / str(number))
 
     try:
         if trial.pseudo is None:
             return train(pairs, 0), float(np.mean(truth)), len(pairs)
-        weak = labels_of(corpus.validation, trial.labels, resolved=trial.resolved)
-        held = ValidationClips(_plain(corpus.validation), weak)
-        made = train_with_pseudo_labels(
+        weak_labels = labels_of(corpus.validation, trial.labels, resolved=trial.resolved)
+        training = train_with_pseudo_labels(
             pairs,
             ListedClips(_plain(corpus.unlabelled)),
-            held,
+            ValidationClips(_plain(corpus.validation), weak_labels),
             train,
             trial.pseudo,
             corpus.unlabelled.truth,
         )
-        last = made.rounds[-1]
-        shown = sum(truth) + (last.precision or 0.0) * last.pseudo_labelled
-        return made.detector, shown / last.pairs, last.pairs
+        last = training.rounds[-1]
+        true_pseudo_labels = (last.precision or 0.0) * last.pseudo_labelled
+        precision = (sum(truth) + true_pseudo_labels) / last.pairs
+        return training.detector, precision, last.pairs
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -132,21 +130,24 @@ def _positive(trial: Wys2Trial, clips: Clips) -> Mask:
 
 
 def _train(pairs: Sequence[ClipTextPair], trial: Wys2Trial, folder: Path) -> Detector:
-    width = pairs[0].text.shape[1]
-    detector = DetectorSettings(
-        video_width=pairs[0].array().shape[1], text_width=width, score=trial.score
-    )
-    settings = training(trial.size, len(pairs), trial.seed)
+    video_width = pairs[0].array().shape[1]
+    text_width = pairs[0].text.shape[1]
     return train_detector(
-        pairs, folder, detector=detector, contrast=trial.contrast, settings=settings
+        pairs,
+        folder,
+        detector=DetectorSettings(
+            video_width=video_width, text_width=text_width, score=trial.score
+        ),
+        contrast=trial.contrast,
+        settings=training(trial.size, len(pairs), trial.seed),
     )
 
 
 def training(size: Wys2Size, pairs: int, seed: int) -> TrainSettings:
     """Return a training of about `size.steps` steps, in whole epochs."""
-    epochs = max(1, round(size.steps / math.ceil(pairs / size.batch)))
+    batches = math.ceil(pairs / size.batch)
     return TrainSettings(
-        epochs=epochs,
+        epochs=max(1, round(size.steps / batches)),
         batch=size.batch,
         learning_rate=size.learning_rate,
         weight_decay=1e-4,
@@ -159,24 +160,28 @@ def _baseline_scores(trial: Wys2Trial, corpus: Wys2Corpus, clips: Clips) -> Matr
     """Return the scores of what needs no detector."""
     if trial.kind == "objects":
         return np.array([item.object for item in clips.items])
-    texts = _said(clips)
+    texts = _said_vectors(clips)
     if trial.kind == "zero-shot":
-        video = _seen(clips)
-        return np.asarray(np.einsum("nc,nc->n", video, texts) / np.linalg.norm(video, axis=1))
-    known = _said(corpus.train)
-    both = standardise_columns(np.concatenate([known, texts]))
+        video = _mean_features(clips)
+        products = np.einsum("nc,nc->n", video, texts)
+        return np.asarray(products / np.linalg.norm(video, axis=1))
+
+    # words alone: a logistic regression on the labels of the training clips
+    train_texts = _said_vectors(corpus.train)
+    train_count = len(train_texts)
+    columns = standardise_columns(np.concatenate([train_texts, texts]))
     labels = labels_of(corpus.train, trial.labels, resolved=trial.resolved)
-    weights = fit_softmax_regression(both[: len(known)], labels.astype(np.int64), 2)
-    wide = np.column_stack([both[len(known) :], np.ones(len(texts))])
-    return np.asarray(wide @ (weights[:, 1] - weights[:, 0]))
+    weights = fit_softmax_regression(columns[:train_count], labels.astype(np.int64), 2)
+    with_bias = np.column_stack([columns[train_count:], np.ones(len(texts))])
+    return np.asarray(with_bias @ (weights[:, 1] - weights[:, 0]))
 
 
-def _seen(clips: Clips) -> Matrix:
+def _mean_features(clips: Clips) -> Matrix:
     """Return (N, C): the mean feature row of each clip."""
     return np.stack([pair.array().mean(axis=0, dtype=np.float32) for pair in clips.pairs])
 
 
-def _said(clips: Clips) -> Matrix:
+def _said_vectors(clips: Clips) -> Matrix:
     """Return (N, C): the vector of what is said in each clip."""
     return np.stack([pair.text[0] for pair in clips.pairs])
 

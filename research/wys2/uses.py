@@ -28,7 +28,6 @@ from research.simulate import (
 from research.study import Outcome, Row, Study, Trial, TrialStore
 from research.wys2.alignability import (
     HEAD_TRAINING,
-    AlignabilityHead,
     AlignabilitySample,
     embed_seconds,
     embed_sentences,
@@ -36,16 +35,15 @@ from research.wys2.alignability import (
     train_head,
 )
 from research.wys2.corpus import Clips, Wys2Corpus, clips_of, resolved_embeddings
-from research.wys2.rows import SS, Wys2Size
+from research.wys2.rows import SS_TRIAL, Wys2Size
 from research.wys2.trials import train_on
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate as total
 from stepline.records import FeatureSequence, Matrix
 from stepline.settings import Count, Settings
 from stepline.training.batches import Mask
-from stepline.training.settings import TrainSettings
 from stepline.wys2.detector import Detector
-from stepline.wys2.settings import SUMMARIZER_TRAINING, LabelSettings
+from stepline.wys2.settings import SUMMARIZER_TRAINING
 from stepline.wys2.summarizer import (
     SegmentedVideo,
     SummarizerSettings,
@@ -58,10 +56,11 @@ from stepline.wys2.summarizer.train import score_summaries
 
 Scores: TypeAlias = Mapping[str, Mapping[str, float]]  # row -> measure -> value
 
-CPU = "CPU s"  # a measure of every row: of its own training
-RAW, OURS = "raw features", "the detector's features"
-FEW = 20  # videos of a head that has little to learn from
-PUBLISHED = {  # WYS2, tables 3 and 2
+CPU_MEASURE = "CPU s"  # a measure of every row: of its own training
+RAW_NAME = "raw features"
+DETECTOR_NAME = "the detector's features"
+FEW_VIDEOS = 20  # videos of a head that has little to learn from
+PUBLISHED_SCORES = {  # WYS2, tables 3 and 2
     "pictures alone, raw features": {"F": 65.2, "tau": 0.095, "rho": 0.202},
     "with speech, raw features": {"F": 67.3, "tau": 0.101, "rho": 0.212},
     "with speech, the detector's features": {"F": 68.9, "tau": 0.106, "rho": 0.218},
@@ -97,12 +96,19 @@ class UsesTrials(TrialStore[UsesTrial]):
         began = time.process_time()
         make = summaries if trial.table == "summaries" else alignabilities
         rows = make(trial.seed, trial.size, folder)
-        scores = {
-            f"{row}: {measure}": value
-            for row, values in rows.items()
-            for measure, value in values.items()
-        }
+        scores = {}
+        for row, values in rows.items():
+            for measure, value in values.items():
+                scores[f"{row}: {measure}"] = value
         return Outcome(scores, time.process_time() - began)
+
+
+USES_TITLES = {
+    "summaries": "Summaries, IV-Sum's form: raw features beside the detector's; held-out videos",
+    "alignability": (
+        "Alignability: a head on raw features and on the detector's; `stepline evaluate htm-align`"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -112,10 +118,7 @@ class UsesStudy(Study[Row[UsesTrial], UsesTrial]):
     size: UsesSize = field(default_factory=UsesSize)
 
     file_name: ClassVar[str] = "uses"
-    titles: ClassVar[Mapping[str, str]] = {
-        "summaries": "Summaries, IV-Sum's form: raw features beside the detector's; held-out videos",
-        "alignability": "Alignability: a head on raw features and on the detector's; `stepline evaluate htm-align`",
-    }
+    titles: ClassVar[Mapping[str, str]] = USES_TITLES
     columns: ClassVar[Sequence[str]] = ("F", "tau", "rho")
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {"alignability": ("ROC-AUC",)}
     published_names: ClassVar[Sequence[str]] = ("F", "tau", "rho", "ROC-AUC")
@@ -130,31 +133,19 @@ class UsesStudy(Study[Row[UsesTrial], UsesTrial]):
 
     def rows(self) -> list[Row[UsesTrial]]:
         """Return the rows of the chosen tables. Heads on few videos only where there are more."""
-        few = [f", {FEW} videos"] if self.size.lessons > FEW else []
-        names = {
-            "summaries": [
-                "every second",
-                "chance",
-                *(
-                    f"{given}, {features}"
-                    for features in (RAW, OURS)
-                    for given in ("pictures alone", "with speech")
-                ),
-            ],
-            "alignability": [
-                name
-                for features in (RAW, OURS)
-                for name in (
-                    f"best cosine, {features}",
-                    *(f"head on {features}{count}" for count in (*few, "")),
-                )
-            ],
-        }
-        return [
-            Row(table, name, UsesTrial.model_validate({"table": table}), PUBLISHED.get(name, {}))
-            for table in self.tables or names
-            for name in names[table]
-        ]
+        names = {"summaries": ["every second", "chance"], "alignability": []}
+        for features in (RAW_NAME, DETECTOR_NAME):
+            names["summaries"] += [f"pictures alone, {features}", f"with speech, {features}"]
+            names["alignability"].append(f"best cosine, {features}")
+            if self.size.lessons > FEW_VIDEOS:
+                names["alignability"].append(f"head on {features}, {FEW_VIDEOS} videos")
+            names["alignability"].append(f"head on {features}")
+        rows = []
+        for table in self.tables or names:
+            trial = UsesTrial.model_validate({"table": table})
+            for name in names[table]:
+                rows.append(Row(table, name, trial, PUBLISHED_SCORES.get(name, {})))
+        return rows
 
     def sized(self, trial: UsesTrial, seed: int) -> UsesTrial:
         """Return a table's trial with this seed, of this study's size."""
@@ -162,13 +153,12 @@ class UsesStudy(Study[Row[UsesTrial], UsesTrial]):
 
     def outcome(self, row: Row[UsesTrial], seed: int) -> Outcome:
         """Return the measures of one row of a trial, and the CPU seconds of its own training."""
-        scores = super().outcome(row, seed).scores
-        own = {
-            name.removeprefix(f"{row.name}: "): score
-            for name, score in scores.items()
-            if name.startswith(f"{row.name}: ")
-        }
-        return Outcome(own, own.pop(CPU))
+        prefix = f"{row.name}: "
+        measures = {}
+        for name, score in super().outcome(row, seed).scores.items():
+            if name.startswith(prefix):
+                measures[name.removeprefix(prefix)] = score
+        return Outcome(measures, measures.pop(CPU_MEASURE))
 
 
 @dataclass(frozen=True)
@@ -187,20 +177,20 @@ def prepare(seed: int, size: UsesSize, folder: Path) -> HeldOutWorld:
     count = size.labelled + size.lessons + size.tests
     settings = SimulationSettings(videos=count, held_out=size.tests / count)
     videos = stream(seed, settings, count=count)
-    known = clips_of(islice(videos, size.labelled))
-    trial = SS.changed(seed=seed, size=Wys2Size(steps=size.detector_steps))
-    nothing = Clips(())
-    detector, _, _ = train_on(
-        trial, Wys2Corpus(known, nothing, nothing, nothing), folder / "detector"
-    )
-    lessons, tests = tuple(islice(videos, size.lessons)), tuple(videos)
-    return HeldOutWorld(make_world(seed, settings), detector, lessons, tests)
+    no_clips = Clips(())
+    labelled_clips = clips_of(islice(videos, size.labelled))
+    corpus = Wys2Corpus(labelled_clips, no_clips, no_clips, no_clips)
+    trial = SS_TRIAL.changed(seed=seed, size=Wys2Size(steps=size.detector_steps))
+    detector, _, _ = train_on(trial, corpus, folder / "detector")
+    lessons = tuple(islice(videos, size.lessons))
+    return HeldOutWorld(make_world(seed, settings), detector, lessons, tests=tuple(videos))
 
 
 def features_of(video: SimulatedVideo, detector: Detector | None) -> tuple[FeatureSequence, Matrix]:
     """Return a video's features and the vectors of its narration: raw, or as a detector embeds
     them."""
-    features, vectors = video.features(), video.vectors("narration")
+    features = video.features()
+    vectors = video.vectors("narration")
     if detector is None:
         return features, vectors
     return embed_seconds(detector, features), embed_sentences(detector, vectors)
@@ -210,32 +200,33 @@ def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
     """Return F, tau and rho of summarizers on raw and on the detector's features, and of what
     learns nothing."""
     uses = prepare(seed, size, folder)
-    shown = [shown_seconds(video.record, video.duration) for video in uses.tests]
+    truth = [shown_seconds(video.record, video.duration) for video in uses.tests]
+    rows: dict[str, Mapping[str, float]] = {}
+
+    # what learns nothing
     rng = np.random.default_rng(seed)
-    rows: dict[str, Mapping[str, float]] = {
-        "every second": _summary_scores(
-            [np.ones(len(one), dtype=np.float32) for one in shown], shown, 0.0
-        ),
-        "chance": _summary_scores(
-            [rng.random(len(one)).astype(np.float32) for one in shown], shown, 0.0
-        ),
-    }
-    training = SUMMARIZER_TRAINING.model_copy(
-        update={"seed": seed, "epochs": size.summarizer_epochs}
-    )
-    for words, detector in ((RAW, None), (OURS, uses.detector)):
+    everything = [np.ones(len(seconds), dtype=np.float32) for seconds in truth]
+    chance = [rng.random(len(seconds)).astype(np.float32) for seconds in truth]
+    rows["every second"] = _summary_scores(everything, truth, 0.0)
+    rows["chance"] = _summary_scores(chance, truth, 0.0)
+
+    changes = {"seed": seed, "epochs": size.summarizer_epochs}
+    training = SUMMARIZER_TRAINING.model_copy(update=changes)
+    for features, detector in ((RAW_NAME, None), (DETECTOR_NAME, uses.detector)):
         for speech in (False, True):
             began = time.process_time()
-            taught, held = (
-                _segments(videos, detector, speech=speech) for videos in (uses.lessons, uses.tests)
-            )
-            settings = _summarizer_settings(taught[0])
+            lessons = _segments(uses.lessons, detector, speech=speech)
+            tests = _segments(uses.tests, detector, speech=speech)
             network = train_summarizer(
-                taught, folder / f"{words} {speech}", summarizer=settings, settings=training
+                lessons,
+                folder / f"{features} {speech}",
+                summarizer=_summarizer_settings(lessons[0]),
+                settings=training,
             )
-            given = [predict_importance(network, sample) for sample in held]
-            name = f"{'with speech' if speech else 'pictures alone'}, {words}"
-            rows[name] = _summary_scores(given, shown, time.process_time() - began)
+            importances = [predict_importance(network, sample) for sample in tests]
+            seconds = time.process_time() - began
+            inputs = "with speech" if speech else "pictures alone"
+            rows[f"{inputs}, {features}"] = _summary_scores(importances, truth, seconds)
     shutil.rmtree(folder, ignore_errors=True)
     return rows
 
@@ -243,13 +234,14 @@ def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
 def _segments(
     videos: Sequence[SimulatedVideo], detector: Detector | None, *, speech: bool
 ) -> list[SegmentedVideo]:
-    made = []
+    segments = []
     for video in videos:
         features, vectors = features_of(video, detector)
         width = vectors.shape[1] if speech else 0
         settings = SummarizerSettings(video_width=features.values.shape[1], text_width=width)
-        made.append(segment_video(video.record, features, vectors if speech else None, settings))
-    return made
+        speech_vectors = vectors if speech else None
+        segments.append(segment_video(video.record, features, speech_vectors, settings))
+    return segments
 
 
 def _summarizer_settings(sample: SegmentedVideo) -> SummarizerSettings:
@@ -259,10 +251,10 @@ def _summarizer_settings(sample: SegmentedVideo) -> SummarizerSettings:
 
 
 def _summary_scores(
-    given: Sequence[Matrix], shown: Sequence[Mask], seconds: float
+    importances: Sequence[Matrix], truth: Sequence[Mask], seconds: float
 ) -> Mapping[str, float]:
-    scores = asdict(score_summaries(given, shown))
-    return {"F": scores["f"], "tau": scores["tau"], "rho": scores["rho"], CPU: seconds}
+    scores = asdict(score_summaries(importances, truth))
+    return {"F": scores["f"], "tau": scores["tau"], "rho": scores["rho"], CPU_MEASURE: seconds}
 
 
 def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
@@ -270,74 +262,67 @@ def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
     without a head."""
     uses = prepare(seed, size, folder)
     write_videos(uses.world, uses.tests, folder / "world")
-    training = HEAD_TRAINING.model_copy(update={"seed": seed, "epochs": size.head_epochs})
+    changes = {"seed": seed, "epochs": size.head_epochs}
+    training = HEAD_TRAINING.model_copy(update=changes)
     labels = similar_sentences(uses.lessons)
     rows: dict[str, Mapping[str, float]] = {}
-    for words, detector in ((RAW, None), (OURS, uses.detector)):
-        held = [features_of(video, detector) for video in uses.tests]
-        best = [(sentences @ features.values.T).max(1) for features, sentences in held]
-        rows[f"best cosine, {words}"] = _alignability_scores(best, uses.tests, folder, 0.0)
-        taught = [features_of(video, detector) for video in uses.lessons]
-        for count in sorted({min(FEW, len(taught)), len(taught)}):
+    for name, detector in ((RAW_NAME, None), (DETECTOR_NAME, uses.detector)):
+        tests = [features_of(video, detector) for video in uses.tests]
+        cosines = [(sentences @ features.values.T).max(1) for features, sentences in tests]
+        rows[f"best cosine, {name}"] = _alignability_scores(cosines, uses.tests, folder, 0.0)
+
+        # heads that learn from few videos and from all of them
+        samples = _head_samples(uses.lessons, detector, labels)
+        for count in sorted({min(FEW_VIDEOS, len(samples)), len(samples)}):
             began = time.process_time()
-            head = _head(
-                uses.lessons[:count],
-                taught[:count],
-                labels[:count],
-                folder / f"{words}{count}",
-                training,
-            )
-            given = [
-                predict_alignability(head, features.values, sentences)
-                for features, sentences in held
-            ]
-            name = f"head on {words}" + ("" if count == len(taught) else f", {count} videos")
-            rows[name] = _alignability_scores(
-                given, uses.tests, folder, time.process_time() - began
-            )
+            head = train_head(samples[:count], folder / f"{name}{count}", settings=training)
+            logits = []
+            for features, sentences in tests:
+                logits.append(predict_alignability(head, features.values, sentences))
+            row = f"head on {name}"
+            if count < len(samples):
+                row += f", {count} videos"
+            seconds = time.process_time() - began
+            rows[row] = _alignability_scores(logits, uses.tests, folder, seconds)
     shutil.rmtree(folder, ignore_errors=True)
     return rows
 
 
-def _head(
-    videos: Sequence[SimulatedVideo],
-    taught: Sequence[tuple[FeatureSequence, Matrix]],
-    known: Sequence[Mask],
-    folder: Path,
-    training: TrainSettings,
-) -> AlignabilityHead:
-    samples = [
-        AlignabilitySample(video.id, features.values, sentences, labels)
-        for video, (features, sentences), labels in zip(videos, taught, known, strict=True)
-    ]
-    return train_head(samples, folder, settings=training)
+def _head_samples(
+    videos: Sequence[SimulatedVideo], detector: Detector | None, labels: Sequence[Mask]
+) -> list[AlignabilitySample]:
+    samples = []
+    for video, alignable in zip(videos, labels, strict=True):
+        features, sentences = features_of(video, detector)
+        samples.append(AlignabilitySample(video.id, features.values, sentences, alignable))
+    return samples
 
 
-LIKE = LabelSettings(quantile=0.35).quantile or 0.0  # fraction of sentences that SS labels take
+SIMILAR_FRACTION = 0.35  # of sentences that SS labels take
 
 
 def similar_sentences(videos: Sequence[SimulatedVideo]) -> list[Mask]:
     """Return which sentences are like some key-step of their video: SS labels of sentences, the
     most similar 35 %."""
-    likeness = []
+    similarity = []
     for video in videos:
-        shown = [row for row, step in enumerate(video.record.reference) if step.spans]
-        likeness.append(
-            (resolved_embeddings(video) @ video.embeddings("recipe")[shown].T).max(1, initial=-1.0)
-        )
-    least = np.quantile(np.concatenate(likeness), 1 - LIKE)
-    return [np.asarray(one >= least) for one in likeness]
+        shown_rows = [row for row, step in enumerate(video.record.reference) if step.spans]
+        key_steps = video.embeddings("recipe")[shown_rows]
+        cosines = resolved_embeddings(video) @ key_steps.T
+        similarity.append(cosines.max(1, initial=-1.0))
+    least = np.quantile(np.concatenate(similarity), 1 - SIMILAR_FRACTION)
+    return [np.asarray(video_similarity >= least) for video_similarity in similarity]
 
 
 def _alignability_scores(
-    given: Sequence[Matrix], videos: Sequence[SimulatedVideo], folder: Path, seconds: float
+    logits: Sequence[Matrix], videos: Sequence[SimulatedVideo], folder: Path, seconds: float
 ) -> Mapping[str, float]:
     """Return the ROC-AUC that `stepline evaluate htm-align` gives."""
+    tree = {}
+    for video, scores in zip(videos, logits, strict=True):
+        tree[video.id] = {"alignability": scores.tolist()}
     predictions = folder / "predictions.json"
-    tree = {
-        video.id: {"alignability": scores.tolist()}
-        for video, scores in zip(videos, given, strict=True)
-    }
     predictions.write_text(json.dumps(tree))
-    scores = evaluate("htm-align", predictions, folder / "world" / "htm_align.json")
-    return {"ROC-AUC": total(scores.statistics["ROC-AUC alignable"]), CPU: seconds}
+    evaluation = evaluate("htm-align", predictions, folder / "world" / "htm_align.json")
+    area = total(evaluation.statistics["ROC-AUC alignable"])
+    return {"ROC-AUC": area, CPU_MEASURE: seconds}

@@ -77,7 +77,7 @@ def test_what_cannot_teach_a_head_is_named(tmp_path):
             train_head(samples, tmp_path)
     with pytest.raises(ShapeError, match="of one D"):
         AlignabilitySample("v", one.video, one.text[:, :3], one.alignable)
-    with pytest.raises(ShapeError, match="a label a sentence"):
+    with pytest.raises(ShapeError, match="a label per sentence"):
         AlignabilitySample("v", one.video, one.text, one.alignable[:2])
     with pytest.raises(ShapeError, match="the head 5"):
         predict_alignability(AlignabilityHead(5), one.video, one.text)

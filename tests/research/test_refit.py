@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from research.refit import corrected_videos as learning
 from research.refit.__main__ import refit as command
 from research.refit.corrected_videos import (
-    EVIDENCE,
-    LEARNED,
+    EVIDENCE_FOLDER,
+    LEARNED_NAME,
     learned_settings,
     record_settings,
     report,
@@ -19,8 +19,8 @@ from research.refit.corrected_videos import (
     write_settings,
 )
 from research.refit.refit import (
-    DEFAULT,
-    GROUND,
+    DEFAULT_POINT,
+    GROUND_PARAMETERS,
     CorrectedVideo,
     Figure,
     PlacingFit,
@@ -149,7 +149,7 @@ def test_what_the_next_maker_contradicts_is_refused():
 
 
 def test_a_lag_of_all_pictures_is_learnt_and_stays_near_the_default():
-    base, later = StepsSettings(), 2 * GROUND[3].spread
+    base, later = StepsSettings(), 2 * GROUND_PARAMETERS[3].spread
     # spans that touch hide a lag
     apart, seconds = 24.0, 96
     machine = narrated("v", gap=apart)
@@ -179,8 +179,8 @@ def test_what_the_machine_had_right_teaches_nothing():
     fitting = PlacingFit([video], settings)
     found = outcome(video, settings.nasva.ground, seconds=3.0)
     assert found.sums["steps"] == 4
-    assert fitting.outcome(0, DEFAULT).sums == found.sums
-    assert ground_settings(DEFAULT, settings.nasva.ground) == settings.nasva.ground
+    assert fitting.outcome(0, DEFAULT_POINT).sums == found.sums
+    assert ground_settings(DEFAULT_POINT, settings.nasva.ground) == settings.nasva.ground
 
 
 @pytest.mark.parametrize(
@@ -269,16 +269,16 @@ def test_the_command_writes_settings_that_the_main_job_takes(library):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert (told["videos"], told["sources"], "judge" in told["refusals"]) == (8, 8, False)
-    settings = load_settings(StepsSettings, library.folder / LEARNED)
+    settings = load_settings(StepsSettings, library.folder / LEARNED_NAME)
     assert list(settings.judge.weights) == told["settings"]["judge"]["weights"]
     assert learned_settings(library.folder) == settings
-    assert len(list((library.folder / EVIDENCE).iterdir())) == 1  # one film, looked at once
+    assert len(list((library.folder / EVIDENCE_FOLDER).iterdir())) == 1  # one film, looked at once
 
 
 def test_a_refusal_is_a_result_and_leaves_the_settings_alone(library, monkeypatch):
-    path = library.folder / LEARNED
+    path = library.folder / LEARNED_NAME
     path.write_text("[judge]\nweights = [1.0, 2.0, 3.0]\n")
-    monkeypatch.setattr(learning, "refit", lambda videos, base, told: Refit(8, 8))
+    monkeypatch.setattr(learning, "refit", lambda videos, base, report: Refit(8, 8))
     result = run(library.folder)
     assert result.exit_code == 0
     assert "nothing is learnt" in result.stderr
@@ -287,7 +287,7 @@ def test_a_refusal_is_a_result_and_leaves_the_settings_alone(library, monkeypatc
 
 
 def test_a_part_that_was_refused_keeps_what_was_learnt_before(tmp_path):
-    path = tmp_path / LEARNED
+    path = tmp_path / LEARNED_NAME
     path.write_text("[nasva.ground]\nlag_usual = 1.5\n")
     write_settings(Refit(8, 8, settings={"judge": {"weights": [1.0, 2.5, -3.0]}}), path)
     settings = load_settings(StepsSettings, path)
@@ -300,7 +300,7 @@ def test_a_part_that_was_refused_keeps_what_was_learnt_before(tmp_path):
 def test_a_video_that_is_gone_is_left_out_with_its_reason(library, monkeypatch):
     monkeypatch.setattr(library, "media_file", lambda id, video: None)
     found = learning.corrected_videos(library)
-    assert found.found == ()
+    assert found.usable == ()
     assert found.left_out[0] == Rejected(
         "video",
         "it cannot be grounded again",

@@ -19,7 +19,7 @@ from research.simulate import (
     stream,
 )
 from research.simulate.narration import STYLES, Style
-from research.simulate.scene import NONE
+from research.simulate.scene import NO_INDEX
 from research.simulate.settings import RECOGNISERS
 from stepline.errors import SettingsError
 from stepline.records import Span
@@ -221,7 +221,7 @@ def test_a_worse_recogniser_writes_other_words() -> None:
 def test_chat_and_absent_steps_are_shown_nowhere(simulation: Simulation) -> None:
     for sample in simulation.videos:
         lines = sample.narration
-        assert not lines.shown[lines.step == NONE].any()
+        assert not lines.shown[lines.step == NO_INDEX].any()
         absent = np.isin(lines.step, sample.timeline.steps, invert=True)
         assert not lines.shown[absent].any()
 
@@ -235,7 +235,7 @@ def test_settings_that_cannot_be_are_refused(simulation: Simulation) -> None:
         SettingsError, match="'blurred' is not one of this world; take one of usual, sharp, dull"
     ):
         simulation.videos[0].features("blurred")
-    with pytest.raises(SettingsError, match="is none of usual"):
+    with pytest.raises(SettingsError, match="is not one of usual"):
         validate(SimulationSettings, {"backbone": "blurred"})
     with pytest.raises(SettingsError, match="width must be at least"):
         validate(SimulationSettings, {"backbones": {"usual": {"width": 40}}})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from research.wys2.curves import (
-    BINS,
+    CODE_BINS,
     INPUTS,
     LABELS,
     CurveSize,
@@ -56,9 +56,9 @@ def test_inputs_differ_in_what_they_hold_and_agree_in_what_matters(uses):
     assert widths == {
         "raw": (128, 0),
         "detector": (64, 0),
-        "score": (BINS, 0),
-        "raw and score": (128, BINS),
-        "detector and score": (64, BINS),
+        "score": (CODE_BINS, 0),
+        "raw and score": (128, CODE_BINS),
+        "detector and score": (64, CODE_BINS),
     }
     for one in inputs.values():
         np.testing.assert_array_equal(one[0].matters, inputs["raw"][0].matters)

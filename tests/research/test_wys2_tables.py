@@ -10,7 +10,16 @@ import pytest
 from research.simulate import SimulationSettings, simulate
 from research.study import Claim, ClaimResult, Row, RowResult
 from research.wys2.corpus import wys2_corpus
-from research.wys2.rows import AUC, CLAIMS, MC, SS, VR, Wys2Size, grid_rows, wys2_rows
+from research.wys2.rows import (
+    AUC_MEASURE,
+    MC_TRIAL,
+    PAPER_CLAIMS,
+    SS_TRIAL,
+    VR_TRIAL,
+    Wys2Size,
+    grid_rows,
+    wys2_rows,
+)
 from research.wys2.tables import Wys2Study
 from research.wys2.trials import labels_of, training
 from research.wys2.uses import UsesSize, UsesStudy, UsesTrial, similar_sentences
@@ -31,7 +40,9 @@ def test_the_test_clips_are_withheld_videos_half_of_them_shown():
 
 def test_similar_narrations_are_shown_more_often_than_those_next_to_any_key_step():
     train = wys2_corpus(0, 30, 10).train
-    similar, relevant = (train.truth[labels_of(train, labels)] for labels in (SS.labels, VR.labels))
+    similar, relevant = (
+        train.truth[labels_of(train, labels)] for labels in (SS_TRIAL.labels, VR_TRIAL.labels)
+    )
     assert similar.mean() > relevant.mean() + 0.2
     assert relevant.mean() > train.truth.mean()
 
@@ -55,7 +66,7 @@ def test_tables_are_written_and_trials_kept(tmp_path):
         "MC above VR",
     }
     tree = json.loads((tmp_path / "tables.json").read_text())
-    assert tree["rows"][0]["scores"][AUC] == list(lines[0].scores[AUC])
+    assert tree["rows"][0]["scores"][AUC_MEASURE] == list(lines[0].scores[AUC_MEASURE])
     assert "| SS, the likest 35 % | 62.7 |" in (tmp_path / "tables.md").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").iterdir()}
     study.run()
@@ -71,7 +82,7 @@ def test_pseudo_labels_are_counted_among_the_positives(tmp_path):
 
 def test_every_claim_is_about_rows_that_are_run():
     known = {row.trial for row in wys2_rows()}
-    assert all(set(claim.subjects) <= known for claim in CLAIMS)
+    assert all(set(claim.subjects) <= known for claim in PAPER_CLAIMS)
 
 
 def test_the_grid_is_c_by_negatives_by_batch_by_rate():
@@ -79,9 +90,9 @@ def test_the_grid_is_c_by_negatives_by_batch_by_rate():
 
 
 def test_a_trial_is_named_by_its_content():
-    assert SS.changed().key == SS.key
-    assert len({SS.key, VR.key, MC.key, SS.changed(seed=1).key}) == 4
-    assert SS.changed(labels=LabelSettings(kind="vr")) == VR
+    assert SS_TRIAL.changed().key == SS_TRIAL.key
+    assert len({SS_TRIAL.key, VR_TRIAL.key, MC_TRIAL.key, SS_TRIAL.changed(seed=1).key}) == 4
+    assert SS_TRIAL.changed(labels=LabelSettings(kind="vr")) == VR_TRIAL
 
 
 def test_trainings_take_about_as_many_steps_whatever_they_are_on():
@@ -92,7 +103,9 @@ def test_trainings_take_about_as_many_steps_whatever_they_are_on():
 
 @pytest.mark.parametrize(("least", "holds"), [(0.01, True), (0.03, False), (None, None)])
 def test_a_claim_holds_when_the_mean_gain_is_more_than_asserted(least, holds):
-    assert ClaimResult(Claim("", AUC, SS, VR, least), (0.01, 0.03)).holds is holds
+    assert (
+        ClaimResult(Claim("", AUC_MEASURE, SS_TRIAL, VR_TRIAL, least), (0.01, 0.03)).holds is holds
+    )
 
 
 TINY_USES = UsesSize(

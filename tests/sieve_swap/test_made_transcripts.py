@@ -83,11 +83,11 @@ def test_the_halves_share_no_idle_line_and_no_frame():
 
 
 def test_the_hand_made_pairs_are_of_known_kinds():
-    from made_transcripts.pairs import KINDS, read_pairs
+    from made_transcripts.pairs import PAIR_KINDS, read_pairs
 
     pairs = read_pairs()
     assert len(pairs) >= 150
-    assert {pair.kind for pair in pairs} == set(KINDS)
+    assert {pair.kind for pair in pairs} == set(PAIR_KINDS)
     assert len(set(pairs)) == len(pairs)
 
 
@@ -128,14 +128,14 @@ def test_contradictions_are_seen(said, step, found):
 def test_the_sieve_by_wording_keeps_the_steps_of_twenty_videos_and_drops_the_talk(
     recipes, videos, tmp_path
 ):
-    from made_transcripts.base import kept_recipes, made_base
+    from made_transcripts.base import base_recipes, made_base
     from sieve_swap_scores import sieve_scores, violations
 
     from stepline.sieve_swap.settings import SwapSettings
     from stepline.sieve_swap.swap import sieve_and_swap
 
     test = [video for video in videos if video.half == "test"]
-    base = made_base(kept_recipes(recipes, videos, 20), tmp_path)
+    base = made_base(base_recipes(recipes, videos, 20), tmp_path)
     settings = SwapSettings(scope="all")
     swapped = sieve_and_swap([video.record for video in test], base, settings)
     scores = sieve_scores(test, swapped)
