@@ -14,7 +14,7 @@ from research.drawn_videos.settings import RenderSettings
 
 Picture = npt.NDArray[np.uint8]
 
-MARGIN = 1.10  # canvas over frame: room for the camera to sway
+CANVAS_MARGIN = 1.10  # canvas over frame: room for the camera to sway
 GRAIN = 3.0  # standard deviation of the film grain, in 0..255
 GRAINS = 6  # different grain pictures
 

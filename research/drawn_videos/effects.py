@@ -6,10 +6,10 @@ from random import Random
 from PIL import Image, ImageDraw
 
 from research.drawn_videos.light import Point
-from research.drawn_videos.motions import MOTIONS, Pose
+from research.drawn_videos.motions import MOTIONS_BY_ACTION, Pose
 from research.drawn_videos.paint import Color, darker, lighter
 
-LEVEL = 0.80  # radius of a full vessel's surface, fraction of its rim's
+SURFACE_RADIUS = 0.80  # radius of a full vessel's surface, fraction of its rim's
 TRAIL_STEP = 0.06  # s between the remembered points of a stroke
 
 
@@ -36,8 +36,8 @@ def draw_fill(canvas: Image.Image, contact: ContactPoints, pose: Pose, fraction:
         if pose.effect in ("stream", "drops") or not pose.inside
         else 1.0
     )
-    rx, ry = contact.opening[0] * LEVEL * full, contact.opening[1] * LEVEL * full
-    x, y = contact.work[0], contact.work[1] + contact.opening[1] * (1 - LEVEL) * 0.9
+    rx, ry = contact.opening[0] * SURFACE_RADIUS * full, contact.opening[1] * SURFACE_RADIUS * full
+    x, y = contact.work[0], contact.work[1] + contact.opening[1] * (1 - SURFACE_RADIUS) * 0.9
     color = contact.own if pose.inside else contact.color
     draw = ImageDraw.Draw(canvas)
     draw.ellipse([x - rx, y - ry, x + rx, y + ry], fill=darker(color, 0.12))
@@ -138,7 +138,7 @@ def _trail(
     draw: ImageDraw.ImageDraw, action: str, contact: ContactPoints, t: float, length: float
 ) -> None:
     """Draw where the item has been: a broad band of paint, a pen's line or a row of stitches."""
-    motion = MOTIONS[action]
+    motion = MOTIONS_BY_ACTION[action]
     points = []
     for index in range(max(2, int(t / TRAIL_STEP))):
         past = motion(index * TRAIL_STEP, length)

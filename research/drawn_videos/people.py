@@ -9,14 +9,14 @@ from research.drawn_videos.light import Point
 from research.drawn_videos.paint import Color, Pen, darker, lighter, mix
 from research.drawn_videos.things.thing import SOFT_COLORS
 
-SKINS: tuple[Color, ...] = (
+SKIN_COLORS: tuple[Color, ...] = (
     (244, 206, 178),
     (230, 184, 148),
     (204, 150, 110),
     (160, 108, 74),
     (112, 74, 52),
 )
-HAIRS: tuple[Color, ...] = (
+HAIR_COLORS: tuple[Color, ...] = (
     (40, 28, 22),
     (92, 60, 34),
     (176, 128, 66),
@@ -24,7 +24,7 @@ HAIRS: tuple[Color, ...] = (
     (146, 66, 36),
     (150, 148, 146),
 )
-MOUTHS = 4  # how many openings of the mouth are drawn, 0 shut
+MOUTH_OPENINGS = 4  # how many openings of the mouth are drawn, 0 shut
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def make_person(seed: int) -> Person:
     """Return the presenter of a seed."""
     rng = Random(f"person {seed}")
     return Person(
-        rng.choice(SKINS),
-        rng.choice(HAIRS),
+        rng.choice(SKIN_COLORS),
+        rng.choice(HAIR_COLORS),
         rng.choice(SOFT_COLORS),
         rng.randrange(4),
         rng.random() < 0.3,
@@ -56,30 +56,18 @@ def paint_bust(pen: Pen, who: Person) -> None:
     """Paint head and shoulders without eyes and mouth. The face's centre is (0.5, 0.36)."""
     if who.style == 1:
         pen.poly(
-            [(0.30, 0.24), (0.42, 0.10), (0.58, 0.10), (0.70, 0.24), (0.74, 0.66), (0.26, 0.66)],
+            "0.30,0.24 0.42,0.10 0.58,0.10 0.70,0.24 0.74,0.66 0.26,0.66",
             darker(who.hair, 0.1),
             "flat",
             smooth=True,
         )
     _body(pen, who)
-    pen.poly(
-        [(0.44, 0.48), (0.56, 0.48), (0.58, 0.66), (0.42, 0.66)], darker(who.skin, 0.16), "tube"
-    )
+    pen.poly("0.44,0.48 0.56,0.48 0.58,0.66 0.42,0.66", darker(who.skin, 0.16), "tube")
     for x in (0.335, 0.665):
         pen.oval(x, 0.37, 0.028, 0.045, darker(who.skin, 0.08))
     pen.poly(
-        [
-            (0.5, 0.14),
-            (0.62, 0.17),
-            (0.665, 0.30),
-            (0.655, 0.42),
-            (0.60, 0.52),
-            (0.5, 0.57),
-            (0.40, 0.52),
-            (0.345, 0.42),
-            (0.335, 0.30),
-            (0.38, 0.17),
-        ],
+        "0.5,0.14 0.62,0.17 0.665,0.30 0.655,0.42 0.60,0.52 "
+        "0.5,0.57 0.40,0.52 0.345,0.42 0.335,0.30 0.38,0.17",
         who.skin,
         "ball",
         smooth=True,
@@ -87,9 +75,7 @@ def paint_bust(pen: Pen, who: Person) -> None:
     for x in (0.405, 0.595):
         pen.oval(x, 0.42, 0.035, 0.024, mix(who.skin, (226, 110, 96), 0.3), "flat", opacity=0.5)
     _hair(pen, who)
-    pen.line(
-        [(0.505, 0.35), (0.522, 0.41), (0.495, 0.425)], 0.014, darker(who.skin, 0.16), smooth=True
-    )
+    pen.line("0.505,0.35 0.522,0.41 0.495,0.425", 0.014, darker(who.skin, 0.16), smooth=True)
     for side in (-1, 1):
         pen.line(
             [(0.5 + side * 0.045, 0.292), (0.5 + side * 0.115, 0.288)], 0.016, darker(who.hair, 0.2)
@@ -98,26 +84,16 @@ def paint_bust(pen: Pen, who: Person) -> None:
 
 def _body(pen: Pen, who: Person) -> None:
     pen.poly(
-        [
-            (0.40, 0.60),
-            (0.60, 0.60),
-            (0.80, 0.67),
-            (0.90, 0.80),
-            (0.94, 1.05),
-            (0.06, 1.05),
-            (0.10, 0.80),
-            (0.20, 0.67),
-        ],
+        "0.40,0.60 0.60,0.60 0.80,0.67 0.90,0.80 0.94,1.05 0.06,1.05 0.10,0.80 0.20,0.67",
         who.clothes,
         "tube",
         smooth=True,
     )
     pen.poly(
-        [(0.42, 0.60), (0.5, 0.70), (0.58, 0.60), (0.62, 0.62), (0.5, 0.76), (0.38, 0.62)],
-        lighter(who.clothes, 0.25),
+        "0.42,0.60 0.5,0.70 0.58,0.60 0.62,0.62 0.5,0.76 0.38,0.62", lighter(who.clothes, 0.25)
     )
     if who.apron:
-        pen.poly([(0.36, 0.76), (0.64, 0.76), (0.70, 1.0), (0.30, 1.0)], (236, 230, 216))
+        pen.poly("0.36,0.76 0.64,0.76 0.70,1.0 0.30,1.0", (236, 230, 216))
         for side in (-1, 1):
             pen.line([(0.5 + side * 0.13, 0.77), (0.5 + side * 0.11, 0.61)], 0.022, (236, 230, 216))
 
@@ -125,16 +101,7 @@ def _body(pen: Pen, who: Person) -> None:
 def _hair(pen: Pen, who: Person) -> None:
     if who.style == 3:
         pen.poly(
-            [
-                (0.35, 0.42),
-                (0.42, 0.47),
-                (0.5, 0.455),
-                (0.58, 0.47),
-                (0.65, 0.42),
-                (0.62, 0.54),
-                (0.5, 0.61),
-                (0.38, 0.54),
-            ],
+            "0.35,0.42 0.42,0.47 0.5,0.455 0.58,0.47 0.65,0.42 0.62,0.54 0.5,0.61 0.38,0.54",
             who.hair,
             "flat",
             smooth=True,
@@ -142,19 +109,8 @@ def _hair(pen: Pen, who: Person) -> None:
         pen.oval(0.5, 0.492, 0.055, 0.026, who.skin, "flat")
         return
     pen.poly(
-        [
-            (0.325, 0.34),
-            (0.32, 0.20),
-            (0.40, 0.10),
-            (0.52, 0.07),
-            (0.64, 0.11),
-            (0.68, 0.22),
-            (0.675, 0.34),
-            (0.64, 0.235),
-            (0.54, 0.20),
-            (0.42, 0.215),
-            (0.36, 0.25),
-        ],
+        "0.325,0.34 0.32,0.20 0.40,0.10 0.52,0.07 0.64,0.11 0.68,0.22 "
+        "0.675,0.34 0.64,0.235 0.54,0.20 0.42,0.215 0.36,0.25",
         who.hair,
         "ball",
         smooth=True,
@@ -198,14 +154,14 @@ def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
             ]
             pen.thread(ring, 0.009, (36, 32, 34))
     if who.glasses:
-        pen.thread([(0.478, 0.325), (0.522, 0.325)], 0.009, (36, 32, 34))
+        pen.thread("0.478,0.325 0.522,0.325", 0.009, (36, 32, 34))
 
 
 def paint_mouth(pen: Pen, who: Person, opening: int) -> None:
-    """Paint the mouth, from 0 shut to MOUTHS - 1 wide open."""
+    """Paint the mouth, from 0 shut to MOUTH_OPENINGS - 1 wide open."""
     lip = mix(who.skin, (176, 60, 62), 0.55)
     if opening == 0:
-        pen.line([(0.45, 0.487), (0.5, 0.497), (0.55, 0.487)], 0.014, lip, smooth=True)
+        pen.line("0.45,0.487 0.5,0.497 0.55,0.487", 0.014, lip, smooth=True)
         return
     tall = 0.010 + 0.012 * opening
     pen.oval(0.5, 0.492, 0.048, tall + 0.008, lip, "flat")
@@ -228,12 +184,8 @@ def paint_hand(pen: Pen, pose: HandPose, skin: Color, sleeve: Color) -> None:
 
 
 def _forearm(pen: Pen, skin: Color, sleeve: Color) -> None:
-    pen.poly(
-        [(0.452, 0.22), (0.548, 0.22), (0.585, 0.55), (0.60, 1.0), (0.40, 1.0), (0.415, 0.55)],
-        skin,
-        "tube",
-    )
-    pen.poly([(0.395, 0.50), (0.605, 0.50), (0.66, 1.0), (0.34, 1.0)], sleeve, "tube")
+    pen.poly("0.452,0.22 0.548,0.22 0.585,0.55 0.60,1.0 0.40,1.0 0.415,0.55", skin, "tube")
+    pen.poly("0.395,0.50 0.605,0.50 0.66,1.0 0.34,1.0", sleeve, "tube")
     pen.box(0.385, 0.48, 0.615, 0.53, lighter(sleeve, 0.12), "tube", radius=0.015)
     for x, y in ((0.44, 0.62), (0.55, 0.70), (0.46, 0.82)):
         pen.thread([(x, y), (x + 0.06, y + 0.05)], 0.006, darker(sleeve, 0.3), opacity=0.6)
@@ -264,7 +216,7 @@ def _fist(pen: Pen, skin: Color) -> None:
         pen.oval(x, 0.112 + lift, 0.020, 0.016, lighter(skin, 0.16))
     for x in (0.457, 0.50, 0.542):
         pen.thread([(x, 0.070), (x, 0.118)], 0.005, crease)
-    pen.line([(0.43, 0.20), (0.395, 0.15), (0.425, 0.10)], 0.044, skin, smooth=True)
+    pen.line("0.43,0.20 0.395,0.15 0.425,0.10", 0.044, skin, smooth=True)
     pen.oval(0.424, 0.098, 0.013, 0.015, mix(skin, (250, 220, 210), 0.5), "flat")
 
 
@@ -291,7 +243,7 @@ def _open(pen: Pen, skin: Color) -> None:
 def _pinch(pen: Pen, skin: Color) -> None:
     _back(pen, skin, 0.145)
     _fingers(pen, skin, ((0.535, 0.150), (0.575, 0.165)), ((0.521, 0.172), (0.560, 0.190)))
-    pen.line([(0.487, 0.17), (0.475, 0.115), (0.497, 0.075)], 0.038, skin, smooth=True)
-    pen.line([(0.437, 0.20), (0.425, 0.13), (0.485, 0.080)], 0.040, skin, smooth=True)
+    pen.line("0.487,0.17 0.475,0.115 0.497,0.075", 0.038, skin, smooth=True)
+    pen.line("0.437,0.20 0.425,0.13 0.485,0.080", 0.040, skin, smooth=True)
     for x in (0.480, 0.500):
         pen.oval(x, 0.078, 0.010, 0.012, mix(skin, (252, 224, 214), 0.5), "flat")

@@ -8,17 +8,17 @@ from random import Random
 from PIL import Image, ImageFilter
 
 from research.drawn_videos import sprites
-from research.drawn_videos.camera import MARGIN, FilmLook, Picture, View, camera_window
+from research.drawn_videos.camera import CANVAS_MARGIN, FilmLook, Picture, View, camera_window
 from research.drawn_videos.effects import ContactPoints, draw_effect, draw_fill
 from research.drawn_videos.light import Point, shadow
-from research.drawn_videos.motions import MOTIONS, Pose, wave
-from research.drawn_videos.paint import TILT, Color
-from research.drawn_videos.people import MOUTHS, HandPose, Person, make_person
+from research.drawn_videos.motions import MOTIONS_BY_ACTION, Pose, wave
+from research.drawn_videos.paint import TABLE_TILT, Color
+from research.drawn_videos.people import MOUTH_OPENINGS, HandPose, Person, make_person
 from research.drawn_videos.scenes import background, title_card
 from research.drawn_videos.script import Scene
 from research.drawn_videos.settings import RenderSettings
 from research.drawn_videos.sprites import Sprite
-from research.drawn_videos.things import THINGS
+from research.drawn_videos.things import THINGS_BY_NAME
 from research.drawn_videos.things.thing import SOFT_COLORS, Thing
 
 # fraction of the frame's height for a target and the hands above it
@@ -45,8 +45,8 @@ class SceneRenderer:
         self.sleeve: Color = rng.choice(
             [self.who.clothes, *SOFT_COLORS[:3], (60, 62, 70), (230, 228, 222)]
         )
-        self.width = round(self.settings.width * MARGIN)
-        self.height = round(self.settings.height * MARGIN)
+        self.width = round(self.settings.width * CANVAS_MARGIN)
+        self.height = round(self.settings.height * CANVAS_MARGIN)
         self._film = FilmLook(seed, self.settings)
         self._set = lru_cache(maxsize=24)(self._still_canvas)
 
@@ -71,8 +71,13 @@ class SceneRenderer:
         shot."""
         if scene.kind in ("talk", "title") or scene.target is None:
             return View(self.width, self.height, 1.0, (ASPECT / 2, 0.58))
-        size, sprite = THINGS[scene.target].size, sprites.thing_sprite(scene.target, 64, self.seed)
-        above = (sprite.bottom - _work_point(sprite, THINGS[scene.target])[1]) * size + HEADROOM
+        size, sprite = (
+            THINGS_BY_NAME[scene.target].size,
+            sprites.thing_sprite(scene.target, 64, self.seed),
+        )
+        above = (
+            sprite.bottom - _work_point(sprite, THINGS_BY_NAME[scene.target])[1]
+        ) * size + HEADROOM
         tall = (sprite.bottom - sprite.top) * size
         fill, least, most = (
             (CLOSE_FILL, 1.0, 1.9) if scene.camera == "close" else (WIDE_FILL, 1.0, 1.25)
@@ -117,11 +122,11 @@ class SceneRenderer:
         return part.filter(ImageFilter.GaussianBlur(0.8))
 
     def _sprite(self, view: View, name: str) -> Sprite:
-        return sprites.thing_sprite(name, view.pixels(THINGS[name].size), self.seed)
+        return sprites.thing_sprite(name, view.pixels(THINGS_BY_NAME[name].size), self.seed)
 
     def _draw_thing(self, image: Image.Image, view: View, name: str, foot: Point) -> None:
         """Put (or lay) a thing with its foot on a spot, with its shadow."""
-        sprite, angle = self._sprite(view, name), THINGS[name].lies
+        sprite, angle = self._sprite(view, name), THINGS_BY_NAME[name].lies
         x, y = view.at(foot)
         if angle:
             _paste_shadow(image, x, y, sprite.side * 0.7, 0.10)
@@ -135,7 +140,7 @@ class SceneRenderer:
     def _draw_action(self, canvas: Image.Image, scene: Scene, t: float, length: float) -> None:
         """Draw target, item, effects and hands of a table scene."""
         view, target = self._view(scene), scene.target or "bowl"
-        pose = MOTIONS[scene.action or "place"](t, length)
+        pose = MOTIONS_BY_ACTION[scene.action or "place"](t, length)
         sprite = self._sprite(view, target)
         shape = _shaped(sprite, pose)
         x, y = view.at(FOOT)
@@ -148,7 +153,7 @@ class SceneRenderer:
             )
         else:
             sprites.paste_sprite(canvas, shape, foot, (x, y))
-        work = _work_point(sprite, THINGS[target])
+        work = _work_point(sprite, THINGS_BY_NAME[target])
         contact = self._contact_points(
             scene,
             view,
@@ -157,7 +162,7 @@ class SceneRenderer:
             (x + (work[0] - foot[0]) * sprite.side, y + (work[1] - foot[1]) * sprite.side),
         )
         draw_fill(canvas, contact, pose, t / max(length, 0.1))
-        below = scene.item is not None and _small(THINGS[scene.item])
+        below = scene.item is not None and _small(THINGS_BY_NAME[scene.item])
         if below:
             self._draw_hands(canvas, view, pose, contact)
         self._draw_item(canvas, scene, view, pose, contact, shape, (x, y), foot)
@@ -171,7 +176,7 @@ class SceneRenderer:
         """Return where the item, the hands and the target meet, in pixels."""
         unit = view.zoom * view.height
         tip = (work[0] + pose.x * unit, work[1] + pose.y * unit)
-        item = THINGS[scene.item] if scene.item else None
+        item = THINGS_BY_NAME[scene.item] if scene.item else None
         grip = tip
         if item is not None and scene.item is not None:
             held = self._sprite(view, scene.item)
@@ -185,7 +190,7 @@ class SceneRenderer:
             if sprite.rim is None
             else (sprite.rim.rx * sprite.side, sprite.rim.ry * sprite.side)
         )
-        own = THINGS[scene.target or "bowl"].content
+        own = THINGS_BY_NAME[scene.target or "bowl"].content
         color = (item.content if item and item.content else own) or (236, 226, 200)
         return ContactPoints(work, tip, grip, opening, color, own or color, unit)
 
@@ -203,7 +208,7 @@ class SceneRenderer:
         """Draw the item, and the near wall of the target over it where it goes inside."""
         if scene.item is None:
             return
-        held, item = self._sprite(view, scene.item), THINGS[scene.item]
+        held, item = self._sprite(view, scene.item), THINGS_BY_NAME[scene.item]
         if pose.apart:
             for right in (False, True):
                 sign = 1 if right else -1
@@ -251,7 +256,7 @@ class SceneRenderer:
         """Draw the presenter, who nods, blinks, speaks and gestures, and the things before them."""
         close = scene.camera == "close"
         side = round(self.height * (1.25 if close else 0.98))
-        opening = min(MOUTHS - 1, round(loudness * (MOUTHS - 1)))
+        opening = min(MOUTH_OPENINGS - 1, round(loudness * (MOUTH_OPENINGS - 1)))
         bust = sprites.presenter_image(self.who, side, opening, t % 3.3 > 3.17)
         x = (
             self.width * (0.5 if close else 0.42)
@@ -290,7 +295,7 @@ def _lies_under(name: str, target: str | None) -> bool:
         target is not None
         and name in FLATS
         and name != target
-        and THINGS[target].size < 0.62 * THINGS[name].size
+        and THINGS_BY_NAME[target].size < 0.62 * THINGS_BY_NAME[name].size
     )
 
 
@@ -324,7 +329,7 @@ def _small(item: Thing) -> bool:
 
 
 def _paste_shadow(
-    image: Image.Image, x: float, y: float, width: float, flat: float = TILT * 0.55
+    image: Image.Image, x: float, y: float, width: float, flat: float = TABLE_TILT * 0.55
 ) -> None:
     """Lay a soft shadow to the right of a foot, since light comes from the left."""
     dark = _shadow(max(4, round(width * 1.02)), max(3, round(width * flat)))

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from research.drawn_videos.paint import Color, Pen, darker, lighter
-from research.drawn_videos.things import THINGS
-from research.drawn_videos.things.thing import LEAF, SOFT_COLORS, WOOD
+from research.drawn_videos.paint import Color, Pen, darker, lighter, palette
+from research.drawn_videos.things import THINGS_BY_NAME
+from research.drawn_videos.things.thing import LEAF_COLOR, SOFT_COLORS, WOOD_COLOR
 
 HORIZON = 0.36  # where the table's far edge lies, fraction of the frame's height
 BLUR = 0.006  # of the wall, fraction of the frame's height
@@ -62,11 +62,11 @@ TABLES: dict[str, tuple[str, ...]] = {
 def _table(place: str, rng: Random, seed: int, width: int, height: int) -> Image.Image:
     material = rng.choice(TABLES[place])
     color: Color = {
-        "wood": rng.choice([(178, 128, 82), (142, 96, 60), (206, 164, 116)]),
-        "bench": rng.choice([(150, 122, 92), (128, 104, 80)]),
+        "wood": rng.choice(palette("#b28052 #8e603c #cea474")),
+        "bench": rng.choice(palette("#967a5c #806850")),
         "marble": (226, 224, 222),
-        "laminate": rng.choice([(220, 214, 204), (168, 176, 180), (232, 232, 230)]),
-        "linen": rng.choice([(214, 206, 190), (176, 190, 200), (206, 180, 170)]),
+        "laminate": rng.choice(palette("#dcd6cc #a8b0b4 #e8e8e6")),
+        "linen": rng.choice(palette("#d6cebe #b0bec8 #ceb4aa")),
         "concrete": (150, 150, 148),
     }[material]
     light = np.linspace(0.86, 1.08, height, dtype=np.float32)[:, None] * np.ones(
@@ -122,7 +122,7 @@ def _stand(image: Image.Image, name: str, x: float, y: float, size: float, rng: 
     """Put a thing on a shelf: x, y its foot in frame heights, size in frame heights."""
     side = max(8, round(size * image.height))
     pen = Pen(side, rng.randrange(1000))
-    THINGS[name].draw(pen, rng)
+    THINGS_BY_NAME[name].draw(pen, rng)
     sprite = pen.image()
     foot = (sprite.getbbox() or (0, 0, side, side))[3]
     image.paste(
@@ -150,7 +150,7 @@ def _shelf(
 
 def _kitchen(image: Image.Image, rng: Random) -> None:
     h, w = image.height, image.width
-    color = rng.choice([(226, 222, 212), (196, 212, 214), (224, 208, 186)])
+    color = rng.choice(palette("#e2ded4 #c4d4d6 #e0d0ba"))
     draw = _wash(image, lighter(color, 0.1), color)
     step = h // 13
     for row in range(h // step + 1):
@@ -165,14 +165,14 @@ def _kitchen(image: Image.Image, rng: Random) -> None:
         0.20,
         ["jar", "bottle", "bowl", "mug", "teapot", "pitcher", "salt", "cup"],
         rng,
-        WOOD,
+        WOOD_COLOR,
     )
     _cupboards(draw, w, h, rng)
 
 
 def _cupboards(draw: ImageDraw.ImageDraw, width: int, height: int, rng: Random) -> None:
     """Draw the kitchen's lower cupboards, seen behind a presenter."""
-    color = rng.choice([(236, 234, 228), (92, 120, 124), (170, 122, 80), (74, 92, 80)])
+    color = rng.choice(palette("#eceae4 #5c787c #aa7a50 #4a5c50"))
     top = 0.62 * height
     draw.rectangle([0, top, width, height], fill=color)
     draw.rectangle([0, top - 0.03 * height, width, top], fill=(96, 88, 82))
@@ -188,7 +188,7 @@ def _cupboards(draw: ImageDraw.ImageDraw, width: int, height: int, rng: Random) 
 
 def _workshop(image: Image.Image, rng: Random) -> None:
     h, w = image.height, image.width
-    color = rng.choice([(186, 154, 112), (150, 152, 150), (172, 160, 140)])
+    color = rng.choice(palette("#ba9a70 #969896 #aca08c"))
     draw = _wash(image, color, darker(color, 0.15))
     for row in range(0, h, max(6, h // 22)):
         for column in range(0, w, max(6, h // 22)):
@@ -222,7 +222,7 @@ def _garden(image: Image.Image, rng: Random) -> None:
         r = rng.uniform(0.03, 0.09) * h
         draw.ellipse(
             [x - r, y - r, x + r, y + r],
-            fill=rng.choice([LEAF, (56, 112, 52), (96, 150, 70), (44, 92, 46)]),
+            fill=rng.choice([LEAF_COLOR, (56, 112, 52), (96, 150, 70), (44, 92, 46)]),
         )
         if index % 7 == 0:
             draw.ellipse([x - 4, y - 4, x + 4, y + 4], fill=rng.choice(SOFT_COLORS))
@@ -246,7 +246,7 @@ def _garden(image: Image.Image, rng: Random) -> None:
 
 def _room(image: Image.Image, rng: Random, names: list[str]) -> None:
     h, w = image.height, image.width
-    color = rng.choice([(216, 204, 190), (188, 200, 194), (214, 190, 184), (190, 196, 212)])
+    color = rng.choice(palette("#d8ccbe #bcc8c2 #d6beb8 #bec4d4"))
     draw = _wash(image, color, darker(color, 0.12))
     left = rng.uniform(0.08, 0.5) * w
     draw.rectangle([left, 0.03 * h, left + 0.26 * w, 0.30 * h], fill=(240, 238, 232))

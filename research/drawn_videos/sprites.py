@@ -19,7 +19,7 @@ from research.drawn_videos.people import (
     paint_hand,
     paint_mouth,
 )
-from research.drawn_videos.things import THINGS
+from research.drawn_videos.things import THINGS_BY_NAME
 
 ARM = 1.6  # a hand's square with the whole forearm, in its own squares
 ANGLE_STEP = 2  # degrees between cached rotations
@@ -58,7 +58,7 @@ def _sprite(image: Image.Image, rim: Rim | None) -> Sprite:
 def thing_sprite(name: str, side: int, seed: int) -> Sprite:
     """Return a thing, `side` pixels. The same seed gives the same colours."""
     pen = Pen(side, seed)
-    THINGS[name].draw(pen, Random(f"{seed} {name}"))
+    THINGS_BY_NAME[name].draw(pen, Random(f"{seed} {name}"))
     return _sprite(pen.image(), pen.rim)
 
 

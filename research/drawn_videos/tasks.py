@@ -9,9 +9,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from research.drawn_videos.motions import MOTIONS
+from research.drawn_videos.motions import MOTIONS_BY_ACTION
 from research.drawn_videos.script import Place
-from research.drawn_videos.things import THINGS
+from research.drawn_videos.things import THINGS_BY_NAME
 from stepline.errors import DatasetError
 from stepline.records import FrozenModel
 
@@ -30,10 +30,10 @@ class TaskStep(FrozenModel):
 
     @model_validator(mode="after")
     def _drawable(self) -> "TaskStep":
-        if self.action not in MOTIONS:
+        if self.action not in MOTIONS_BY_ACTION:
             raise ValueError(f"nobody can draw the action {self.action!r}")
         for name in (self.target, *self.props, *((self.item,) if self.item else ())):
-            if name not in THINGS:
+            if name not in THINGS_BY_NAME:
                 raise ValueError(f"nobody can draw {name!r}")
         return self
 
