@@ -153,9 +153,7 @@ def _trail(
             points, fill=contact.color, width=max(3, round(0.06 * contact.unit)), joint="curve"
         )
     elif action == "write":
-        draw.line(
-            points, fill=(36, 40, 60), width=max(2, round(0.008 * contact.unit)), joint="curve"
-        )
+        draw.line(points, fill="#24283c", width=max(2, round(0.008 * contact.unit)), joint="curve")
     else:
         y = contact.work[1]
         for x in range(
@@ -163,6 +161,6 @@ def _trail(
         ):
             draw.line(
                 [(x, y), (x + 0.018 * contact.unit, y)],
-                fill=(190, 40, 50),
+                fill="#be2832",
                 width=max(2, round(0.007 * contact.unit)),
             )

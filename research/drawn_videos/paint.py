@@ -16,6 +16,8 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from research.drawn_videos.light import Array, Point, Relief, curve, lit, rounded
 
 Color: TypeAlias = tuple[int, int, int]
+# A colour, or its hexadecimal code: "#d63c30".
+Paint: TypeAlias = Color | str
 # Points, or their text as SVG writes them: "x,y x,y".
 Points: TypeAlias = Sequence[Point] | str
 
@@ -26,32 +28,34 @@ ARC_POINTS = 24  # that make half an ellipse
 PROFILE_ROWS = 60  # of a turned thing, between its top and its foot
 
 
-def mix(a: Color, b: Color, fraction: float) -> Color:
-    """Return the colour `fraction` of the way from a to b."""
-    return (
-        round(a[0] + (b[0] - a[0]) * fraction),
-        round(a[1] + (b[1] - a[1]) * fraction),
-        round(a[2] + (b[2] - a[2]) * fraction),
-    )
-
-
-def darker(color: Color, fraction: float = 0.3) -> Color:
-    """Return a darker shade."""
-    return mix(color, (10, 8, 12), fraction)
-
-
-def lighter(color: Color, fraction: float = 0.3) -> Color:
-    """Return a lighter tint."""
-    return mix(color, (255, 255, 250), fraction)
+def read_color(paint: Paint) -> Color:
+    """Return the red, green and blue of a colour, 0 to 255."""
+    if not isinstance(paint, str):
+        return paint
+    red, green, blue = ImageColor.getrgb(paint)[:3]
+    return (red, green, blue)
 
 
 def palette(text: str) -> list[Color]:
     """Return the colours of a text of hexadecimal codes: `#d63c30 #f08228`."""
-    colors: list[Color] = []
-    for code in text.split():
-        red, green, blue = ImageColor.getrgb(code)[:3]
-        colors.append((red, green, blue))
-    return colors
+    return [read_color(code) for code in text.split()]
+
+
+def mix(first: Paint, second: Paint, fraction: float) -> Color:
+    """Return the colour `fraction` of the way from the first to the second."""
+    channels = zip(read_color(first), read_color(second), strict=True)
+    red, green, blue = (round(a + (b - a) * fraction) for a, b in channels)
+    return (red, green, blue)
+
+
+def darker(color: Paint, fraction: float = 0.3) -> Color:
+    """Return a darker shade."""
+    return mix(color, (10, 8, 12), fraction)
+
+
+def lighter(color: Paint, fraction: float = 0.3) -> Color:
+    """Return a lighter tint."""
+    return mix(color, (255, 255, 250), fraction)
 
 
 def read_points(points: Points) -> list[Point]:
@@ -106,7 +110,7 @@ class Pen:
     def poly(
         self,
         points: Points,
-        color: Color,
+        color: Paint,
         relief: Relief = "flat",
         *,
         smooth: bool = False,
@@ -127,7 +131,7 @@ class Pen:
         y: float,
         rx: float,
         ry: float,
-        color: Color,
+        color: Paint,
         relief: Relief = "ball",
         *,
         angle: float = 0.0,
@@ -155,7 +159,7 @@ class Pen:
         y_min: float,
         x_max: float,
         y_max: float,
-        color: Color,
+        color: Paint,
         relief: Relief = "flat",
         *,
         radius: float = 0.0,
@@ -172,7 +176,7 @@ class Pen:
         self,
         points: Points,
         width: float,
-        color: Color,
+        color: Paint,
         *,
         smooth: bool = False,
         opacity: float = 1.0,
@@ -190,16 +194,16 @@ class Pen:
             shine_path = [(x - 2 * shift, y - 2 * shift) for x, y in path]
             self._stroke(shine_path, width * 0.2, lighter(color, 0.35), opacity * 0.7)
 
-    def thread(self, points: Points, width: float, color: Color, *, opacity: float = 1.0) -> None:
+    def thread(self, points: Points, width: float, color: Paint, *, opacity: float = 1.0) -> None:
         """Stroke a plain thin line."""
         self._stroke(read_points(points), width, color, opacity)
 
     def lathe(
         self,
         profile: Points,
-        color: Color,
+        color: Paint,
         *,
-        inside: Color | None = None,
+        inside: Paint | None = None,
         x: float = 0.5,
         gloss: float = 0.25,
         opacity: float = 1.0,
@@ -240,7 +244,7 @@ class Pen:
         self._alpha *= keep
         self._rgb *= keep[..., None]
 
-    def label(self, x: float, y: float, text: str, height: float, color: Color) -> None:
+    def label(self, x: float, y: float, text: str, height: float, color: Paint) -> None:
         """Write centred text. `height` of a letter in units."""
         mask = self._mask()
         font = ImageFont.load_default(max(6, height * self.side))
@@ -250,7 +254,7 @@ class Pen:
 
     # ------------------------------------------------------------ texture of the last shape
 
-    def speckle(self, color: Color, count: int, size: float, *, opacity: float = 0.8) -> None:
+    def speckle(self, color: Paint, count: int, size: float, *, opacity: float = 0.8) -> None:
         """Scatter small ovals inside the last shape."""
         shape = self._last
         if shape is None:
@@ -272,7 +276,7 @@ class Pen:
         self._last = shape
 
     def stripes(
-        self, color: Color, count: int, width: float, *, angle: float = 0.0, opacity: float = 0.5
+        self, color: Paint, count: int, width: float, *, angle: float = 0.0, opacity: float = 0.5
     ) -> None:
         """Draw parallel stripes inside the last shape. Angle 0 is upright, 90 lies flat."""
         shape = self._last
@@ -313,7 +317,7 @@ class Pen:
     def _in_pixels(self, points: Sequence[Point]) -> list[Point]:
         return [(x * self.side, y * self.side) for x, y in points]
 
-    def _stroke(self, points: Sequence[Point], width: float, color: Color, opacity: float) -> None:
+    def _stroke(self, points: Sequence[Point], width: float, color: Paint, opacity: float) -> None:
         mask = self._mask()
         draw = ImageDraw.Draw(mask)
         dots = self._in_pixels(points)
@@ -323,7 +327,7 @@ class Pen:
             draw.ellipse([x - radius, y - radius, x + radius, y + radius], fill=255)
         self._lay(mask, color, "flat", 0.0, opacity)
 
-    def _open(self, x: float, y: float, rx: float, ry: float, color: Color, inside: Color) -> None:
+    def _open(self, x: float, y: float, rx: float, ry: float, color: Paint, inside: Paint) -> None:
         """Paint the rim and the inner wall of a hollow thing, and remember the rim."""
         self.oval(x, y, rx, ry, lighter(color, 0.35), "flat")
         thin = 0.94
@@ -331,7 +335,7 @@ class Pen:
         self.rim = Rim(x, y, rx, ry)
 
     def _lay(
-        self, mask: Image.Image, color: Color, relief: Relief, gloss: float, opacity: float
+        self, mask: Image.Image, color: Paint, relief: Relief, gloss: float, opacity: float
     ) -> None:
         """Composite one coloured, lit shape over what is there."""
         edges = mask.getbbox()
@@ -340,7 +344,7 @@ class Pen:
         x_min, y_min, x_max, y_max = edges
         cover = np.asarray(mask.crop(edges), np.float32) / 255.0 * opacity
         light, shine = lit(y_max - y_min, x_max - x_min, relief, cover)
-        shaded = np.asarray(color, np.float32) * light[..., None]
+        shaded = np.asarray(read_color(color), np.float32) * light[..., None]
         rgb = np.minimum(shaded + (255.0 * gloss) * shine[..., None], 255.0)
         keep = (1.0 - cover)[..., None]
         area = (slice(y_min, y_max), slice(x_min, x_max))

@@ -73,7 +73,7 @@ def paint_bust(pen: Pen, who: Person) -> None:
         smooth=True,
     )
     for x in (0.405, 0.595):
-        pen.oval(x, 0.42, 0.035, 0.024, mix(who.skin, (226, 110, 96), 0.3), "flat", opacity=0.5)
+        pen.oval(x, 0.42, 0.035, 0.024, mix(who.skin, "#e26e60", 0.3), "flat", opacity=0.5)
     _hair(pen, who)
     pen.line("0.505,0.35 0.522,0.41 0.495,0.425", 0.014, darker(who.skin, 0.16), smooth=True)
     for side in (-1, 1):
@@ -93,9 +93,9 @@ def _body(pen: Pen, who: Person) -> None:
         "0.42,0.60 0.5,0.70 0.58,0.60 0.62,0.62 0.5,0.76 0.38,0.62", lighter(who.clothes, 0.25)
     )
     if who.apron:
-        pen.poly("0.36,0.76 0.64,0.76 0.70,1.0 0.30,1.0", (236, 230, 216))
+        pen.poly("0.36,0.76 0.64,0.76 0.70,1.0 0.30,1.0", "#ece6d8")
         for side in (-1, 1):
-            pen.line([(0.5 + side * 0.13, 0.77), (0.5 + side * 0.11, 0.61)], 0.022, (236, 230, 216))
+            pen.line([(0.5 + side * 0.13, 0.77), (0.5 + side * 0.11, 0.61)], 0.022, "#ece6d8")
 
 
 def _hair(pen: Pen, who: Person) -> None:
@@ -137,10 +137,10 @@ def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
                 [(x - 0.03, 0.338), (x, 0.346), (x + 0.03, 0.338)], 0.010, darker(who.skin, 0.6)
             )
         else:
-            pen.oval(x, 0.338, 0.034, 0.021, (248, 246, 242), "flat")
-            pen.oval(x, 0.338, 0.0165, 0.0175, (74, 60, 46), "flat")
-            pen.oval(x, 0.338, 0.008, 0.008, (14, 12, 12), "flat")
-            pen.oval(x - 0.005, 0.332, 0.004, 0.004, (255, 255, 255), "flat")
+            pen.oval(x, 0.338, 0.034, 0.021, "#f8f6f2", "flat")
+            pen.oval(x, 0.338, 0.0165, 0.0175, "#4a3c2e", "flat")
+            pen.oval(x, 0.338, 0.008, 0.008, "#0e0c0c", "flat")
+            pen.oval(x - 0.005, 0.332, 0.004, 0.004, "#ffffff", "flat")
             pen.thread(
                 [(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)], 0.008, darker(who.skin, 0.6)
             )
@@ -152,21 +152,21 @@ def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
                 (x - 0.05, 0.375),
                 (x - 0.056, 0.31),
             ]
-            pen.thread(ring, 0.009, (36, 32, 34))
+            pen.thread(ring, 0.009, "#242022")
     if who.glasses:
-        pen.thread("0.478,0.325 0.522,0.325", 0.009, (36, 32, 34))
+        pen.thread("0.478,0.325 0.522,0.325", 0.009, "#242022")
 
 
 def paint_mouth(pen: Pen, who: Person, opening: int) -> None:
     """Paint the mouth, from 0 shut to MOUTH_OPENINGS - 1 wide open."""
-    lip = mix(who.skin, (176, 60, 62), 0.55)
+    lip = mix(who.skin, "#b03c3e", 0.55)
     if opening == 0:
         pen.line("0.45,0.487 0.5,0.497 0.55,0.487", 0.014, lip, smooth=True)
         return
     tall = 0.010 + 0.012 * opening
     pen.oval(0.5, 0.492, 0.048, tall + 0.008, lip, "flat")
-    pen.oval(0.5, 0.492, 0.038, tall, (70, 22, 24), "flat")
-    pen.oval(0.5, 0.492 - tall * 0.55, 0.028, tall * 0.32, (246, 244, 240), "flat")
+    pen.oval(0.5, 0.492, 0.038, tall, "#461618", "flat")
+    pen.oval(0.5, 0.492 - tall * 0.55, 0.028, tall * 0.32, "#f6f4f0", "flat")
 
 
 # ------------------------------------------------------------ hands, fingers up
@@ -209,7 +209,7 @@ def _back(pen: Pen, skin: Color, top: float) -> None:
 
 def _fist(pen: Pen, skin: Color) -> None:
     _back(pen, skin, 0.085)
-    crease = darker(mix(skin, (150, 60, 40), 0.25), 0.25)
+    crease = darker(mix(skin, "#963c28", 0.25), 0.25)
     for index, x in enumerate((0.435, 0.478, 0.521, 0.562)):
         lift = (0.012, 0.0, 0.004, 0.018)[index]
         pen.line([(x, 0.125 + lift), (x, 0.078 + lift)], 0.047, skin)
@@ -217,13 +217,13 @@ def _fist(pen: Pen, skin: Color) -> None:
     for x in (0.457, 0.50, 0.542):
         pen.thread([(x, 0.070), (x, 0.118)], 0.005, crease)
     pen.line("0.43,0.20 0.395,0.15 0.425,0.10", 0.044, skin, smooth=True)
-    pen.oval(0.424, 0.098, 0.013, 0.015, mix(skin, (250, 220, 210), 0.5), "flat")
+    pen.oval(0.424, 0.098, 0.013, 0.015, mix(skin, "#fadcd2", 0.5), "flat")
 
 
 def _fingers(pen: Pen, skin: Color, ends: tuple[Point, ...], roots: tuple[Point, ...]) -> None:
     for end, root in zip(ends, roots, strict=True):
         pen.line([root, end], 0.037, skin)
-        pen.oval(end[0], end[1] - 0.002, 0.010, 0.013, mix(skin, (252, 224, 214), 0.55), "flat")
+        pen.oval(end[0], end[1] - 0.002, 0.010, 0.013, mix(skin, "#fce0d6", 0.55), "flat")
         middle = ((root[0] + end[0]) / 2, (root[1] + end[1]) / 2)
         pen.thread(
             [(middle[0] - 0.012, middle[1]), (middle[0] + 0.012, middle[1])],
@@ -246,4 +246,4 @@ def _pinch(pen: Pen, skin: Color) -> None:
     pen.line("0.487,0.17 0.475,0.115 0.497,0.075", 0.038, skin, smooth=True)
     pen.line("0.437,0.20 0.425,0.13 0.485,0.080", 0.040, skin, smooth=True)
     for x in (0.480, 0.500):
-        pen.oval(x, 0.078, 0.010, 0.012, mix(skin, (252, 224, 214), 0.5), "flat")
+        pen.oval(x, 0.078, 0.010, 0.012, mix(skin, "#fce0d6", 0.5), "flat")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from research.drawn_videos.paint import Color, Pen, darker, lighter, palette
+from research.drawn_videos.paint import Color, Paint, Pen, darker, lighter, palette
 from research.drawn_videos.things import THINGS_BY_NAME
 from research.drawn_videos.things.thing import LEAF_COLOR, SOFT_COLORS, WOOD_COLOR
 
@@ -34,7 +34,7 @@ def background(place: str, seed: int, width: int, height: int, *, table: bool) -
         image.paste(_table(place, rng, seed, width, height - top), (0, top))
         draw = ImageDraw.Draw(image)
         edge_width = max(1, height // 200)
-        draw.line([(0, top), (width, top)], fill=(50, 40, 34), width=edge_width)
+        draw.line([(0, top), (width, top)], fill="#322822", width=edge_width)
     return image
 
 
@@ -145,7 +145,7 @@ def _shelf(
     y: float,
     names: list[str],
     rng: Random,
-    color: Color,
+    color: Paint,
 ) -> None:
     """Draw a board across the wall with things on it."""
     h = image.height
@@ -181,12 +181,12 @@ def _cupboards(draw: ImageDraw.ImageDraw, width: int, height: int, rng: Random) 
     color = rng.choice(palette("#eceae4 #5c787c #aa7a50 #4a5c50"))
     top = 0.62 * height
     draw.rectangle([0, top, width, height], fill=color)
-    draw.rectangle([0, top - 0.03 * height, width, top], fill=(96, 88, 82))
+    draw.rectangle([0, top - 0.03 * height, width, top], fill="#605852")
     for index in range(5):
         x = width * index / 5
         door = [x + 6, top + 8, x + width / 5 - 6, height - 8]
         draw.rectangle(door, outline=darker(color, 0.25), width=2)
-        draw.ellipse([x + 16, top + 30, x + 22, top + 36], fill=(190, 180, 150))
+        draw.ellipse([x + 16, top + 30, x + 22, top + 36], fill="#beb496")
 
 
 def _workshop(image: Image.Image, rng: Random) -> None:
@@ -205,7 +205,7 @@ def _workshop(image: Image.Image, rng: Random) -> None:
         _stand(image, name, x, rng.uniform(0.26, 0.34), 0.24, rng)
         x += rng.uniform(0.15, 0.26)
     names = ["paint can", "toolbox", "jar", "oil can", "glue", "drill", "cardboard box"]
-    _shelf(image, draw, 0.70, names, rng, (110, 84, 58))
+    _shelf(image, draw, 0.70, names, rng, "#6e543a")
 
 
 def _garden(image: Image.Image, rng: Random) -> None:
@@ -221,11 +221,11 @@ def _garden(image: Image.Image, rng: Random) -> None:
         if index % 7 == 0:
             draw.ellipse([x - 4, y - 4, x + 4, y + 4], fill=rng.choice(SOFT_COLORS))
     # grass and a fence
-    draw.rectangle([0, 0.33 * h, w, h], fill=(112, 158, 76))
+    draw.rectangle([0, 0.33 * h, w, h], fill="#709e4c")
     for index in range(12):
         x = w * index / 12
-        draw.rectangle([x, 0.16 * h, x + w / 26, 0.40 * h], fill=(222, 214, 200))
-    draw.rectangle([0, 0.22 * h, w, 0.25 * h], fill=(214, 206, 190))
+        draw.rectangle([x, 0.16 * h, x + w / 26, 0.40 * h], fill="#ded6c8")
+    draw.rectangle([0, 0.22 * h, w, 0.25 * h], fill="#d6cebe")
     x = 0.15
     while x < w / h:
         name = rng.choice(["plant", "flower", "flower pot"])
@@ -241,15 +241,15 @@ def _room(image: Image.Image, rng: Random, names: list[str]) -> None:
     draw = _wash(image, color, darker(color, 0.12))
     # a window
     x = rng.uniform(0.08, 0.5) * w
-    draw.rectangle([x, 0.03 * h, x + 0.26 * w, 0.30 * h], fill=(240, 238, 232))
-    draw.rectangle([x + 6, 0.05 * h, x + 0.26 * w - 6, 0.28 * h], fill=(178, 212, 236))
-    draw.rectangle([x + 0.126 * w, 0.03 * h, x + 0.134 * w, 0.30 * h], fill=(240, 238, 232))
+    draw.rectangle([x, 0.03 * h, x + 0.26 * w, 0.30 * h], fill="#f0eee8")
+    draw.rectangle([x + 6, 0.05 * h, x + 0.26 * w - 6, 0.28 * h], fill="#b2d4ec")
+    draw.rectangle([x + 0.126 * w, 0.03 * h, x + 0.134 * w, 0.30 * h], fill="#f0eee8")
     # a picture
     x = (x + 0.45 * w) % (0.8 * w)
-    draw.rectangle([x, 0.06 * h, x + 0.12 * w, 0.24 * h], fill=(94, 70, 50))
+    draw.rectangle([x, 0.06 * h, x + 0.12 * w, 0.24 * h], fill="#5e4632")
     canvas = [x + 5, 0.06 * h + 5, x + 0.12 * w - 5, 0.24 * h - 5]
     draw.rectangle(canvas, fill=rng.choice(SOFT_COLORS))
-    _shelf(image, draw, 0.62, names, rng, (150, 108, 74))
+    _shelf(image, draw, 0.62, names, rng, "#966c4a")
 
 
 def _sewing_room(image: Image.Image, rng: Random) -> None:
@@ -266,11 +266,11 @@ def _garage(image: Image.Image, rng: Random) -> None:
     draw = _wash(image, (176, 178, 180), (140, 142, 146))
     for row in range(12):
         y = row * h / 12
-        draw.line([(0, y), (w, y)], fill=(124, 126, 130), width=2)
+        draw.line([(0, y), (w, y)], fill="#7c7e82", width=2)
     _stand(image, "wheel", 0.35, 0.40, 0.34, rng)
     _stand(image, "tyre", 1.30, 0.38, 0.32, rng)
     names = ["oil can", "toolbox", "paint can", "pump", "bucket", "spray bottle"]
-    _shelf(image, draw, 0.72, names, rng, (90, 92, 98))
+    _shelf(image, draw, 0.72, names, rng, "#5a5c62")
 
 
 WALL_PAINTERS: dict[str, Wall] = {
@@ -299,6 +299,6 @@ def title_card(image: Image.Image, caption: str) -> Image.Image:
     middle_line = (len(lines) - 1) / 2
     for index, line in enumerate(lines):
         y = card.height * (0.5 + 0.15 * (index - middle_line))
-        draw.text((x + 2, y + 3), line, font=font, fill=(10, 10, 14), anchor="mm")
-        draw.text((x, y), line, font=font, fill=(250, 246, 236), anchor="mm")
+        draw.text((x + 2, y + 3), line, font=font, fill="#0a0a0e", anchor="mm")
+        draw.text((x, y), line, font=font, fill="#faf6ec", anchor="mm")
     return card

@@ -37,9 +37,9 @@ def paper(pen: Pen, rng: Random) -> None:
 def card(pen: Pen, rng: Random) -> None:
     color = rng.choice(SOFT_COLORS)
     pen.poly("0.20,0.30 0.80,0.30 0.92,0.74 0.08,0.74", lighter(color, 0.55))
-    pen.oval(0.44, 0.50, 0.09, 0.08, (206, 44, 60), "flat")
-    pen.oval(0.57, 0.50, 0.09, 0.08, (206, 44, 60), "flat")
-    pen.poly("0.36,0.53 0.65,0.53 0.505,0.68", (206, 44, 60), smooth=True)
+    pen.oval(0.44, 0.50, 0.09, 0.08, "#ce2c3c", "flat")
+    pen.oval(0.57, 0.50, 0.09, 0.08, "#ce2c3c", "flat")
+    pen.poly("0.36,0.53 0.65,0.53 0.505,0.68", "#ce2c3c", smooth=True)
 
 
 def tape(pen: Pen, rng: Random) -> None:
@@ -47,8 +47,8 @@ def tape(pen: Pen, rng: Random) -> None:
     pen.poly("0.70,0.34 0.98,0.62 0.98,0.76 0.74,0.60", lighter(color, 0.2))
     pen.oval(0.46, 0.54, 0.40, 0.38, darker(color, 0.2), "ball")
     pen.oval(0.46, 0.50, 0.40, 0.38, color, "flat", gloss=0.4)
-    pen.oval(0.46, 0.50, 0.24, 0.22, (226, 216, 196), "flat")
-    pen.oval(0.46, 0.51, 0.20, 0.185, (84, 70, 58), "bowl")
+    pen.oval(0.46, 0.50, 0.24, 0.22, "#e2d8c4", "flat")
+    pen.oval(0.46, 0.51, 0.20, 0.185, "#54463a", "bowl")
 
 
 def spool(pen: Pen, rng: Random) -> None:
@@ -58,7 +58,7 @@ def spool(pen: Pen, rng: Random) -> None:
     for index in range(12):
         y = 0.30 + 0.045 * index
         pen.thread([(0.28, y), (0.5, y + 0.06), (0.72, y + 0.02)], 0.010, darker(color, 0.3))
-    pen.lathe("0.14,0.30 0.20,0.30", WOOD_COLOR, inside=(70, 46, 28))
+    pen.lathe("0.14,0.30 0.20,0.30", WOOD_COLOR, inside="#462e1c")
     pen.thread("0.70,0.60 0.88,0.72 0.97,0.95", 0.014, color)
     pen.rim = None
 
@@ -72,7 +72,7 @@ def needle(pen: Pen, rng: Random) -> None:
         "tube",
         gloss=0.7,
     )
-    pen.oval(0.5, 0.13, 0.014, 0.05, (50, 50, 56), "flat")
+    pen.oval(0.5, 0.13, 0.014, 0.05, "#323238", "flat")
 
 
 def button(pen: Pen, rng: Random) -> None:
@@ -82,11 +82,11 @@ def button(pen: Pen, rng: Random) -> None:
     pen.oval(0.5, 0.49, 0.33, 0.27, darker(color, 0.12), "bowl")
     for x in (0.41, 0.59):
         for y in (0.42, 0.56):
-            pen.oval(x, y, 0.045, 0.036, (40, 32, 30), "flat")
+            pen.oval(x, y, 0.045, 0.036, "#28201e", "flat")
 
 
 def shirt(pen: Pen, rng: Random) -> None:
-    color = rng.choice([*SOFT_COLORS, (236, 238, 240)])
+    color = rng.choice([*SOFT_COLORS, *palette("#eceef0")])
     pen.poly(
         "0.34,0.14 0.66,0.14 0.99,0.34 0.90,0.54 0.76,0.46 "
         "0.77,0.95 0.23,0.95 0.24,0.46 0.10,0.54 0.01,0.34",
@@ -124,15 +124,13 @@ def candle(pen: Pen, rng: Random) -> None:
     color = rng.choice(palette("#f6ecce #ce3c3c #96b4a0"))
     pen.lathe("0.40,0.20 0.94,0.20", color, gloss=0.2)
     pen.oval(0.5, 0.40, 0.20, 0.064, lighter(color, 0.35), "flat")
-    pen.thread("0.5,0.40 0.505,0.29", 0.022, (50, 40, 36))
-    pen.poly(
-        "0.5,0.05 0.57,0.20 0.55,0.30 0.5,0.33 0.45,0.30 0.43,0.20", (250, 170, 40), smooth=True
-    )
-    pen.poly("0.5,0.14 0.535,0.24 0.5,0.31 0.465,0.24", (255, 240, 160), smooth=True)
+    pen.thread("0.5,0.40 0.505,0.29", 0.022, "#322824")
+    pen.poly("0.5,0.05 0.57,0.20 0.55,0.30 0.5,0.33 0.45,0.30 0.43,0.20", "#faaa28", smooth=True)
+    pen.poly("0.5,0.14 0.535,0.24 0.5,0.31 0.465,0.24", "#fff0a0", smooth=True)
 
 
 def candle_jar(pen: Pen, rng: Random) -> None:
-    pen.lathe("0.26,0.34 0.84,0.32", (206, 222, 226), inside=(186, 202, 208), gloss=0.8)
+    pen.lathe("0.26,0.34 0.84,0.32", "#cedee2", inside="#bacad0", gloss=0.8)
 
 
 def cardboard_box(pen: Pen, rng: Random) -> None:
@@ -141,8 +139,8 @@ def cardboard_box(pen: Pen, rng: Random) -> None:
     pen.poly("0.10,0.42 0.90,0.42 0.88,0.90 0.12,0.90", color)
     pen.poly("0.10,0.42 0.0,0.54 0.03,0.58 0.12,0.48", lighter(color, 0.2))
     pen.poly("0.90,0.42 1.0,0.54 0.97,0.58 0.88,0.48", lighter(color, 0.2))
-    pen.box(0.44, 0.42, 0.56, 0.60, (222, 196, 146))
-    pen.label(0.30, 0.76, "FRAGILE", 0.07, (150, 50, 40))
+    pen.box(0.44, 0.42, 0.56, 0.60, "#dec492")
+    pen.label(0.30, 0.76, "FRAGILE", 0.07, "#963228")
 
 
 def gift(pen: Pen, rng: Random) -> None:
@@ -171,7 +169,7 @@ def ribbon(pen: Pen, rng: Random) -> None:
 def marker(pen: Pen, rng: Random) -> None:
     color = rng.choice(palette("#1e1e22 #c42828 #2850aa"))
     pen.poly("0.47,0.88 0.53,0.88 0.51,0.98 0.49,0.98", color)
-    pen.box(0.43, 0.10, 0.57, 0.84, (238, 238, 240), "tube", radius=0.03, gloss=0.3)
+    pen.box(0.43, 0.10, 0.57, 0.84, "#eeeef0", "tube", radius=0.03, gloss=0.3)
     pen.box(0.43, 0.02, 0.57, 0.30, color, "tube", radius=0.03, gloss=0.3)
     pen.poly("0.44,0.82 0.56,0.82 0.53,0.90 0.47,0.90", darker(color, 0.2))
 

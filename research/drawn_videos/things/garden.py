@@ -20,7 +20,7 @@ CLAY_COLOR = (190, 104, 66)
 
 
 def flower_pot(pen: Pen, rng: Random) -> None:
-    color = rng.choice([CLAY_COLOR, (206, 122, 80), (176, 92, 60)])
+    color = rng.choice([CLAY_COLOR, *palette("#ce7a50 #b05c3c")])
     pen.lathe("0.36,0.34 0.88,0.23", color, gloss=0.08)
     pen.lathe("0.24,0.40 0.36,0.40", lighter(color, 0.06), inside=darker(color, 0.55), gloss=0.08)
 
@@ -38,7 +38,7 @@ def plant(pen: Pen, rng: Random) -> None:
             (y + 0.5) / 2 + (y - 0.5) * 0.25,
             0.14,
             0.055,
-            rng.choice([LEAF_COLOR, (92, 164, 70), (54, 116, 54)]),
+            rng.choice([LEAF_COLOR, *palette("#5ca446 #367436")]),
             angle=around * 180 / pi,
         )
 
@@ -58,11 +58,11 @@ def flower(pen: Pen, rng: Random) -> None:
             color,
             angle=around * 180 / pi,
         )
-    pen.oval(0.5, 0.24, 0.085, 0.075, (246, 200, 60))
+    pen.oval(0.5, 0.24, 0.085, 0.075, "#f6c83c")
 
 
 def watering_can(pen: Pen, rng: Random) -> None:
-    color = rng.choice([(82, 132, 96), (64, 120, 176), (196, 70, 60), STEEL_COLOR])
+    color = rng.choice([*palette("#528460 #4078b0 #c4463c"), STEEL_COLOR])
     pen.line("0.70,0.42 0.98,0.34 0.94,0.74 0.76,0.80", 0.05, darker(color, 0.1), smooth=True)
     pen.line("0.46,0.76 0.10,0.26", 0.065, color)
     pen.poly("0.02,0.27 0.16,0.15 0.19,0.24 0.09,0.34", darker(color, 0.15))
@@ -72,15 +72,17 @@ def watering_can(pen: Pen, rng: Random) -> None:
 
 
 def soil(pen: Pen, rng: Random) -> None:
-    pen.poly("0.16,0.14 0.84,0.12 0.90,0.50 0.86,0.94 0.14,0.94 0.10,0.50", (66, 110, 64), "tube")
+    pen.poly("0.16,0.14 0.84,0.12 0.90,0.50 0.86,0.94 0.14,0.94 0.10,0.50", "#426e40", "tube")
     pen.poly("0.16,0.14 0.84,0.12 0.78,0.22 0.22,0.23", EARTH_COLOR)
-    pen.speckle((50, 32, 20), 60, 0.014)
-    pen.box(0.22, 0.42, 0.78, 0.68, (240, 226, 180), "tube", radius=0.02)
-    pen.label(0.5, 0.55, "SOIL", 0.16, (90, 60, 30))
+    pen.speckle("#322014", 60, 0.014)
+    pen.box(0.22, 0.42, 0.78, 0.68, "#f0e2b4", "tube", radius=0.02)
+    pen.label(0.5, 0.55, "SOIL", 0.16, "#5a3c1e")
 
 
 def trowel(pen: Pen, rng: Random) -> None:
-    pen.box(0.44, 0.02, 0.56, 0.34, rng.choice([WOOD_COLOR, (200, 60, 50)]), "tube", radius=0.05)
+    pen.box(
+        0.44, 0.02, 0.56, 0.34, rng.choice([WOOD_COLOR, *palette("#c83c32")]), "tube", radius=0.05
+    )
     pen.line("0.5,0.34 0.5,0.54", 0.03, STEEL_COLOR)
     pen.poly(
         "0.38,0.52 0.62,0.52 0.63,0.80 0.5,0.99 0.37,0.80",
@@ -92,9 +94,9 @@ def trowel(pen: Pen, rng: Random) -> None:
 
 
 def seeds(pen: Pen, rng: Random) -> None:
-    pen.box(0.18, 0.08, 0.82, 0.94, (244, 232, 196), radius=0.01)
-    pen.box(0.18, 0.08, 0.82, 0.28, (70, 132, 70))
-    pen.label(0.5, 0.18, "SEEDS", 0.12, (250, 246, 230))
+    pen.box(0.18, 0.08, 0.82, 0.94, "#f4e8c4", radius=0.01)
+    pen.box(0.18, 0.08, 0.82, 0.28, "#468446")
+    pen.label(0.5, 0.18, "SEEDS", 0.12, "#faf6e6")
     flower_x, flower_y = 0.5, 0.58
     pen.line([(flower_x, 0.90), (flower_x, flower_y)], 0.025, LEAF_COLOR)
     for index in range(9):
@@ -104,28 +106,28 @@ def seeds(pen: Pen, rng: Random) -> None:
             flower_y + 0.12 * sin(around),
             0.08,
             0.05,
-            (244, 186, 40),
+            "#f4ba28",
             angle=around * 180 / pi,
         )
-    pen.oval(flower_x, flower_y, 0.085, 0.075, (110, 64, 30))
+    pen.oval(flower_x, flower_y, 0.085, 0.075, "#6e401e")
 
 
 def broom(pen: Pen, rng: Random) -> None:
-    pen.line("0.5,0.02 0.5,0.66", 0.035, rng.choice([WOOD_COLOR, (64, 120, 176)]))
-    pen.poly("0.40,0.64 0.60,0.64 0.70,0.76 0.30,0.76", (196, 60, 50), "tube")
-    pen.poly("0.30,0.76 0.70,0.76 0.80,0.99 0.20,0.99", (222, 184, 96), "tube")
-    pen.stripes((160, 120, 50), 16, 0.35)
+    pen.line("0.5,0.02 0.5,0.66", 0.035, rng.choice([WOOD_COLOR, *palette("#4078b0")]))
+    pen.poly("0.40,0.64 0.60,0.64 0.70,0.76 0.30,0.76", "#c43c32", "tube")
+    pen.poly("0.30,0.76 0.70,0.76 0.80,0.99 0.20,0.99", "#deb860", "tube")
+    pen.stripes("#a07832", 16, 0.35)
 
 
 def bucket(pen: Pen, rng: Random) -> None:
-    color = rng.choice([(64, 120, 186), (206, 60, 56), (90, 160, 110), STEEL_COLOR])
+    color = rng.choice([*palette("#4078ba #ce3c38 #5aa06e"), STEEL_COLOR])
     pen.line("0.10,0.32 0.22,0.06 0.78,0.06 0.90,0.32", 0.02, DARK_STEEL_COLOR, smooth=True)
     pen.lathe("0.30,0.42 0.36,0.40 0.90,0.30", color, inside=darker(color, 0.3), gloss=0.4)
 
 
 def sponge(pen: Pen, rng: Random) -> None:
     color = rng.choice(palette("#f8d646 #fabe50"))
-    pen.box(0.05, 0.50, 0.95, 0.74, (70, 140, 80), radius=0.05)
+    pen.box(0.05, 0.50, 0.95, 0.74, "#468c50", radius=0.05)
     pen.box(0.05, 0.32, 0.95, 0.64, color, "rod", radius=0.08)
     pen.speckle(darker(color, 0.3), 60, 0.020, opacity=0.6)
 
@@ -133,11 +135,11 @@ def sponge(pen: Pen, rng: Random) -> None:
 def spray(pen: Pen, rng: Random) -> None:
     color = rng.choice(palette("#408cc8 #6eb45a #e26e96"))
     pen.lathe("0.34,0.07 0.46,0.20 0.94,0.21", color, gloss=0.6, opacity=0.92)
-    pen.box(0.44, 0.22, 0.56, 0.36, (240, 240, 242), "tube")
-    pen.poly("0.18,0.06 0.66,0.06 0.70,0.20 0.40,0.22 0.18,0.16", (240, 240, 242), "rod")
-    pen.line("0.36,0.20 0.30,0.34", 0.05, (210, 60, 50))
+    pen.box(0.44, 0.22, 0.56, 0.36, "#f0f0f2", "tube")
+    pen.poly("0.18,0.06 0.66,0.06 0.70,0.20 0.40,0.22 0.18,0.16", "#f0f0f2", "rod")
+    pen.line("0.36,0.20 0.30,0.34", 0.05, "#d23c32")
     pen.box(0.31, 0.60, 0.69, 0.82, CREAM_COLOR, "tube")
-    pen.label(0.5, 0.71, "CLEAN", 0.09, (60, 90, 140))
+    pen.label(0.5, 0.71, "CLEAN", 0.09, "#3c5a8c")
 
 
 def mop(pen: Pen, rng: Random) -> None:
@@ -147,19 +149,19 @@ def mop(pen: Pen, rng: Random) -> None:
         pen.line(
             [(0.5, 0.70), ((x + 0.5) / 2, 0.80), (x, 0.98)],
             0.035,
-            rng.choice([CREAM_COLOR, (226, 222, 210)]),
+            rng.choice([CREAM_COLOR, *palette("#e2ded2")]),
             smooth=True,
         )
-    pen.box(0.40, 0.66, 0.60, 0.75, (64, 120, 186), "rod", radius=0.02)
+    pen.box(0.40, 0.66, 0.60, 0.75, "#4078ba", "rod", radius=0.02)
 
 
 def window_pane(pen: Pen, rng: Random) -> None:
-    pen.box(0.04, 0.10, 0.96, 0.92, (236, 234, 228))
-    pen.box(0.10, 0.16, 0.90, 0.86, (150, 196, 226))
-    pen.poly("0.10,0.60 0.40,0.50 0.90,0.66 0.90,0.86 0.10,0.86", (120, 168, 110))
-    pen.poly("0.20,0.16 0.36,0.16 0.10,0.56 0.10,0.38", (226, 240, 248), opacity=0.7)
-    pen.box(0.48, 0.10, 0.52, 0.92, (236, 234, 228))
-    pen.box(0.04, 0.49, 0.96, 0.53, (236, 234, 228))
+    pen.box(0.04, 0.10, 0.96, 0.92, "#eceae4")
+    pen.box(0.10, 0.16, 0.90, 0.86, "#96c4e2")
+    pen.poly("0.10,0.60 0.40,0.50 0.90,0.66 0.90,0.86 0.10,0.86", "#78a86e")
+    pen.poly("0.20,0.16 0.36,0.16 0.10,0.56 0.10,0.38", "#e2f0f8", opacity=0.7)
+    pen.box(0.48, 0.10, 0.52, 0.92, "#eceae4")
+    pen.box(0.04, 0.49, 0.96, 0.53, "#eceae4")
 
 
 def shoe(pen: Pen, rng: Random) -> None:
@@ -179,8 +181,8 @@ def shoe(pen: Pen, rng: Random) -> None:
 
 
 def polish(pen: Pen, rng: Random) -> None:
-    pen.lathe("0.44,0.40 0.66,0.40", DARK_STEEL_COLOR, inside=(52, 34, 26), gloss=0.5)
-    pen.label(0.5, 0.68, "POLISH", 0.11, (240, 210, 120))
+    pen.lathe("0.44,0.40 0.66,0.40", DARK_STEEL_COLOR, inside="#34221a", gloss=0.5)
+    pen.label(0.5, 0.68, "POLISH", 0.11, "#f0d278")
 
 
 GARDEN_THINGS: dict[str, Thing] = {

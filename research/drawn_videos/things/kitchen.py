@@ -19,7 +19,7 @@ from research.drawn_videos.things.thing import (
 
 
 def bowl(pen: Pen, rng: Random) -> None:
-    color = rng.choice([CREAM_COLOR, (238, 240, 242), (120, 168, 190), (214, 110, 92), STEEL_COLOR])
+    color = rng.choice([CREAM_COLOR, *palette("#eef0f2 #78a8be #d66e5c"), STEEL_COLOR])
     pen.lathe(
         "0.34,0.47 0.45,0.45 0.58,0.37 0.68,0.25 0.72,0.19 0.75,0.19",
         color,
@@ -38,12 +38,12 @@ def bowl(pen: Pen, rng: Random) -> None:
 
 
 def pan(pen: Pen, rng: Random) -> None:
-    pen.line("0.72,0.52 0.99,0.36", 0.065, rng.choice([(40, 38, 40), DARK_WOOD_COLOR]))
-    pen.lathe("0.46,0.38 0.56,0.33 0.60,0.31", IRON_COLOR, x=0.4, inside=(38, 38, 42), gloss=0.35)
+    pen.line("0.72,0.52 0.99,0.36", 0.065, rng.choice([*palette("#282628"), DARK_WOOD_COLOR]))
+    pen.lathe("0.46,0.38 0.56,0.33 0.60,0.31", IRON_COLOR, x=0.4, inside="#26262a", gloss=0.35)
 
 
 def pot(pen: Pen, rng: Random) -> None:
-    color = rng.choice([STEEL_COLOR, (190, 60, 50), (70, 110, 150)])
+    color = rng.choice([STEEL_COLOR, *palette("#be3c32 #466e96")])
     for x in (0.06, 0.94):
         pen.oval(x, 0.46, 0.07, 0.045, DARK_STEEL_COLOR, "flat")
     pen.lathe(
@@ -61,13 +61,13 @@ def knife(pen: Pen, rng: Random) -> None:
         "tube",
         gloss=0.6,
     )
-    pen.thread("0.455,0.38 0.455,0.89 0.52,0.975", 0.012, (240, 244, 248))
+    pen.thread("0.455,0.38 0.455,0.89 0.52,0.975", 0.012, "#f0f4f8")
     pen.box(
         0.44,
         0.02,
         0.56,
         0.37,
-        rng.choice([(36, 34, 36), DARK_WOOD_COLOR]),
+        rng.choice([*palette("#242224"), DARK_WOOD_COLOR]),
         "tube",
         radius=0.04,
         gloss=0.2,
@@ -77,7 +77,7 @@ def knife(pen: Pen, rng: Random) -> None:
 
 
 def spoon(pen: Pen, rng: Random) -> None:
-    color = rng.choice([WOOD_COLOR, STEEL_COLOR, (200, 150, 96)])
+    color = rng.choice([WOOD_COLOR, STEEL_COLOR, *palette("#c89660")])
     pen.line("0.5,0.04 0.5,0.76", 0.05, color)
     pen.oval(0.5, 0.85, 0.095, 0.135, color, gloss=0.3)
     pen.oval(0.5, 0.85, 0.068, 0.104, darker(color, 0.18), "bowl")
@@ -107,7 +107,7 @@ def whisk(pen: Pen, rng: Random) -> None:
 
 
 def cup(pen: Pen, rng: Random) -> None:
-    color = rng.choice([(238, 240, 242), CREAM_COLOR, (170, 206, 214)])
+    color = rng.choice([*palette("#eef0f2"), CREAM_COLOR, *palette("#aaced6")])
     pen.oval(0.84, 0.46, 0.13, 0.14, darker(color, 0.12), "flat")
     pen.oval(0.83, 0.46, 0.085, 0.095, darker(color, 0.75), "flat")
     pen.lathe(
@@ -118,7 +118,7 @@ def cup(pen: Pen, rng: Random) -> None:
 def mug(pen: Pen, rng: Random) -> None:
     color = rng.choice(SOFT_COLORS)
     pen.line("0.74,0.38 0.95,0.40 0.96,0.64 0.74,0.70", 0.075, color, smooth=True)
-    pen.lathe("0.24,0.29 0.80,0.28", color, inside=(236, 230, 222), gloss=0.4)
+    pen.lathe("0.24,0.29 0.80,0.28", color, inside="#ece6de", gloss=0.4)
 
 
 def glass(pen: Pen, rng: Random) -> None:
@@ -129,11 +129,11 @@ def glass(pen: Pen, rng: Random) -> None:
         gloss=0.8,
         opacity=0.62,
     )
-    pen.thread("0.33,0.28 0.36,0.82", 0.02, (250, 252, 255), opacity=0.8)
+    pen.thread("0.33,0.28 0.36,0.82", 0.02, "#fafcff", opacity=0.8)
 
 
 def pitcher(pen: Pen, rng: Random) -> None:
-    color = rng.choice([GLASS_COLOR, (214, 226, 228)])
+    color = rng.choice([GLASS_COLOR, *palette("#d6e2e4")])
     pen.line("0.70,0.24 0.93,0.28 0.92,0.58 0.72,0.68", 0.06, darker(color, 0.12), smooth=True)
     pen.poly("0.30,0.14 0.17,0.10 0.30,0.28", color, "flat")
     pen.lathe(
@@ -143,7 +143,7 @@ def pitcher(pen: Pen, rng: Random) -> None:
         gloss=0.8,
         opacity=0.85,
     )
-    pen.thread("0.34,0.34 0.30,0.56 0.32,0.80", 0.02, (252, 254, 255), opacity=0.8)
+    pen.thread("0.34,0.34 0.30,0.56 0.32,0.80", 0.02, "#fcfeff", opacity=0.8)
 
 
 def bottle(pen: Pen, rng: Random) -> None:
@@ -152,7 +152,7 @@ def bottle(pen: Pen, rng: Random) -> None:
         "0.12,0.055 0.32,0.065 0.42,0.15 0.48,0.17 0.94,0.165", color, gloss=0.8, opacity=0.95
     )
     pen.box(0.335, 0.58, 0.665, 0.84, CREAM_COLOR, "tube")
-    pen.label(0.5, 0.71, rng.choice(["OIL", "VINO", "SOY"]), 0.11, (80, 60, 40))
+    pen.label(0.5, 0.71, rng.choice(["OIL", "VINO", "SOY"]), 0.11, "#503c28")
     pen.lathe("0.05,0.06 0.14,0.06", rng.choice(palette("#282828 #b43228")))
 
 
@@ -160,14 +160,14 @@ def jar(pen: Pen, rng: Random) -> None:
     inside = rng.choice(palette("#c6842c #b02c34 #e8e0c8 #784624"))
     pen.lathe("0.22,0.23 0.30,0.30 0.84,0.30 0.88,0.27", inside, gloss=0.8)
     pen.box(0.27, 0.48, 0.73, 0.72, CREAM_COLOR, "tube", radius=0.02)
-    pen.label(0.5, 0.61, rng.choice(["JAM", "HONEY", "SUGAR"]), 0.12, (96, 56, 40))
+    pen.label(0.5, 0.61, rng.choice(["JAM", "HONEY", "SUGAR"]), 0.12, "#603828")
     pen.lathe(
-        "0.12,0.25 0.23,0.25", rng.choice([(206, 170, 84), (190, 56, 48), STEEL_COLOR]), gloss=0.6
+        "0.12,0.25 0.23,0.25", rng.choice([*palette("#ceaa54 #be3830"), STEEL_COLOR]), gloss=0.6
     )
 
 
 def plate(pen: Pen, rng: Random) -> None:
-    color = rng.choice([(240, 240, 238), CREAM_COLOR, (196, 214, 222)])
+    color = rng.choice([*palette("#f0f0ee"), CREAM_COLOR, *palette("#c4d6de")])
     pen.lathe("0.54,0.48 0.62,0.30", darker(color, 0.12))
     pen.oval(0.5, 0.54, 0.48, 0.165, color, "flat", gloss=0.3)
     pen.oval(0.5, 0.545, 0.34, 0.112, darker(color, 0.09), "bowl")
@@ -175,7 +175,7 @@ def plate(pen: Pen, rng: Random) -> None:
 
 
 def cutting_board(pen: Pen, rng: Random) -> None:
-    color = rng.choice([WOOD_COLOR, (206, 156, 102), (168, 112, 66)])
+    color = rng.choice([WOOD_COLOR, *palette("#ce9c66 #a87042")])
     pen.poly("0.02,0.70 0.98,0.70 0.98,0.75 0.02,0.75", darker(color, 0.35))
     pen.poly("0.14,0.36 0.86,0.36 0.98,0.70 0.02,0.70", color)
     pen.stripes(darker(color, 0.22), 9, 0.25, angle=88)
@@ -183,7 +183,7 @@ def cutting_board(pen: Pen, rng: Random) -> None:
 
 
 def grater(pen: Pen, rng: Random) -> None:
-    pen.line("0.38,0.12 0.40,0.03 0.60,0.03 0.62,0.12", 0.05, (40, 40, 44), smooth=True)
+    pen.line("0.38,0.12 0.40,0.03 0.60,0.03 0.62,0.12", 0.05, "#28282c", smooth=True)
     pen.poly("0.36,0.12 0.64,0.12 0.74,0.94 0.26,0.94", STEEL_COLOR, "tube", gloss=0.5)
     for row in range(9):
         for column in range(5):

@@ -18,7 +18,9 @@ from research.drawn_videos.things.thing import (
 
 
 def hammer(pen: Pen, rng: Random) -> None:
-    pen.box(0.455, 0.02, 0.545, 0.84, rng.choice([WOOD_COLOR, (206, 160, 96)]), "tube", radius=0.04)
+    pen.box(
+        0.455, 0.02, 0.545, 0.84, rng.choice([WOOD_COLOR, *palette("#cea060")]), "tube", radius=0.04
+    )
     if rng.random() < 0.5:
         pen.box(0.445, 0.02, 0.555, 0.34, rng.choice(SOFT_COLORS), "tube", radius=0.04)
     pen.poly(
@@ -38,13 +40,13 @@ def screwdriver(pen: Pen, rng: Random) -> None:
     pen.box(0.40, 0.03, 0.60, 0.40, color, "tube", radius=0.07, gloss=0.5)
     for x in (0.45, 0.50, 0.55):
         pen.thread([(x, 0.09), (x, 0.34)], 0.014, darker(color, 0.45))
-    pen.box(0.43, 0.38, 0.57, 0.44, (30, 30, 32), "tube", radius=0.02)
+    pen.box(0.43, 0.38, 0.57, 0.44, "#1e1e20", "tube", radius=0.02)
 
 
 def wrench(pen: Pen, rng: Random) -> None:
     pen.box(0.445, 0.14, 0.555, 0.84, STEEL_COLOR, "tube", radius=0.03, gloss=0.6)
     pen.oval(0.5, 0.10, 0.12, 0.09, STEEL_COLOR, gloss=0.6)
-    pen.oval(0.5, 0.10, 0.055, 0.042, (30, 32, 36), "flat")
+    pen.oval(0.5, 0.10, 0.055, 0.042, "#1e2024", "flat")
     pen.poly(
         "0.42,0.76 0.58,0.76 0.68,0.86 0.66,0.99 0.57,0.97 "
         "0.57,0.89 0.43,0.89 0.43,0.97 0.34,0.99 0.32,0.86",
@@ -77,7 +79,7 @@ def saw(pen: Pen, rng: Random) -> None:
     pen.thread("0.63,0.32 0.515,0.97", 0.012, DARK_STEEL_COLOR)
     pen.poly(
         "0.28,0.38 0.30,0.12 0.40,0.01 0.60,0.02 0.70,0.10 0.70,0.36 0.5,0.42",
-        rng.choice([WOOD_COLOR, (226, 120, 40)]),
+        rng.choice([WOOD_COLOR, *palette("#e27828")]),
         "ball",
         smooth=True,
     )
@@ -93,8 +95,8 @@ def brush(pen: Pen, rng: Random) -> None:
         gloss=0.4,
     )
     pen.box(0.34, 0.54, 0.66, 0.68, STEEL_COLOR, "tube", gloss=0.6)
-    pen.poly("0.35,0.68 0.65,0.68 0.63,0.97 0.37,0.97", (60, 44, 34), "tube")
-    pen.stripes((120, 90, 66), 14, 0.4)
+    pen.poly("0.35,0.68 0.65,0.68 0.63,0.97 0.37,0.97", "#3c2c22", "tube")
+    pen.stripes("#785a42", 14, 0.4)
 
 
 def paint_can(pen: Pen, rng: Random) -> None:
@@ -103,14 +105,14 @@ def paint_can(pen: Pen, rng: Random) -> None:
     pen.lathe("0.26,0.36 0.90,0.36", STEEL_COLOR, inside=color, gloss=0.6)
     pen.poly("0.14,0.46 0.86,0.46 0.86,0.80 0.5,0.90 0.14,0.80", CREAM_COLOR, "tube")
     pen.box(0.14, 0.70, 0.86, 0.80, color, "tube")
-    pen.label(0.5, 0.61, "PAINT", 0.15, (70, 70, 80))
+    pen.label(0.5, 0.61, "PAINT", 0.15, "#464650")
 
 
 def glue(pen: Pen, rng: Random) -> None:
-    pen.lathe("0.30,0.12 0.38,0.24 0.92,0.25", (248, 248, 246), gloss=0.3)
-    pen.lathe("0.06,0.03 0.24,0.09 0.31,0.11", (232, 120, 36))
-    pen.box(0.26, 0.52, 0.74, 0.80, (40, 90, 160), "tube")
-    pen.label(0.5, 0.66, "GLUE", 0.15, (250, 250, 250))
+    pen.lathe("0.30,0.12 0.38,0.24 0.92,0.25", "#f8f8f6", gloss=0.3)
+    pen.lathe("0.06,0.03 0.24,0.09 0.31,0.11", "#e87824")
+    pen.box(0.26, 0.52, 0.74, 0.80, "#285aa0", "tube")
+    pen.label(0.5, 0.66, "GLUE", 0.15, "#fafafa")
 
 
 def screw(pen: Pen, rng: Random) -> None:
@@ -129,17 +131,17 @@ def drill(pen: Pen, rng: Random) -> None:
     pen.poly("0.40,0.66 0.58,0.66 0.54,0.84 0.44,0.84", IRON_COLOR, "tube")
     pen.box(0.34, 0.20, 0.64, 0.68, color, "tube", radius=0.06, gloss=0.3)
     pen.poly("0.60,0.26 0.96,0.32 0.96,0.46 0.60,0.46", darker(color, 0.1), "rod")
-    pen.box(0.86, 0.24, 0.99, 0.54, (36, 36, 40), "tube", radius=0.02)
+    pen.box(0.86, 0.24, 0.99, 0.54, "#242428", "tube", radius=0.02)
 
 
 def sandpaper(pen: Pen, rng: Random) -> None:
-    pen.poly("0.06,0.40 0.92,0.34 0.97,0.62 0.10,0.70", (178, 122, 72))
-    pen.speckle((120, 78, 44), 400, 0.006, opacity=0.7)
-    pen.poly("0.80,0.348 0.92,0.34 0.97,0.62 0.88,0.52", (226, 208, 178))
+    pen.poly("0.06,0.40 0.92,0.34 0.97,0.62 0.10,0.70", "#b27a48")
+    pen.speckle("#784e2c", 400, 0.006, opacity=0.7)
+    pen.poly("0.80,0.348 0.92,0.34 0.97,0.62 0.88,0.52", "#e2d0b2")
 
 
 def wheel(pen: Pen, rng: Random) -> None:
-    pen.oval(0.5, 0.5, 0.48, 0.48, (34, 34, 36), "ball")
+    pen.oval(0.5, 0.5, 0.48, 0.48, "#222224", "ball")
     pen.oval(0.5, 0.5, 0.425, 0.425, STEEL_COLOR, "flat", gloss=0.5)
     pen.hole(0.5, 0.5, 0.395, 0.395)
     for index in range(18):
@@ -150,14 +152,14 @@ def wheel(pen: Pen, rng: Random) -> None:
                 (0.5 + 0.395 * cos(around), 0.5 + 0.395 * sin(around)),
             ],
             0.008,
-            (226, 230, 234),
+            "#e2e6ea",
         )
     pen.oval(0.5, 0.5, 0.055, 0.055, DARK_STEEL_COLOR, gloss=0.6)
-    pen.oval(0.5, 0.93, 0.016, 0.03, (220, 50, 40), "flat")
+    pen.oval(0.5, 0.93, 0.016, 0.03, "#dc3228", "flat")
 
 
 def tyre(pen: Pen, rng: Random) -> None:
-    pen.oval(0.5, 0.5, 0.48, 0.48, (40, 40, 42), "ball")
+    pen.oval(0.5, 0.5, 0.48, 0.48, "#28282a", "ball")
     for index in range(40):
         around = 2 * pi * index / 40
         pen.thread(
@@ -166,29 +168,29 @@ def tyre(pen: Pen, rng: Random) -> None:
                 (0.5 + 0.478 * cos(around), 0.5 + 0.478 * sin(around)),
             ],
             0.016,
-            (18, 18, 20),
+            "#121214",
         )
-    pen.oval(0.5, 0.5, 0.40, 0.40, (66, 64, 64), "flat")
+    pen.oval(0.5, 0.5, 0.40, 0.40, "#424040", "flat")
     pen.hole(0.5, 0.5, 0.37, 0.37)
 
 
 def tube(pen: Pen, rng: Random) -> None:
-    pen.oval(0.5, 0.5, 0.46, 0.42, (52, 52, 58), "ball", gloss=0.3)
+    pen.oval(0.5, 0.5, 0.46, 0.42, "#34343a", "ball", gloss=0.3)
     pen.hole(0.5, 0.5, 0.35, 0.31)
-    pen.line("0.5,0.19 0.5,0.30", 0.022, (200, 176, 100))
+    pen.line("0.5,0.19 0.5,0.30", 0.022, "#c8b064")
 
 
 def pump(pen: Pen, rng: Random) -> None:
-    pen.line("0.56,0.90 0.80,0.94 0.92,0.70 0.80,0.52", 0.022, (30, 30, 32), smooth=True)
+    pen.line("0.56,0.90 0.80,0.94 0.92,0.70 0.80,0.52", 0.022, "#1e1e20", smooth=True)
     pen.box(0.47, 0.08, 0.53, 0.40, STEEL_COLOR, "tube", gloss=0.6)
-    pen.box(0.28, 0.03, 0.72, 0.10, (34, 34, 36), "rod", radius=0.03)
+    pen.box(0.28, 0.03, 0.72, 0.10, "#222224", "rod", radius=0.03)
     pen.box(0.42, 0.34, 0.58, 0.92, rng.choice(SOFT_COLORS), "tube", radius=0.02, gloss=0.5)
-    pen.box(0.30, 0.91, 0.70, 0.97, (34, 34, 36), "rod", radius=0.02)
+    pen.box(0.30, 0.91, 0.70, 0.97, "#222224", "rod", radius=0.02)
 
 
 def toolbox(pen: Pen, rng: Random) -> None:
     color = rng.choice(palette("#c42c28 #2c5896"))
-    pen.line("0.30,0.36 0.32,0.22 0.68,0.22 0.70,0.36", 0.05, (40, 40, 44))
+    pen.line("0.30,0.36 0.32,0.22 0.68,0.22 0.70,0.36", 0.05, "#28282c")
     pen.box(0.06, 0.34, 0.94, 0.82, color, "rod", radius=0.03, gloss=0.3)
     pen.box(0.06, 0.48, 0.94, 0.51, darker(color, 0.4))
     for x in (0.26, 0.74):
@@ -199,16 +201,16 @@ def toolbox(pen: Pen, rng: Random) -> None:
 def oil_can(pen: Pen, rng: Random) -> None:
     pen.line("0.42,0.50 0.20,0.16", 0.035, STEEL_COLOR)
     pen.lathe("0.46,0.06 0.58,0.22 0.92,0.24", rng.choice(palette("#c43228 #3c785a")), gloss=0.6)
-    pen.label(0.5, 0.78, "OIL", 0.13, (250, 240, 220))
+    pen.label(0.5, 0.78, "OIL", 0.13, "#faf0dc")
 
 
 def ruler(pen: Pen, rng: Random) -> None:
-    pen.box(0.44, 0.01, 0.56, 0.99, (240, 204, 92), "flat")
+    pen.box(0.44, 0.01, 0.56, 0.99, "#f0cc5c", "flat")
     for index in range(25):
         pen.thread(
             [(0.44, 0.03 + 0.0385 * index), (0.475 if index % 5 else 0.50, 0.03 + 0.0385 * index)],
             0.006,
-            (60, 50, 30),
+            "#3c321e",
         )
 
 
