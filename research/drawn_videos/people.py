@@ -6,7 +6,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from research.drawn_videos.light import Point
-from research.drawn_videos.paint import Color, Pen, darker, lighter, mix
+from research.drawn_videos.paint import Color, Pen, darker, lighter, mix, read_points
 from research.drawn_videos.things.thing import SOFT_COLORS
 
 SKIN_COLORS: tuple[Color, ...] = (
@@ -43,12 +43,12 @@ def make_person(seed: int) -> Person:
     """Return the presenter of a seed."""
     rng = Random(f"person {seed}")
     return Person(
-        rng.choice(SKIN_COLORS),
-        rng.choice(HAIR_COLORS),
-        rng.choice(SOFT_COLORS),
-        rng.randrange(4),
-        rng.random() < 0.3,
-        rng.random() < 0.5,
+        skin=rng.choice(SKIN_COLORS),
+        hair=rng.choice(HAIR_COLORS),
+        clothes=rng.choice(SOFT_COLORS),
+        style=rng.randrange(4),
+        glasses=rng.random() < 0.3,
+        apron=rng.random() < 0.5,
     )
 
 
@@ -62,6 +62,7 @@ def paint_bust(pen: Pen, who: Person) -> None:
             smooth=True,
         )
     _body(pen, who)
+    # neck, ears and face
     pen.poly("0.44,0.48 0.56,0.48 0.58,0.66 0.42,0.66", darker(who.skin, 0.16), "tube")
     for x in (0.335, 0.665):
         pen.oval(x, 0.37, 0.028, 0.045, darker(who.skin, 0.08))
@@ -72,14 +73,15 @@ def paint_bust(pen: Pen, who: Person) -> None:
         "ball",
         smooth=True,
     )
+    cheek = mix(who.skin, "#e26e60", 0.3)
     for x in (0.405, 0.595):
-        pen.oval(x, 0.42, 0.035, 0.024, mix(who.skin, "#e26e60", 0.3), "flat", opacity=0.5)
+        pen.oval(x, 0.42, 0.035, 0.024, cheek, "flat", opacity=0.5)
     _hair(pen, who)
+    # nose and eyebrows
     pen.line("0.505,0.35 0.522,0.41 0.495,0.425", 0.014, darker(who.skin, 0.16), smooth=True)
     for side in (-1, 1):
-        pen.line(
-            [(0.5 + side * 0.045, 0.292), (0.5 + side * 0.115, 0.288)], 0.016, darker(who.hair, 0.2)
-        )
+        eyebrow = [(0.5 + side * 0.045, 0.292), (0.5 + side * 0.115, 0.288)]
+        pen.line(eyebrow, 0.016, darker(who.hair, 0.2))
 
 
 def _body(pen: Pen, who: Person) -> None:
@@ -95,10 +97,12 @@ def _body(pen: Pen, who: Person) -> None:
     if who.apron:
         pen.poly("0.36,0.76 0.64,0.76 0.70,1.0 0.30,1.0", "#ece6d8")
         for side in (-1, 1):
-            pen.line([(0.5 + side * 0.13, 0.77), (0.5 + side * 0.11, 0.61)], 0.022, "#ece6d8")
+            strap = [(0.5 + side * 0.13, 0.77), (0.5 + side * 0.11, 0.61)]
+            pen.line(strap, 0.022, "#ece6d8")
 
 
 def _hair(pen: Pen, who: Person) -> None:
+    # a bald head with a beard
     if who.style == 3:
         pen.poly(
             "0.35,0.42 0.42,0.47 0.5,0.455 0.58,0.47 0.65,0.42 0.62,0.54 0.5,0.61 0.38,0.54",
@@ -116,34 +120,35 @@ def _hair(pen: Pen, who: Person) -> None:
         smooth=True,
         gloss=0.15,
     )
+    # a bun
     if who.style == 2:
         pen.oval(0.5, 0.06, 0.075, 0.06, who.hair, gloss=0.2)
+    # long hair on both sides
     if who.style == 1:
         for side in (-1, 1):
-            pen.line(
-                [(0.5 + side * 0.165, 0.20), (0.5 + side * 0.195, 0.40), (0.5 + side * 0.19, 0.62)],
-                0.065,
-                who.hair,
-                smooth=True,
-            )
+            strand = [
+                (0.5 + side * 0.165, 0.20),
+                (0.5 + side * 0.195, 0.40),
+                (0.5 + side * 0.19, 0.62),
+            ]
+            pen.line(strand, 0.065, who.hair, smooth=True)
 
 
 def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
     """Paint the eyes, and the glasses over them, at their place in the person's square."""
+    lid_color = darker(who.skin, 0.6)
     for side in (-1, 1):
         x = 0.5 + side * 0.078
         if shut:
-            pen.line(
-                [(x - 0.03, 0.338), (x, 0.346), (x + 0.03, 0.338)], 0.010, darker(who.skin, 0.6)
-            )
+            lid = [(x - 0.03, 0.338), (x, 0.346), (x + 0.03, 0.338)]
+            pen.line(lid, 0.010, lid_color)
         else:
             pen.oval(x, 0.338, 0.034, 0.021, "#f8f6f2", "flat")
             pen.oval(x, 0.338, 0.0165, 0.0175, "#4a3c2e", "flat")
             pen.oval(x, 0.338, 0.008, 0.008, "#0e0c0c", "flat")
             pen.oval(x - 0.005, 0.332, 0.004, 0.004, "#ffffff", "flat")
-            pen.thread(
-                [(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)], 0.008, darker(who.skin, 0.6)
-            )
+            lid = [(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)]
+            pen.thread(lid, 0.008, lid_color)
         if who.glasses:
             ring = [
                 (x - 0.056, 0.31),
@@ -192,26 +197,22 @@ def _forearm(pen: Pen, skin: Color, sleeve: Color) -> None:
 
 
 def _back(pen: Pen, skin: Color, top: float) -> None:
-    pen.poly(
-        [
-            (0.43, top),
-            (0.57, top),
-            (0.595, top + 0.08),
-            (0.55, 0.26),
-            (0.45, 0.26),
-            (0.405, top + 0.08),
-        ],
-        skin,
-        "ball",
-        smooth=True,
-    )
+    outline = [
+        (0.43, top),
+        (0.57, top),
+        (0.595, top + 0.08),
+        (0.55, 0.26),
+        (0.45, 0.26),
+        (0.405, top + 0.08),
+    ]
+    pen.poly(outline, skin, "ball", smooth=True)
 
 
 def _fist(pen: Pen, skin: Color) -> None:
     _back(pen, skin, 0.085)
     crease = darker(mix(skin, "#963c28", 0.25), 0.25)
-    for index, x in enumerate((0.435, 0.478, 0.521, 0.562)):
-        lift = (0.012, 0.0, 0.004, 0.018)[index]
+    knuckles = read_points("0.435,0.012 0.478,0.0 0.521,0.004 0.562,0.018")
+    for x, lift in knuckles:
         pen.line([(x, 0.125 + lift), (x, 0.078 + lift)], 0.047, skin)
         pen.oval(x, 0.112 + lift, 0.020, 0.016, lighter(skin, 0.16))
     for x in (0.457, 0.50, 0.542):
@@ -220,29 +221,29 @@ def _fist(pen: Pen, skin: Color) -> None:
     pen.oval(0.424, 0.098, 0.013, 0.015, mix(skin, "#fadcd2", 0.5), "flat")
 
 
-def _fingers(pen: Pen, skin: Color, ends: tuple[Point, ...], roots: tuple[Point, ...]) -> None:
-    for end, root in zip(ends, roots, strict=True):
+def _fingers(pen: Pen, skin: Color, ends: str, roots: str) -> None:
+    """Paint fingers from their roots to their ends, each with a nail and a joint."""
+    nail = mix(skin, "#fce0d6", 0.55)
+    crease = darker(skin, 0.25)
+    for end, root in zip(read_points(ends), read_points(roots), strict=True):
         pen.line([root, end], 0.037, skin)
-        pen.oval(end[0], end[1] - 0.002, 0.010, 0.013, mix(skin, "#fce0d6", 0.55), "flat")
-        middle = ((root[0] + end[0]) / 2, (root[1] + end[1]) / 2)
-        pen.thread(
-            [(middle[0] - 0.012, middle[1]), (middle[0] + 0.012, middle[1])],
-            0.004,
-            darker(skin, 0.25),
-        )
+        pen.oval(end[0], end[1] - 0.002, 0.010, 0.013, nail, "flat")
+        x = (root[0] + end[0]) / 2
+        y = (root[1] + end[1]) / 2
+        pen.thread([(x - 0.012, y), (x + 0.012, y)], 0.004, crease)
 
 
 def _open(pen: Pen, skin: Color) -> None:
     _back(pen, skin, 0.13)
-    roots = ((0.437, 0.165), (0.479, 0.150), (0.521, 0.150), (0.562, 0.165))
-    ends = ((0.412, 0.055), (0.470, 0.022), (0.530, 0.024), (0.590, 0.062))
+    roots = "0.437,0.165 0.479,0.150 0.521,0.150 0.562,0.165"
+    ends = "0.412,0.055 0.470,0.022 0.530,0.024 0.590,0.062"
     _fingers(pen, skin, ends, roots)
-    _fingers(pen, skin, ((0.352, 0.135),), ((0.43, 0.215),))
+    _fingers(pen, skin, "0.352,0.135", "0.43,0.215")
 
 
 def _pinch(pen: Pen, skin: Color) -> None:
     _back(pen, skin, 0.145)
-    _fingers(pen, skin, ((0.535, 0.150), (0.575, 0.165)), ((0.521, 0.172), (0.560, 0.190)))
+    _fingers(pen, skin, "0.535,0.150 0.575,0.165", "0.521,0.172 0.560,0.190")
     pen.line("0.487,0.17 0.475,0.115 0.497,0.075", 0.038, skin, smooth=True)
     pen.line("0.437,0.20 0.425,0.13 0.485,0.080", 0.040, skin, smooth=True)
     for x in (0.480, 0.500):

@@ -5,7 +5,7 @@
 from math import cos, pi, sin
 from random import Random
 
-from research.drawn_videos.paint import Pen, darker, lighter, palette
+from research.drawn_videos.paint import Pen, darker, ellipse_point, lighter, palette
 from research.drawn_videos.things.thing import (
     CREAM_COLOR,
     DARK_STEEL_COLOR,
@@ -31,16 +31,13 @@ def plant(pen: Pen, rng: Random) -> None:
     for index in range(11):
         around = -pi / 2 + (index - 5) * 0.34
         reach = 0.30 + 0.06 * (index % 2)
-        x, y = 0.5 + reach * cos(around), 0.50 + reach * sin(around) * 1.05
+        x = 0.5 + reach * cos(around)
+        y = 0.50 + reach * sin(around) * 1.05
         pen.line([(0.5, 0.56), (x, y)], 0.016, LEAF_COLOR)
-        pen.oval(
-            (x + 0.5) / 2 + (x - 0.5) * 0.3,
-            (y + 0.5) / 2 + (y - 0.5) * 0.25,
-            0.14,
-            0.055,
-            rng.choice([LEAF_COLOR, *palette("#5ca446 #367436")]),
-            angle=around * 180 / pi,
-        )
+        leaf_x = (x + 0.5) / 2 + (x - 0.5) * 0.3
+        leaf_y = (y + 0.5) / 2 + (y - 0.5) * 0.25
+        green = rng.choice([LEAF_COLOR, *palette("#5ca446 #367436")])
+        pen.oval(leaf_x, leaf_y, 0.14, 0.055, green, angle=around * 180 / pi)
 
 
 def flower(pen: Pen, rng: Random) -> None:
@@ -50,14 +47,8 @@ def flower(pen: Pen, rng: Random) -> None:
         pen.oval(x, 0.72, 0.15, 0.05, LEAF_COLOR, angle=-lean)
     for index in range(8):
         around = 2 * pi * index / 8
-        pen.oval(
-            0.5 + 0.15 * cos(around),
-            0.24 + 0.13 * sin(around),
-            0.105,
-            0.065,
-            color,
-            angle=around * 180 / pi,
-        )
+        x, y = ellipse_point(0.5, 0.24, 0.15, 0.13, around)
+        pen.oval(x, y, 0.105, 0.065, color, angle=around * 180 / pi)
     pen.oval(0.5, 0.24, 0.085, 0.075, "#f6c83c")
 
 
@@ -101,14 +92,8 @@ def seeds(pen: Pen, rng: Random) -> None:
     pen.line([(flower_x, 0.90), (flower_x, flower_y)], 0.025, LEAF_COLOR)
     for index in range(9):
         around = 2 * pi * index / 9
-        pen.oval(
-            flower_x + 0.14 * cos(around),
-            flower_y + 0.12 * sin(around),
-            0.08,
-            0.05,
-            "#f4ba28",
-            angle=around * 180 / pi,
-        )
+        x, y = ellipse_point(flower_x, flower_y, 0.14, 0.12, around)
+        pen.oval(x, y, 0.08, 0.05, "#f4ba28", angle=around * 180 / pi)
     pen.oval(flower_x, flower_y, 0.085, 0.075, "#6e401e")
 
 

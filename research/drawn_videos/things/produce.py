@@ -2,10 +2,10 @@
 # signature
 """Fruit, vegetables and herbs."""
 
-from math import cos, pi, sin
+from math import pi
 from random import Random
 
-from research.drawn_videos.paint import Color, Pen, darker, lighter, palette
+from research.drawn_videos.paint import Paint, Pen, darker, ellipse_point, lighter, palette
 from research.drawn_videos.things.thing import LEAF_COLOR, Thing
 
 
@@ -24,21 +24,20 @@ def lemon(pen: Pen, rng: Random) -> None:
 def half_lemon(pen: Pen, rng: Random) -> None:
     pen.oval(0.5, 0.55, 0.46, 0.36, "#f0ce2c")
     pen.oval(0.5, 0.46, 0.45, 0.30, "#faf4ce", "flat")
-    _segments(pen, (248, 222, 92), 0.46)
+    _segments(pen, "#f8de5c", 0.46)
 
 
-def _segments(pen: Pen, color: Color, y: float) -> None:
+def _segments(pen: Pen, color: Paint, y: float) -> None:
     for index in range(9):
-        a, b = 2 * pi * index / 9 + 0.06, 2 * pi * (index + 1) / 9 - 0.06
-        pen.poly(
-            [
-                (0.5, y),
-                (0.5 + 0.39 * cos(a), y + 0.25 * sin(a)),
-                (0.5 + 0.41 * cos((a + b) / 2), y + 0.265 * sin((a + b) / 2)),
-                (0.5 + 0.39 * cos(b), y + 0.25 * sin(b)),
-            ],
-            color,
-        )
+        start = 2 * pi * index / 9 + 0.06
+        end = 2 * pi * (index + 1) / 9 - 0.06
+        outline = [
+            (0.5, y),
+            ellipse_point(0.5, y, 0.39, 0.25, start),
+            ellipse_point(0.5, y, 0.41, 0.265, (start + end) / 2),
+            ellipse_point(0.5, y, 0.39, 0.25, end),
+        ]
+        pen.poly(outline, color)
 
 
 def orange(pen: Pen, rng: Random) -> None:

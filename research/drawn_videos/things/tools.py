@@ -2,10 +2,10 @@
 # signature
 """Workshop and bicycle."""
 
-from math import cos, pi, sin
+from math import pi
 from random import Random
 
-from research.drawn_videos.paint import Pen, darker, lighter, palette
+from research.drawn_videos.paint import Pen, darker, ellipse_point, lighter, palette
 from research.drawn_videos.things.thing import (
     CREAM_COLOR,
     DARK_STEEL_COLOR,
@@ -72,9 +72,11 @@ def plank(pen: Pen, rng: Random) -> None:
 
 
 def saw(pen: Pen, rng: Random) -> None:
-    teeth = [
-        (0.34 - (0.03 if i % 2 else 0.0) + 0.10 * i / 36, 0.32 + 0.66 * i / 36) for i in range(37)
-    ]
+    teeth = []
+    for index in range(37):
+        depth = 0.03 if index % 2 else 0.0
+        x = 0.34 - depth + 0.10 * index / 36
+        teeth.append((x, 0.32 + 0.66 * index / 36))
     pen.poly([*teeth, (0.52, 0.98), (0.64, 0.30)], lighter(STEEL_COLOR, 0.25), "flat", gloss=0.6)
     pen.thread("0.63,0.32 0.515,0.97", 0.012, DARK_STEEL_COLOR)
     pen.poly(
@@ -146,14 +148,9 @@ def wheel(pen: Pen, rng: Random) -> None:
     pen.hole(0.5, 0.5, 0.395, 0.395)
     for index in range(18):
         around = 2 * pi * index / 18
-        pen.thread(
-            [
-                (0.5 + 0.03 * cos(around + 1), 0.5 + 0.03 * sin(around + 1)),
-                (0.5 + 0.395 * cos(around), 0.5 + 0.395 * sin(around)),
-            ],
-            0.008,
-            "#e2e6ea",
-        )
+        hub = ellipse_point(0.5, 0.5, 0.03, 0.03, around + 1)
+        rim = ellipse_point(0.5, 0.5, 0.395, 0.395, around)
+        pen.thread([hub, rim], 0.008, "#e2e6ea")
     pen.oval(0.5, 0.5, 0.055, 0.055, DARK_STEEL_COLOR, gloss=0.6)
     pen.oval(0.5, 0.93, 0.016, 0.03, "#dc3228", "flat")
 
@@ -162,14 +159,9 @@ def tyre(pen: Pen, rng: Random) -> None:
     pen.oval(0.5, 0.5, 0.48, 0.48, "#28282a", "ball")
     for index in range(40):
         around = 2 * pi * index / 40
-        pen.thread(
-            [
-                (0.5 + 0.44 * cos(around), 0.5 + 0.44 * sin(around)),
-                (0.5 + 0.478 * cos(around), 0.5 + 0.478 * sin(around)),
-            ],
-            0.016,
-            "#121214",
-        )
+        inner = ellipse_point(0.5, 0.5, 0.44, 0.44, around)
+        outer = ellipse_point(0.5, 0.5, 0.478, 0.478, around)
+        pen.thread([inner, outer], 0.016, "#121214")
     pen.oval(0.5, 0.5, 0.40, 0.40, "#424040", "flat")
     pen.hole(0.5, 0.5, 0.37, 0.37)
 
@@ -207,11 +199,9 @@ def oil_can(pen: Pen, rng: Random) -> None:
 def ruler(pen: Pen, rng: Random) -> None:
     pen.box(0.44, 0.01, 0.56, 0.99, "#f0cc5c", "flat")
     for index in range(25):
-        pen.thread(
-            [(0.44, 0.03 + 0.0385 * index), (0.475 if index % 5 else 0.50, 0.03 + 0.0385 * index)],
-            0.006,
-            "#3c321e",
-        )
+        y = 0.03 + 0.0385 * index
+        end = 0.475 if index % 5 else 0.50
+        pen.thread([(0.44, y), (end, y)], 0.006, "#3c321e")
 
 
 TOOLS_THINGS: dict[str, Thing] = {
