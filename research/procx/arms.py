@@ -16,7 +16,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TypeAlias
 
-from research.procx.rows import PDVC, PROCX, VID2SEQ, ProcxSize, ProcxTrial, pretrained
+from research.procx.rows import (
+    PDVC_TRIAL,
+    PROCX_TRIAL,
+    VID2SEQ_TRIAL,
+    ProcxSize,
+    ProcxTrial,
+    pretrained,
+)
 from research.procx.trials import ProcxTrials, score_name
 from research.study import interval, markdown_table, spread
 from stepline.atomic_files import write_atomic
@@ -25,47 +32,53 @@ from stepline.locks import lock_output
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
 
-OPTIONS: Sequence[Option] = tuple((rate, steps) for rate in (1e-3, 3e-3) for steps in (600, 1200))
+TUNING_OPTIONS: Sequence[Option] = tuple(
+    (rate, steps) for rate in (1e-3, 3e-3) for steps in (600, 1200)
+)
 FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
-FEW = {"captioned_share": 0.25}
-ARMS: Mapping[str, ProcxTrial] = {
-    "ProcX": PROCX,
-    "ProcX, Sieve & Swap": pretrained(PROCX, "swap"),
-    "PDVC": PDVC,
-    "Vid2Seq": VID2SEQ,
-    "ProcX, roles": PROCX.changed(query_form="roles"),
-    "PDVC, roles": PDVC.changed(query_form="roles"),
-    "ProcX, roles, contrast": PROCX.changed(query_form="roles", role_weight=0.5),
-    "ProcX, roles, overlap": PROCX.changed(query_form="roles", overlap_weight=1.0),
-    "ProcX, raw speech": pretrained(PROCX, "raw"),
-    "ProcX, only sieved": pretrained(PROCX, "only-sieve"),
-    "ProcX, mixed": pretrained(PROCX, "mix"),
-    "ProcX, refined places": pretrained(PROCX, "refined"),
-    "ProcX, true places": pretrained(PROCX, "true"),
-    "vanilla attention": PROCX.changed(encoder="vanilla", decoder="vanilla"),
-    "vanilla attention, focal": PROCX.changed(
+QUARTER_OF_CAPTIONS = {"captioned_share": 0.25}
+ARM_TRIALS: Mapping[str, ProcxTrial] = {
+    "ProcX": PROCX_TRIAL,
+    "ProcX, Sieve & Swap": pretrained(PROCX_TRIAL, "swap"),
+    "PDVC": PDVC_TRIAL,
+    "Vid2Seq": VID2SEQ_TRIAL,
+    "ProcX, roles": PROCX_TRIAL.changed(query_form="roles"),
+    "PDVC, roles": PDVC_TRIAL.changed(query_form="roles"),
+    "ProcX, roles, contrast": PROCX_TRIAL.changed(query_form="roles", role_weight=0.5),
+    "ProcX, roles, overlap": PROCX_TRIAL.changed(query_form="roles", overlap_weight=1.0),
+    "ProcX, raw speech": pretrained(PROCX_TRIAL, "raw"),
+    "ProcX, only sieved": pretrained(PROCX_TRIAL, "only-sieve"),
+    "ProcX, mixed": pretrained(PROCX_TRIAL, "mix"),
+    "ProcX, refined places": pretrained(PROCX_TRIAL, "refined"),
+    "ProcX, true places": pretrained(PROCX_TRIAL, "true"),
+    "vanilla attention": PROCX_TRIAL.changed(encoder="vanilla", decoder="vanilla"),
+    "vanilla attention, focal": PROCX_TRIAL.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal"
     ),
-    "vanilla attention, focal, LSTM": PROCX.changed(
+    "vanilla attention, focal, LSTM": PROCX_TRIAL.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal", captioner="lstm", contrast="none"
     ),
-    FROM_ZERO: PROCX.changed(query_start="zero", offset_rate=0.1),
-    "PDVC, raw speech": pretrained(PDVC, "raw"),
-    "PDVC, Sieve & Swap": pretrained(PDVC, "swap"),
-    "PDVC, a tenth of Sieve & Swap": pretrained(PDVC, "swap", narrated_share=0.1),
-    "PDVC, half of Sieve & Swap": pretrained(PDVC, "swap", narrated_share=0.5),
-    "Vid2Seq, raw speech": pretrained(VID2SEQ, "raw"),
-    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ, "swap"),
-    "ProcX, captions not learnt": PROCX.changed(caption_weight=0.0, contrast="none"),
-    "PDVC, captions not learnt": PDVC.changed(caption_weight=0.0),
-    "ProcX, PDVC's captioner": PROCX.changed(captioner="lstm", contrast="none"),
-    "ProcX, Tasty": PROCX.changed(form="tasty"),
-    "ProcX, Sieve & Swap, Tasty": pretrained(PROCX, "swap", form="tasty"),
-    "ProcX, a quarter of the captions": PROCX.changed(**FEW),
-    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(PROCX, "swap", **FEW),
-    "ProcX, true places, a quarter of the captions": pretrained(PROCX, "true", **FEW),
+    FROM_ZERO: PROCX_TRIAL.changed(query_start="zero", offset_rate=0.1),
+    "PDVC, raw speech": pretrained(PDVC_TRIAL, "raw"),
+    "PDVC, Sieve & Swap": pretrained(PDVC_TRIAL, "swap"),
+    "PDVC, a tenth of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.1),
+    "PDVC, half of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.5),
+    "Vid2Seq, raw speech": pretrained(VID2SEQ_TRIAL, "raw"),
+    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ_TRIAL, "swap"),
+    "ProcX, captions not learnt": PROCX_TRIAL.changed(caption_weight=0.0, contrast="none"),
+    "PDVC, captions not learnt": PDVC_TRIAL.changed(caption_weight=0.0),
+    "ProcX, PDVC's captioner": PROCX_TRIAL.changed(captioner="lstm", contrast="none"),
+    "ProcX, Tasty": PROCX_TRIAL.changed(form="tasty"),
+    "ProcX, Sieve & Swap, Tasty": pretrained(PROCX_TRIAL, "swap", form="tasty"),
+    "ProcX, a quarter of the captions": PROCX_TRIAL.changed(**QUARTER_OF_CAPTIONS),
+    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(
+        PROCX_TRIAL, "swap", **QUARTER_OF_CAPTIONS
+    ),
+    "ProcX, true places, a quarter of the captions": pretrained(
+        PROCX_TRIAL, "true", **QUARTER_OF_CAPTIONS
+    ),
 }
-TUNED = (
+TUNED_ARMS = (
     "ProcX",
     "ProcX, Sieve & Swap",
     "PDVC",
@@ -80,16 +93,16 @@ TUNED = (
 def tuned_as(arm: str) -> str:
     """Return the arm whose rate and steps `arm` takes: of its system, pre-trained or not as it
     is."""
-    trial = ARMS[arm]
+    trial = ARM_TRIALS[arm]
     system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
     if trial.query_form == "roles":
         return f"{system}, roles"
     return system if trial.pretraining is None else f"{system}, Sieve & Swap"
 
 
-STAGES = ("tuning", "comparison")
-METRICS = ("SODA-D", "SODA-C", "CIDEr")
-FACTS = ("steps", "texts")  # kept, and not compared
+STUDY_STAGES = ("tuning", "comparison")
+METRIC_NAMES = ("SODA-D", "SODA-C", "CIDEr")
+CELL_FACTS = ("steps", "texts")  # kept, and not compared
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ class Comparison:
     published: Mapping[str, float]
 
 
-COMPARISONS = (
+ARM_COMPARISONS = (
     Comparison("ProcX: queries by role above shared", "ProcX, roles", "ProcX", {}),
     Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
     Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
@@ -253,7 +266,7 @@ class ArmStudy:
     patience: int = 0  # as of a trial; above 0, rates are chosen by the validation score
 
     def tune(
-        self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS
+        self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = TUNING_OPTIONS
     ) -> None:
         """Run each arm at each rate and number of steps."""
         for world in worlds:
@@ -298,7 +311,7 @@ class ArmStudy:
         place = {"arm": arm, "world": world, "seed": seed, "rate": rate, "steps": steps}
         if any(place.items() <= cell.items() for cell in self.cells(stage)):
             return
-        trial = ARMS[arm].changed(
+        trial = ARM_TRIALS[arm].changed(
             seed=world,
             network_seed=seed,
             rate=rate,
@@ -310,14 +323,14 @@ class ArmStudy:
         outcome = store.outcome(trial)
         scores = {
             metric: outcome.scores[score_name(trial.form, "surest", metric)]
-            for metric in (*METRICS, *FACTS)
+            for metric in (*METRIC_NAMES, *CELL_FACTS)
         }
         cell = {**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
         if self.patience:
             cell["validation"] = validation_curve(outcome.scores)
         # several processes share the cells
         with lock_output(self.folder / "result.lock", self.result, wait=True):
-            known = {name: self.cells(name) for name in STAGES}
+            known = {name: self.cells(name) for name in STUDY_STAGES}
             known[stage].append(cell)
             self.write(known)
 
@@ -388,10 +401,10 @@ def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     by_arm: dict[str, dict[tuple[int, int], Mapping[str, float]]] = {}
     for cell in cells:
         by_arm.setdefault(cell["arm"], {})[cell["world"], cell["seed"]] = cell["scores"]
-    for claim in COMPARISONS:
+    for claim in ARM_COMPARISONS:
         more, less = by_arm.get(claim.more, {}), by_arm.get(claim.less, {})
         places = sorted(more.keys() & less.keys())
-        for metric in METRICS if len(places) > 1 else ():
+        for metric in METRIC_NAMES if len(places) > 1 else ():
             differences = {place: more[place][metric] - less[place][metric] for place in places}
             worlds = [
                 mean(value for (world, _), value in differences.items() if world == one)
@@ -427,7 +440,9 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
     arms = []
     for arm in dict.fromkeys(cell["arm"] for cell in tree["comparison"]):
         own = [cell for cell in tree["comparison"] if cell["arm"] == arm]
-        cells = [spread([cell["scores"][metric] for cell in own]) for metric in (*METRICS, "texts")]
+        cells = [
+            spread([cell["scores"][metric] for cell in own]) for metric in (*METRIC_NAMES, "texts")
+        ]
         seconds = mean(cell["cpu_seconds"] for cell in own)
         curves = [cell["validation"] for cell in own if "validation" in cell]
         rise = spread([rise_at_end(curve) for curve in curves]) if curves else "–"
@@ -445,7 +460,7 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
     ]
     heads = (
         ["tuned arm", "rate", "steps", "worlds", "SODA-D", "validation"],
-        ["arm", "rate", "trainings", *METRICS, "texts", "rise at the end", "CPU s"],
+        ["arm", "rate", "trainings", *METRIC_NAMES, "texts", "rise at the end", "CPU s"],
         ["claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
     )
     return "\n".join(markdown_table(*one) for one in zip(heads, (tuned, arms, claims), strict=True))

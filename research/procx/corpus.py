@@ -59,12 +59,15 @@ from stepline.storage import from_json, to_json
 from stepline.text import embed
 from stepline.text_base.build import build_base
 
-DIFFICULTY = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
-WORLDS: Mapping[Form, SimulationSettings] = {
-    "youcook2": SHORT.model_copy(update={"difficulty": DIFFICULTY}),
-    "tasty": TASTY.model_copy(update={"difficulty": DIFFICULTY}),
+NOISE_FACTOR = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
+WORLD_SETTINGS: Mapping[Form, SimulationSettings] = {
+    "youcook2": SHORT.model_copy(update={"difficulty": NOISE_FACTOR}),
+    "tasty": TASTY.model_copy(update={"difficulty": NOISE_FACTOR}),
 }
-FIRST: Mapping[Form, int] = {"youcook2": 100_000, "tasty": 200_000}  # numbers of their first videos
+FIRST_VIDEO: Mapping[Form, int] = {
+    "youcook2": 100_000,
+    "tasty": 200_000,
+}  # numbers of their first videos
 MADE_WORDINGS: tuple[Literal["raw", "only-sieve", "swap"], ...] = ("raw", "only-sieve", "swap")
 CORPUS_VERSION = 2  # of what is kept of Sieve & Swap's work
 
@@ -113,14 +116,14 @@ def events_of(sample: StepSample) -> list[Event]:
 @lru_cache(maxsize=3)  # tables go from world to world, row by row
 def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     """Return the videos of one world. What Sieve & Swap made of them is kept in `folder`."""
-    videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))
+    videos = list(stream(seed, WORLD_SETTINGS["youcook2"], count=size.narrated))
     seen = {video.id: video.features() for video in videos}
     records = _by_wording(videos, seed, folder)
     narrated: dict[Wording, tuple[StepSample, ...]] = {
         words: _samples(told, seen, "steps", size.rows) for words, told in records.items()
     }
     narrated["mix"] = (*narrated["only-sieve"], *narrated["swap"])
-    captioned = {form: _captioned(seed, form, size) for form in WORLDS}
+    captioned = {form: _captioned(seed, form, size) for form in WORLD_SETTINGS}
     known = [sample for part in narrated.values() for sample in part]
     known += [sample for part in captioned.values() for sample in part.train]
     sentences = sorted({text for sample in known for text in sample.sentences})
@@ -146,7 +149,9 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
 
 def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:
     count = size.captioned + size.withheld
-    videos = list(stream(seed, WORLDS[form], start=FIRST[form], count=count + size.validated))
+    videos = list(
+        stream(seed, WORLD_SETTINGS[form], start=FIRST_VIDEO[form], count=count + size.validated)
+    )
     records = [video.record for video in videos]
     samples = _samples(
         records, {video.id: video.features() for video in videos}, "captions", size.rows

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
-from research.procx.rows import PROCX, Baseline, Form, ProcxSize
+from research.procx.rows import PROCX_TRIAL, Baseline, Form, ProcxSize
 from research.procx.tiling import tile_proposals, tiling_selector
 from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
 from research.study import interval, markdown_table, spread
@@ -35,10 +35,10 @@ from stepline.procx.inference import (
 from stepline.procx.model import ProcX
 from stepline.procx.settings import DescribeSettings
 
-COVERS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-BASELINES: Sequence[Baseline] = ("uniform, nearest", "prior, nearest")
-AT_ONCE = 16  # videos
-TEXTS = ("SODA-C", "SODA-D", "texts", "steps")
+COVER_COSTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+COMPARED_BASELINES: Sequence[Baseline] = ("uniform, nearest", "prior, nearest")
+BATCH_VIDEOS = 16  # videos
+TEXT_METRICS = ("SODA-C", "SODA-D", "texts", "steps")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DecoderStudy:
         if any(place.items() <= one.items() for one in tree["networks"]):
             return
         corpus = procx_corpus(world, self.size, self.folder)
-        trial = PROCX.changed(
+        trial = PROCX_TRIAL.changed(
             form=form, seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size
         )
         network = ProcxTrials(self.folder, ("surest",), ()).network(trial, corpus)
@@ -88,19 +88,19 @@ def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]
     watched = [VideoToDescribe(one.values, one.duration, one.duration) for one in part.test]
     described = {}
     oracle = oracle_selection([part.reference[one.id] for one in part.test])
-    for name, selector in {**CHOICES, "oracle": oracle}.items():
+    for name, selector in {**CHOICE_SELECTORS, "oracle": oracle}.items():
         steps = describe_many(network, corpus.vocabulary, watched, selector=selector)
         given = {
             one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
             for one, each in zip(part.test, steps, strict=True)
         }
         found = score_events(part.reference, given)
-        described[name] = {metric: found[metric] for metric in TEXTS}
+        described[name] = {metric: found[metric] for metric in TEXT_METRICS}
     unseen = {}
-    for baseline in BASELINES:
+    for baseline in COMPARED_BASELINES:
         given = baseline_steps(part.train, part.test, baseline)
         found = score_events(part.reference, given)
-        unseen[baseline] = {metric: found[metric] for metric in TEXTS}
+        unseen[baseline] = {metric: found[metric] for metric in TEXT_METRICS}
     return {"places": places, "described": described, "unseen": unseen}
 
 
@@ -109,7 +109,7 @@ def settings_selector(choose: Literal["surest", "apart"]) -> ProposalSelector:
     return lambda _, proposals: place_steps(proposals, DescribeSettings(choose=choose))
 
 
-CHOICES: Mapping[str, ProposalSelector] = {
+CHOICE_SELECTORS: Mapping[str, ProposalSelector] = {
     "surest": settings_selector("surest"),
     "apart": settings_selector("apart"),
     "tile, cover 0": tiling_selector(cover=0.0),
@@ -120,8 +120,8 @@ CHOICES: Mapping[str, ProposalSelector] = {
 def proposals_of(network: ProcX, samples: Sequence[StepSample]) -> list[Proposals]:
     """Return a network's proposals for each video."""
     found: list[Proposals] = []
-    for first in range(0, len(samples), AT_ONCE):
-        part = samples[first : first + AT_ONCE]
+    for first in range(0, len(samples), BATCH_VIDEOS):
+        part = samples[first : first + BATCH_VIDEOS]
         found += propose(
             network, [one.values for one in part], [one.duration for one in part]
         ).videos
@@ -132,11 +132,11 @@ def placed(samples: Sequence[StepSample], proposals: Sequence[Proposals]) -> dic
     """Return the steps without words of every choice."""
     given: dict[str, dict[str, Floats]] = {}
     for sample, proposed in zip(samples, proposals, strict=True):
-        surest = CHOICES["surest"](0, proposed)[1]
+        surest = CHOICE_SELECTORS["surest"](0, proposed)[1]
         own = {"surest": surest, "surest, stretched": stretched(surest, proposed.duration)}
-        own["apart"] = CHOICES["apart"](0, proposed)[1]
+        own["apart"] = CHOICE_SELECTORS["apart"](0, proposed)[1]
         counts = {"": None, " as counted": len(surest), " of true count": len(sample.spans)}
-        for cover in COVERS:
+        for cover in COVER_COSTS:
             for name, count in counts.items():
                 tiling = tile_proposals(proposed, cover=cover, count=count)
                 own[f"tile{name}, cover {cover:g}"] = tiling[1]
@@ -184,8 +184,8 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         networks = [one for one in tree["networks"] if one["form"] == form]
         for kind, metrics in (
             ("places", ("SODA-D", "gain", "low", "high", "steps")),
-            ("described", TEXTS),
-            ("unseen", TEXTS),
+            ("described", TEXT_METRICS),
+            ("unseen", TEXT_METRICS),
         ):
             rows = [
                 [

@@ -23,8 +23,8 @@ from stepline.wys2.detector import Detector
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.wys2.train import train_detector
 
-LENGTH = 10.0  # s of a refined step
-REACH = 15.0  # s that its middle may lie from the middle of its speech
+STEP_SECONDS = 10.0  # s of a refined step
+REACH_SECONDS = 15.0  # s that its middle may lie from the middle of its speech
 
 
 def narration_towers(videos: Sequence[SimulatedVideo], seed: int) -> Detector:
@@ -49,8 +49,8 @@ def refined_record(
     record: Record,
     towers: Detector,
     *,
-    length: float = LENGTH,
-    reach: float = REACH,
+    length: float = STEP_SECONDS,
+    reach: float = REACH_SECONDS,
 ) -> Record:
     """Return the record with each step where its sentences fit the picture best, near its
     speech."""

@@ -24,7 +24,7 @@ System: TypeAlias = Literal["procx", "pdvc", "vid2seq"]
 Attention: TypeAlias = Literal["key-aware", "vanilla"]
 
 SeedOrNone: TypeAlias = CountOrZero | None
-FORMS: tuple[Form, ...] = ("youcook2", "tasty")
+BENCHMARK_FORMS: tuple[Form, ...] = ("youcook2", "tasty")
 
 
 class ProcxSize(Settings):
@@ -105,9 +105,15 @@ class ProcxTrial(Trial):
         return () if self.start is None else (self.start,)
 
 
-COLUMNS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D")  # as the paper's tables have them
+METRIC_COLUMNS = (
+    "SODA-C",
+    "METEOR",
+    "CIDEr",
+    "BLEU-4",
+    "SODA-D",
+)  # as the paper's tables have them
 
-TITLES = {
+TABLE_TITLES = {
     "baselines": "Without a look at the video: places even or usual, captions common or of the nearest training video",
     "1": "Table 1: pre-training on raw speech, or on Sieve & Swap; fine-tuned on the YouCook2 form",
     "3": "Table 3: without and with pre-training on Sieve & Swap, both forms",
@@ -123,7 +129,7 @@ TITLES = {
 }
 
 # fit half an hour of two cores, three worlds
-USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")
+USUAL_TABLES = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")
 
 
 @dataclass(frozen=True)
@@ -156,11 +162,11 @@ class ProcxRow(Row[ProcxTrial]):
         return {**super().as_json(), **own}
 
 
-PROCX = ProcxTrial()
-PDVC = ProcxTrial(system="pdvc")
-VID2SEQ = ProcxTrial(system="vid2seq")
-SYSTEMS = {"Vid2Seq": VID2SEQ, "PDVC": PDVC, "ProcX": PROCX}
-WORDINGS: Mapping[Wording, str] = {
+PROCX_TRIAL = ProcxTrial()
+PDVC_TRIAL = ProcxTrial(system="pdvc")
+VID2SEQ_TRIAL = ProcxTrial(system="vid2seq")
+SYSTEM_TRIALS = {"Vid2Seq": VID2SEQ_TRIAL, "PDVC": PDVC_TRIAL, "ProcX": PROCX_TRIAL}
+WORDING_NAMES: Mapping[Wording, str] = {
     "raw": "raw speech",
     "only-sieve": "only sieved",
     "swap": "Sieve & Swap",
@@ -168,8 +174,8 @@ WORDINGS: Mapping[Wording, str] = {
     "refined": "Sieve & Swap, refined places",
     "true": "Sieve & Swap, true places",
 }
-FRACTIONS = (0.1, 0.25, 0.5)
-BASELINES: Mapping[Baseline, str] = {
+DATA_FRACTIONS = (0.1, 0.25, 0.5)
+BASELINE_NAMES: Mapping[Baseline, str] = {
     "uniform, common": "even parts, the commonest sentence",
     "uniform, nearest": "even parts, sentences of the nearest training video",
     "prior, common": "usual places, the commonest sentence",
@@ -177,13 +183,17 @@ BASELINES: Mapping[Baseline, str] = {
     "nearest video": "places and sentences of the nearest training video",
 }
 BEST_PLACES, BEST_WORDS = (
-    f"{BASELINES[name]}, youcook2" for name in ("uniform, common", "uniform, nearest")
+    f"{BASELINE_NAMES[name]}, youcook2" for name in ("uniform, common", "uniform, nearest")
 )
 
 
 def columns(*values: float | None) -> dict[str, float]:
     """Return published values by the paper's columns, those that it gives."""
-    return {name: value for name, value in zip(COLUMNS, values, strict=False) if value is not None}
+    return {
+        name: value
+        for name, value in zip(METRIC_COLUMNS, values, strict=False)
+        if value is not None
+    }
 
 
 def pretrained(trial: ProcxTrial, wording: Wording, **changes: object) -> ProcxTrial:
@@ -209,9 +219,9 @@ def procx_rows() -> tuple[ProcxRow, ...]:
 
 def _baselines() -> list[ProcxRow]:
     return [
-        ProcxRow("baselines", f"{name}, {form}", PROCX, form=form, baseline=baseline)
-        for form in FORMS
-        for baseline, name in BASELINES.items()
+        ProcxRow("baselines", f"{name}, {form}", PROCX_TRIAL, form=form, baseline=baseline)
+        for form in BENCHMARK_FORMS
+        for baseline, name in BASELINE_NAMES.items()
     ]
 
 
@@ -228,11 +238,11 @@ def _table_1() -> list[ProcxRow]:
     return [
         ProcxRow(
             "1",
-            f"{name}, {WORDINGS[wording]}",
+            f"{name}, {WORDING_NAMES[wording]}",
             pretrained(trial, wording),
             published=columns(*published[name, wording]),
         )
-        for name, trial in SYSTEMS.items()
+        for name, trial in SYSTEM_TRIALS.items()
         for wording in wordings
     ]
 
@@ -258,7 +268,11 @@ def _table_3() -> list[ProcxRow]:
         changes = {"form": form, "pretraining": "swap" if swapped else None}
         rows.append(
             ProcxRow(
-                "3", row, SYSTEMS[name].changed(**changes), form=form, published=columns(*values)
+                "3",
+                row,
+                SYSTEM_TRIALS[name].changed(**changes),
+                form=form,
+                published=columns(*values),
             )
         )
     return rows
@@ -277,8 +291,8 @@ def _table_4() -> list[ProcxRow]:
     return [
         ProcxRow(
             "4",
-            f"{name}, {WORDINGS[wording]}, {form}",
-            zero_shot(SYSTEMS[name], wording),
+            f"{name}, {WORDING_NAMES[wording]}, {form}",
+            zero_shot(SYSTEM_TRIALS[name], wording),
             form=form,
             published=columns(*published[name, wording][column]),
         )
@@ -295,22 +309,22 @@ def zero_shot(trial: ProcxTrial, wording: Wording) -> ProcxTrial:
 
 def _table_5() -> list[ProcxRow]:
     published = {"raw": 6.97, "only-sieve": 6.93, "swap": 7.29}
-    none = ProcxRow("5", "ProcX, no pre-training", PROCX, published=columns(6.03))
+    none = ProcxRow("5", "ProcX, no pre-training", PROCX_TRIAL, published=columns(6.03))
     return [none] + [
         ProcxRow(
             "5",
             f"ProcX, {said}",
-            pretrained(PROCX, wording),
+            pretrained(PROCX_TRIAL, wording),
             published=columns(published[wording]) if wording in published else {},
         )
-        for wording, said in WORDINGS.items()
+        for wording, said in WORDING_NAMES.items()
     ]
 
 
 def _table_2() -> list[ProcxRow]:
     plain = {"encoder": "vanilla", "decoder": "vanilla"}
-    lstm = PROCX.changed(captioner="lstm", confidence="focal", contrast="none", **plain)
-    focal, vanilla = PROCX.changed(confidence="focal", **plain), PROCX.changed(**plain)
+    lstm = PROCX_TRIAL.changed(captioner="lstm", confidence="focal", contrast="none", **plain)
+    focal, vanilla = PROCX_TRIAL.changed(confidence="focal", **plain), PROCX_TRIAL.changed(**plain)
     encoder = vanilla.changed(encoder="key-aware")
     return [
         ProcxRow("2a", "LSTM, focal", lstm, published=columns(5.43, 5.40, 27.42, 0.85, 31.48)),
@@ -320,37 +334,45 @@ def _table_2() -> list[ProcxRow]:
         ProcxRow(
             "2a", "transformer, gVFL", vanilla, published=columns(5.84, 5.34, 30.83, 1.28, 33.33)
         ),
-        ProcxRow("2a", "PDVC in full", PDVC),
+        ProcxRow("2a", "PDVC in full", PDVC_TRIAL),
         ProcxRow("2b", "nowhere", vanilla, published=columns(5.84, 5.34, 30.83, 1.28, 33.33)),
         ProcxRow("2b", "encoder", encoder, published=columns(5.95, 5.40, 31.20, 1.29, 33.26)),
         ProcxRow(
-            "2b", "encoder and decoder", PROCX, published=columns(6.03, 5.35, 30.84, 1.27, 34.63)
+            "2b",
+            "encoder and decoder",
+            PROCX_TRIAL,
+            published=columns(6.03, 5.35, 30.84, 1.27, 34.63),
         ),
     ]
 
 
 def _contrast() -> list[ProcxRow]:
     return [
-        ProcxRow("contrast", "none", PROCX.changed(contrast="none")),
-        ProcxRow("contrast", "InfoNCE", PROCX),
-        ProcxRow("contrast", "MIL-InfoNCE", PROCX.changed(contrast="multiple")),
+        ProcxRow("contrast", "none", PROCX_TRIAL.changed(contrast="none")),
+        ProcxRow("contrast", "InfoNCE", PROCX_TRIAL),
+        ProcxRow("contrast", "MIL-InfoNCE", PROCX_TRIAL.changed(contrast="multiple")),
     ]
 
 
 def _shares() -> list[ProcxRow]:
-    swapped = pretrained(PROCX, "swap")
+    swapped = pretrained(PROCX_TRIAL, "swap")
     narrated = [
         ProcxRow("7b", f"{100 * fraction:g} %", swapped.changed(narrated_share=fraction))
-        for fraction in FRACTIONS
+        for fraction in DATA_FRACTIONS
     ]
     captioned = [
         ProcxRow("data", f"{100 * fraction:g} %", swapped.changed(captioned_share=fraction))
-        for fraction in (*FRACTIONS, 1.0)
+        for fraction in (*DATA_FRACTIONS, 1.0)
     ]
-    return [ProcxRow("7b", "none", PROCX), *narrated, ProcxRow("7b", "100 %", swapped), *captioned]
+    return [
+        ProcxRow("7b", "none", PROCX_TRIAL),
+        *narrated,
+        ProcxRow("7b", "100 %", swapped),
+        *captioned,
+    ]
 
 
-SELECTIONS: Mapping[Selection, str] = {
+SELECTION_NAMES: Mapping[Selection, str] = {
     "surest": "the surest, as many as counted",
     "apart": "the surest without overlap",
     "tile": "those that fill the video",
@@ -359,19 +381,19 @@ SELECTIONS: Mapping[Selection, str] = {
 
 
 def _decoding() -> list[ProcxRow]:
-    swapped = pretrained(PROCX, "swap")
-    named = {"PDVC": PDVC, "ProcX": PROCX, "ProcX, Sieve & Swap": swapped}
+    swapped = pretrained(PROCX_TRIAL, "swap")
+    named = {"PDVC": PDVC_TRIAL, "ProcX": PROCX_TRIAL, "ProcX, Sieve & Swap": swapped}
     return [
         ProcxRow("decoding", f"{name}: {said}", trial, selection=selection)
         for name, trial in named.items()
-        for selection, said in SELECTIONS.items()
+        for selection, said in SELECTION_NAMES.items()
     ]
 
 
 def _speech() -> list[ProcxRow]:
     return [
         ProcxRow("speech", f"{name}, {said}", trial.changed(speech=heard))
-        for name, trial in (("Vid2Seq", VID2SEQ), ("ProcX", PROCX))
+        for name, trial in (("Vid2Seq", VID2SEQ_TRIAL), ("ProcX", PROCX_TRIAL))
         for said, heard in (("pictures alone", False), ("pictures and speech", True))
     ]
 
@@ -380,21 +402,29 @@ def _decoded(system: str, selection: str) -> str:
     return f"decoding: {system}: {selection}"
 
 
-NONE, SWAP, MIXED = "5: ProcX, no pre-training", "5: ProcX, Sieve & Swap", "5: ProcX, mixed"
-RAW, SIEVED = "5: ProcX, raw speech", "5: ProcX, only sieved"
+NO_PRETRAINING, SIEVE_SWAP, MIXED_ROW = (
+    "5: ProcX, no pre-training",
+    "5: ProcX, Sieve & Swap",
+    "5: ProcX, mixed",
+)
+RAW_SPEECH, ONLY_SIEVED = "5: ProcX, raw speech", "5: ProcX, only sieved"
 PDVC_ROW, VID2SEQ_ROW = "2a: PDVC in full", "speech: Vid2Seq, pictures alone"
-FOCAL, LSTM, VANILLA = "2a: transformer, focal", "2a: LSTM, focal", "2b: nowhere"
-NO_CONTRAST, PAIR, MULTIPLE = "contrast: none", "contrast: InfoNCE", "contrast: MIL-InfoNCE"
-SUREST, APART, TILE, ORACLE = (_decoded("ProcX", said) for said in SELECTIONS.values())
+FOCAL_ROW, LSTM_ROW, VANILLA_ROW = "2a: transformer, focal", "2a: LSTM, focal", "2b: nowhere"
+NO_CONTRAST, INFO_NCE, MIL_INFO_NCE = "contrast: none", "contrast: InfoNCE", "contrast: MIL-InfoNCE"
+SUREST_ROW, APART_ROW, TILE_ROW, ORACLE_ROW = (
+    _decoded("ProcX", said) for said in SELECTION_NAMES.values()
+)
 
 # what a mean must exceed is at most half of the least seed's difference, and was set after these
 # had been seen
-CLAIMS = (
-    Claim("ProcX above even parts", "SODA-D", NONE, f"baselines: {BEST_PLACES}", 8.0, None),
+TABLE_CLAIMS = (
+    Claim(
+        "ProcX above even parts", "SODA-D", NO_PRETRAINING, f"baselines: {BEST_PLACES}", 8.0, None
+    ),
     Claim(
         "ProcX + Sieve & Swap above even parts",
         "SODA-D",
-        SWAP,
+        SIEVE_SWAP,
         f"baselines: {BEST_PLACES}",
         None,
         None,
@@ -402,7 +432,7 @@ CLAIMS = (
     Claim(
         "ProcX above even parts, commonest sentence",
         "SODA-C",
-        NONE,
+        NO_PRETRAINING,
         f"baselines: {BEST_PLACES}",
         3.0,
         None,
@@ -410,7 +440,7 @@ CLAIMS = (
     Claim(
         "ProcX + Sieve & Swap above nearest sentences",
         "SODA-C",
-        SWAP,
+        SIEVE_SWAP,
         f"baselines: {BEST_WORDS}",
         None,
         None,
@@ -431,21 +461,28 @@ CLAIMS = (
         None,
         0.35,
     ),
-    Claim("ProcX: Sieve & Swap above raw", "SODA-C", SWAP, RAW, 0.5, 0.32),
-    Claim("ProcX: Sieve & Swap above only sieved", "SODA-C", SWAP, SIEVED, None, 0.36),
-    Claim("ProcX: Sieve & Swap above no pre-training", "SODA-C", SWAP, NONE, None, 1.26),
-    Claim("ProcX: mixed above Sieve & Swap", "SODA-C", MIXED, SWAP, None, None),
-    Claim("ProcX above PDVC, no pre-training", "SODA-C", NONE, PDVC_ROW, 1.5, 0.60),
-    Claim("ProcX above PDVC, no pre-training", "SODA-D", NONE, PDVC_ROW, None, 3.00),
+    Claim("ProcX: Sieve & Swap above raw", "SODA-C", SIEVE_SWAP, RAW_SPEECH, 0.5, 0.32),
+    Claim("ProcX: Sieve & Swap above only sieved", "SODA-C", SIEVE_SWAP, ONLY_SIEVED, None, 0.36),
+    Claim(
+        "ProcX: Sieve & Swap above no pre-training",
+        "SODA-C",
+        SIEVE_SWAP,
+        NO_PRETRAINING,
+        None,
+        1.26,
+    ),
+    Claim("ProcX: mixed above Sieve & Swap", "SODA-C", MIXED_ROW, SIEVE_SWAP, None, None),
+    Claim("ProcX above PDVC, no pre-training", "SODA-C", NO_PRETRAINING, PDVC_ROW, 1.5, 0.60),
+    Claim("ProcX above PDVC, no pre-training", "SODA-D", NO_PRETRAINING, PDVC_ROW, None, 3.00),
     Claim("PDVC above Vid2Seq, no pre-training", "SODA-C", PDVC_ROW, VID2SEQ_ROW, 0.5, 1.82),
-    Claim("transformer above LSTM, focal", "CIDEr", FOCAL, LSTM, 40.0, 1.46),
-    Claim("transformer above LSTM, focal", "SODA-C", FOCAL, LSTM, None, -0.49),
-    Claim("gVFL above focal", "SODA-D", VANILLA, FOCAL, 7.0, 4.69),
-    Claim("gVFL above focal", "SODA-C", VANILLA, FOCAL, None, 0.90),
-    Claim("key-aware above vanilla", "SODA-D", NONE, VANILLA, None, 1.30),
-    Claim("key-aware above vanilla", "SODA-C", NONE, VANILLA, None, 0.19),
-    Claim("InfoNCE above no contrastive loss", "SODA-C", PAIR, NO_CONTRAST, None, None),
-    Claim("MIL-InfoNCE above InfoNCE in fine-tuning", "SODA-C", MULTIPLE, PAIR, None, None),
+    Claim("transformer above LSTM, focal", "CIDEr", FOCAL_ROW, LSTM_ROW, 40.0, 1.46),
+    Claim("transformer above LSTM, focal", "SODA-C", FOCAL_ROW, LSTM_ROW, None, -0.49),
+    Claim("gVFL above focal", "SODA-D", VANILLA_ROW, FOCAL_ROW, 7.0, 4.69),
+    Claim("gVFL above focal", "SODA-C", VANILLA_ROW, FOCAL_ROW, None, 0.90),
+    Claim("key-aware above vanilla", "SODA-D", NO_PRETRAINING, VANILLA_ROW, None, 1.30),
+    Claim("key-aware above vanilla", "SODA-C", NO_PRETRAINING, VANILLA_ROW, None, 0.19),
+    Claim("InfoNCE above no contrastive loss", "SODA-C", INFO_NCE, NO_CONTRAST, None, None),
+    Claim("MIL-InfoNCE above InfoNCE in fine-tuning", "SODA-C", MIL_INFO_NCE, INFO_NCE, None, None),
     Claim(
         "zero-shot: Sieve & Swap above raw",
         "SODA-C",
@@ -462,14 +499,14 @@ CLAIMS = (
         6.0,
         10.37,
     ),
-    Claim("oracle above the surest", "SODA-D", ORACLE, SUREST, 5.0, 20.0),
-    Claim("without overlap above the surest", "SODA-D", APART, SUREST, None, None),
-    Claim("without overlap above the surest", "SODA-C", APART, SUREST, None, None),
+    Claim("oracle above the surest", "SODA-D", ORACLE_ROW, SUREST_ROW, 5.0, 20.0),
+    Claim("without overlap above the surest", "SODA-D", APART_ROW, SUREST_ROW, None, None),
+    Claim("without overlap above the surest", "SODA-C", APART_ROW, SUREST_ROW, None, None),
     Claim(
         "speech beside pictures, ProcX",
         "SODA-C",
         "speech: ProcX, pictures and speech",
-        NONE,
+        NO_PRETRAINING,
         None,
         None,
     ),

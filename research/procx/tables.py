@@ -12,18 +12,18 @@ from typing import ClassVar
 
 from research.procx.corpus import baseline_steps, procx_corpus
 from research.procx.rows import (
-    CLAIMS,
-    COLUMNS,
-    FORMS,
-    TITLES,
-    USUAL,
+    BENCHMARK_FORMS,
+    METRIC_COLUMNS,
+    TABLE_CLAIMS,
+    TABLE_TITLES,
+    USUAL_TABLES,
     ProcxRow,
     ProcxSize,
     ProcxTrial,
     procx_rows,
 )
 from research.procx.trials import (
-    METRICS,
+    METRIC_NAMES,
     ProcxTrials,
     score_events,
     score_name,
@@ -66,8 +66,8 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
     processes: int = 1
     train_missing: bool = True
 
-    titles: ClassVar[Mapping[str, str]] = TITLES
-    columns: ClassVar[Sequence[str]] = (*COLUMNS, "F1", "steps")
+    titles: ClassVar[Mapping[str, str]] = TABLE_TITLES
+    columns: ClassVar[Sequence[str]] = (*METRIC_COLUMNS, "F1", "steps")
     means_only: ClassVar[Collection[str]] = ("METEOR", "CIDEr", "BLEU-4", "F1", "steps")
     published_names: ClassVar[Sequence[str]] = ("SODA-C", "SODA-D")
     published_form: ClassVar[str] = ".2f"
@@ -80,7 +80,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
     def rows(self) -> list[ProcxRow]:
         """Return the rows of the chosen tables. Of all tables what has been run, where nothing is
         to be trained."""
-        tables = self.tables or (USUAL if self.train_missing else TITLES)
+        tables = self.tables or (USUAL_TABLES if self.train_missing else TABLE_TITLES)
         chosen = [row for row in procx_rows() if row.table in tables]
         return [
             row
@@ -97,7 +97,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and those of what goes beyond it."""
-        return CLAIMS
+        return TABLE_CLAIMS
 
     def trials(self) -> list[ProcxTrial]:
         """Return every training once, pre-trainings before what goes on from them."""
@@ -147,7 +147,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         given = super().outcome(row, seed)
         scores = {
             name: given.scores[score_name(row.form, row.selection, name)]
-            for name in (*METRICS, "steps")
+            for name in (*METRIC_NAMES, "steps")
         }
         return Outcome(scores, given.cpu_seconds)
 
@@ -208,7 +208,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return Facts(
             {
                 form: [[one.id for one in corpus.captioned[form].test] for corpus in corpora]
-                for form in FORMS
+                for form in BENCHMARK_FORMS
             },
             [dict(corpus.swap_quality) for corpus in corpora],
             {

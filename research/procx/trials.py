@@ -28,7 +28,14 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
-from research.procx.rows import FORMS, SELECTIONS, Attention, Form, ProcxTrial, Selection
+from research.procx.rows import (
+    BENCHMARK_FORMS,
+    SELECTION_NAMES,
+    Attention,
+    Form,
+    ProcxTrial,
+    Selection,
+)
 from research.procx.tiling import tiling_selector
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
@@ -57,8 +64,8 @@ from stepline.procx.deformable_attention import (
 )
 from stepline.procx.inference import Proposals, ProposalSelector, VideoToDescribe, describe_many
 from stepline.procx.model import ProcX
-from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import (
+    PDVC_LOSSES,
     PROCX_TRAINING,
     AttentionSettings,
     CaptionerSettings,
@@ -71,7 +78,7 @@ from stepline.procx.train import soda_scorer, train_procx
 from stepline.training.loop import HeldOutScorer, Progress
 
 VALIDATION_STEPS = 300  # about how many steps are between two validation scores
-LONGEST = 32  # tokens of a sentence; what is said has 20
+MAX_CAPTION_TOKENS = 32  # tokens of a sentence; what is said has 20
 
 
 def model_of(trial: ProcxTrial) -> ModelSettings:
@@ -102,7 +109,7 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
             joint_layers=1,
             feed_forward=2 * size.width,
             projection=size.width // 2,
-            longest=LONGEST,
+            longest=MAX_CAPTION_TOKENS,
         ),
     )
 
@@ -116,7 +123,7 @@ def loss_of(trial: ProcxTrial) -> LossSettings:
     if trial.caption_weight is not None:
         own["caption_weight"] = trial.caption_weight
     if trial.system == "pdvc":
-        return PDVC.model_copy(update=own)
+        return PDVC_LOSSES.model_copy(update=own)
     own["confidence"] = trial.confidence
     if trial.contrast == "none":
         own["contrast_weight"] = 0.0
@@ -149,7 +156,7 @@ def fresh_network(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
 
 
 # the order of the paper's columns
-METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")
+METRIC_NAMES = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")
 
 Events = Mapping[str, Sequence[Event]]
 
@@ -247,8 +254,8 @@ class ProcxTrials(TrialStore[ProcxTrial]):
     on.
     """
 
-    selections: Sequence[Selection] = tuple(SELECTIONS)
-    forms: Sequence[Form] = FORMS
+    selections: Sequence[Selection] = tuple(SELECTION_NAMES)
+    forms: Sequence[Form] = BENCHMARK_FORMS
 
     def run(self, trial: ProcxTrial, folder: Path) -> Outcome:
         """Train and score a trial, on from the network of its pre-training where it has one."""
@@ -456,7 +463,7 @@ def _described_by_vid2seq(
     return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
 
 
-AT_ONCE = 16  # videos
+BATCH_VIDEOS = 16  # videos
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
@@ -473,8 +480,8 @@ def spread_points(network: ProcX, samples: Sequence[StepSample]) -> Floats:
 
     handle = network.decoder[-1].attention.register_forward_hook(look)
     try:
-        for first in range(0, len(samples), AT_ONCE):
-            part = samples[first : first + AT_ONCE]
+        for first in range(0, len(samples), BATCH_VIDEOS):
+            part = samples[first : first + BATCH_VIDEOS]
             network(
                 stack_videos(
                     [one.values for one in part],

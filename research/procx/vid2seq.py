@@ -217,7 +217,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 NO_TIMES = "words without a time"
 ONE_TIME = "words with one time alone"
-REVERSED = "its end is before its start"
+REVERSED_TIMES = "its end is before its start"
 NO_WORDS = "times without words"
 SPARE_TIMES = "more times than two"
 
@@ -316,7 +316,7 @@ def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
         return ONE_TIME if times else NO_TIMES
     if not sentence:
         return NO_WORDS
-    return REVERSED if times[-1] < times[-2] else None
+    return REVERSED_TIMES if times[-1] < times[-2] else None
 
 
 def _time_word_groups(
