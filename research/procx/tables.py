@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import ClassVar
 
+from research.procx.attention_spread import spread_plot, spread_points
 from research.procx.corpus import baseline_steps, procx_corpus
 from research.procx.rows import (
     BENCHMARK_FORMS,
@@ -22,14 +23,7 @@ from research.procx.rows import (
     ProcxTrial,
     procx_rows,
 )
-from research.procx.trials import (
-    METRIC_NAMES,
-    ProcxTrials,
-    score_events,
-    score_name,
-    spread_plot,
-    spread_points,
-)
+from research.procx.trials import METRIC_NAMES, ProcxTrials, score_events, score_name
 from research.study import Claim, Outcome, Study
 from stepline.atomic_files import write_atomic
 from stepline.evaluate.benchmarks import DENSE_RULE

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from research.procx.attention_spread import point_weights, spread_plot, spread_points
 from research.procx.corpus import (
     baseline_steps,
     first_fraction,
@@ -29,10 +30,7 @@ from research.procx.trials import (
     METRIC_NAMES,
     ProcxTrials,
     oracle_selection,
-    point_weights,
     score_events,
-    spread_plot,
-    spread_points,
     training,
     training_samples,
     write_predictions,
