@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from research.procx.attention_spread import point_weights, spread_plot, spread_points
+from research.procx.claims import TABLE_CLAIMS
 from research.procx.corpus import (
     baseline_steps,
     first_fraction,
@@ -19,7 +20,6 @@ from research.procx.corpus import (
 from research.procx.rows import (
     PROCX_TRIAL,
     SYSTEM_TRIALS,
-    TABLE_CLAIMS,
     ProcxSize,
     pretrained,
     procx_rows,
