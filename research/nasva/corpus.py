@@ -109,7 +109,7 @@ def simulated(
         settings = settings.model_copy(update={"narration": narration})
     videos = list(simulated_stream(seed, settings))
     training = [_training_video(video, backbone) for video in videos[: size.videos]]
-    tests = {}
+    tests: dict[str, tuple[Sample, ...]] = {}
     for style in STYLES:
         samples = [_test_sample(video, style, backbone) for video in videos[size.videos :]]
         tests[style] = tuple(samples)

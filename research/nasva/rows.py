@@ -233,15 +233,14 @@ def _table_2() -> list[NasvaRow]:
     }
     rows = []
     for real, (alone, both) in published.items():
-        backbone = BACKBONE_GRADES[real]
-        name = f"{real} (here {backbone})"
-        narration = NARRATION_TRIAL.changed(backbone=backbone)
-        both_texts = BOTH_TEXTS.changed(backbone=backbone)
-        planted = ALL_PLANTED.changed(backbone=backbone)
+        grade = BACKBONE_GRADES[real]
+        name = f"{real} (here {grade})"
         ceiling = f"{name}, planted labels of W + S: the ceiling"
+        narration = NARRATION_TRIAL.changed(backbone=grade)
+        both_texts = BOTH_TEXTS.changed(backbone=grade)
         rows.append(NasvaRow("2", f"{name}, W", narration, _two(*alone)))
         rows.append(NasvaRow("2", f"{name}, W + S", both_texts, _two(*both)))
-        rows.append(NasvaRow("2", ceiling, planted))
+        rows.append(NasvaRow("2", ceiling, ALL_PLANTED.changed(backbone=grade)))
     return rows
 
 
@@ -265,7 +264,7 @@ def _table_3() -> list[NasvaRow]:
 
 
 def _beyond() -> list[NasvaRow]:
-    """Return what a student needs to be better than its early-stopped teacher too."""
+    """Return the rows of what a student needs to be better than its early-stopped teacher."""
     return [
         NasvaRow("beyond", "the early-stopped teacher", EARLY_TEACHER),
         NasvaRow("beyond", "the same labels, trained long", FIRST_LABELS),
@@ -366,16 +365,14 @@ def _dropout() -> list[NasvaRow]:
 
 
 def _paper_network() -> list[NasvaRow]:
-    ours = labelled(OUR_ROUND)
+    ours = labelled(OUR_ROUND).changed(early=True)
+    large_first = EARLY_TEACHER.changed(paper_network=True)
+    large_ours = ours.changed(paper_network=True)
     return [
         NasvaRow("size", "D 64, 1 + 1 layers, first labels", EARLY_TEACHER),
-        NasvaRow(
-            "size", "D 256, 3 + 3 layers, first labels", EARLY_TEACHER.changed(paper_network=True)
-        ),
-        NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours.changed(early=True)),
-        NasvaRow(
-            "size", "D 256, 3 + 3 layers, our labels", ours.changed(paper_network=True, early=True)
-        ),
+        NasvaRow("size", "D 256, 3 + 3 layers, first labels", large_first),
+        NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours),
+        NasvaRow("size", "D 256, 3 + 3 layers, our labels", large_ours),
     ]
 
 
@@ -400,7 +397,7 @@ WORLD_LAGS: tuple[tuple[WorldName, float | None], ...] = (
     ("short-2", None),
     ("onset", None),
 )
-CORPUS_VIDEOS = (100, 300, 1000, 3000)  # videos
+CORPUS_VIDEOS = (100, 300, 1000, 3000)
 # By the table that uses it.
 TABLE_WORLDS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}
 
