@@ -57,7 +57,7 @@ def read_actions(path: Path = ACTIONS_FILE) -> list[Action]:
 
 
 def shown_seconds(spans: Sequence[tuple[float, float]]) -> Array:
-    """Return (N, CLIP): the shown span of each action as a uniform distribution over its seconds."""
+    """Return (N, CLIP): the shown spans as uniform distributions over their seconds."""
     t = np.arange(CLIP)
     rows = np.zeros((len(spans), CLIP))
     for row, (start, end) in zip(rows, spans, strict=True):

@@ -194,6 +194,7 @@ def rows(
     steps = video.grounding.steps
     alignment = video.grounding.alignment
     sent = 0
+    # with a server, the grounding after its answers
     if server is not None:
         described = settings.pop("described", False)
         ask = ask_after_descriptions if described else ask_about_steps
@@ -289,6 +290,7 @@ def table(videos: Sequence[Video], repeats: int, only: Sequence[str] = ()) -> li
     without = rows_without_server(videos)
     head = {"server": "nobody", "budget": 0, "sent": 0.0}
     table_rows: list[dict[str, Any]] = [{**head, **figures(without)}]
+    # several servers of a kind, each with its own errors
     for name, r, fault in server_kinds(only):
         for budget in REQUEST_BUDGETS:
             results: list[Row] = []
@@ -396,6 +398,7 @@ def real(clips: Path, records: Path) -> list[Video]:
         labels = [label for label in truth["steps"] if label.get("spoken")]
         if not labels or not record_path.exists():
             continue
+        # the clip's cached cues and features
         clip = pictures(clips / name, records)
         assert clip.activity is not None
         assert clip.cues is not None

@@ -371,8 +371,8 @@ def _pooled(scores: Sequence[Score]) -> Score:
 def halves(videos: int = 300) -> dict[str, tuple[int, int]]:
     """Return how many neighbouring actions in YouCook2's captions are in one caption and in two.
 
-    The counts are by what the later action acts on: nothing, nothing but a place, a pronoun, a
-    thing that the earlier action names, a new thing.
+    The counts are by what the later action acts on. That is nothing, a place alone, a pronoun, a
+    thing that the earlier action names, or a new thing.
     """
     path = SHARED_FOLDER / "data" / "youcook2" / "val.json.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:

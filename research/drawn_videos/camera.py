@@ -17,7 +17,7 @@ Picture = npt.NDArray[np.uint8]
 CANVAS_MARGIN = 1.10  # canvas over frame: room for the camera to sway
 GRAIN_DEVIATION = 3.0  # standard deviation of the film grain, in 0..255
 GRAIN_PICTURES = 6  # different ones
-FOCUS_HEIGHT = 0.58  # where the focus lies in the picture, fraction of its height
+FOCUS_HEIGHT = 0.58  # of the focus in the picture, fraction of its height
 VISIBLE_FRACTION = 1.04  # of the frame that the camera sees: under CANVAS_MARGIN
 PUSH_FRACTION = 0.05  # by which a camera comes nearer during a shot
 
@@ -84,7 +84,7 @@ class FilmLook:
     def expose(self, canvas: Image.Image, window: tuple[float, ...], number: int) -> Picture:
         """Return the part of the canvas in a camera window, (height, width, 3) uint8.
 
-        number: of the frame; it chooses the grain.
+        number: of the frame. It chooses the grain.
         """
         shot = canvas.transform(
             self.size, Image.Transform.AFFINE, window, Image.Resampling.BILINEAR

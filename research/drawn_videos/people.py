@@ -149,6 +149,7 @@ def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
             pen.oval(x - 0.005, 0.332, 0.004, 0.004, "#ffffff", "flat")
             lid = [(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)]
             pen.thread(lid, 0.008, lid_color)
+        # a glass around the eye
         if who.glasses:
             ring = [
                 (x - 0.056, 0.31),

@@ -172,7 +172,7 @@ def _encode_sound(
 ) -> int:
     """Encode the sound from one sample to another and return where the encoded sound ends.
 
-    It encodes whole blocks; the sound's last block may be short.
+    It encodes whole blocks. The last block of the sound may be short.
     """
     import av
 

@@ -113,7 +113,7 @@ class SceneRenderer:
         for name, spot in zip(around, TABLE_SPOTS, strict=False):
             self._draw_thing(image, view, name, spot)
 
-        # what the target lies on, then a target that no one touches
+        # what is under the target, then a target that no one touches
         foot_x, foot_y = TARGET_FOOT
         for name in under[:1]:
             sprite = self._sprite(view, name)
@@ -175,7 +175,7 @@ class SceneRenderer:
         contact = self._contact_points(scene, view, pose, sprite, work)
         draw_fill(canvas, contact, pose, t / max(length, 0.1))
 
-        # a small item lies in the hand, another one is behind it
+        # the hand holds a small item from below, another one from above
         hands_below = scene.item is not None and _small(THINGS_BY_NAME[scene.item])
         if hands_below:
             self._draw_hands(canvas, view, pose, contact)
@@ -331,7 +331,7 @@ def _shaped(sprite: Sprite, pose: Pose) -> Sprite:
 def _work_point(sprite: Sprite, thing: Thing) -> Point:
     """Return where hands meet a target, in its unit square.
 
-    It is the opening of a hollow thing, the tip of one that has it in its middle, else a point a
+    It is the opening of a hollow thing, or a tip in the middle of its thing. Else it is a point a
     little above the middle.
     """
     if sprite.rim is not None:

@@ -168,6 +168,7 @@ def true_record(script: Script) -> Record:
 
     Raises DatasetError for a script that was not rendered: its spoken times are not known yet.
     """
+    # its sentences, as the recogniser would give them without an error
     sentences = []
     for utterance in script.utterances:
         if utterance.span is None:

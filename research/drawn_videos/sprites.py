@@ -130,7 +130,7 @@ def _turned(sprite: Sprite, angle: int) -> Image.Image:
 def paste_sprite(
     canvas: Image.Image, sprite: Sprite, pivot: Point, at: Point, angle: float = 0.0
 ) -> None:
-    """Put a sprite on the canvas with its `pivot` (unit) on pixel `at`, turned clockwise about it."""
+    """Paste a sprite with its `pivot` (unit) on pixel `at`, turned clockwise about it."""
     degrees = round(angle / ANGLE_STEP) * ANGLE_STEP
     image = sprite.image
     if degrees % 360:

@@ -277,6 +277,7 @@ def _training_videos(
     step_linking = FeatureStore(folder / "linking" / "step")
     stores = (features, sentence_linking, step_linking, sentence_store, step_store)
 
+    # videos with both kinds of texts
     sentences = {}
     for texts in read_labelled_texts(str(narration_folder), "narration"):
         sentences[texts.video] = texts

@@ -81,6 +81,7 @@ def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[Ti
     server = open_server(settings)
     until = time.monotonic() + settings.deadline
 
+    # a chunk without an answer has no lines
     def ask(chunk: Chunk) -> Answer:
         try:
             return server.ask(build_prompt(prompt, chunk), seed=settings.seed, until=until)

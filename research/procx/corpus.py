@@ -94,9 +94,9 @@ class Captioned:
 class ProcxCorpus:
     """The videos of one world.
 
-    narrated: by their wording. A mix has every video twice. placed: the narrated videos with
-    swapped steps at "refined" or "true" places, made when they are asked for. swap_quality: how
-    right Sieve & Swap was, by the truth.
+    narrated: by their wording. A mix has every video twice.
+    placed: narrated videos with swapped steps at "refined" or "true" places, made on request.
+    swap_quality: how right Sieve & Swap was, by the truth.
     """
 
     narrated: Mapping[Wording, tuple[StepSample, ...]]
@@ -339,6 +339,8 @@ def unseen_steps(
     for sample in train:
         sentence_counts.update(sample.sentences)
     common, _ = sentence_counts.most_common(1)[0]
+
+    # spans in seconds of every test video, with a sentence each
     steps = {}
     for sample in test:
         sentences = [common] * count

@@ -2,8 +2,8 @@
 
 One network per world and form. Only the choice of its proposals differs. Places and texts have
 their own scores. Places: SODA-D, which reads no sentence. Texts: METEOR over steps paired one to
-one by IoU. A tiling is also split into its parts: count (as many as the network counts, or of the
-greatest expected F1), order (no overlap) and cover (no gap).
+one by IoU. A tiling is also split into its parts: count, order (no overlap) and cover (no gap). The
+count is as the network counts, or of the greatest expected F1.
 """
 
 import json

@@ -50,7 +50,7 @@ def refined_record(
     length: float = STEP_SECONDS,
     reach: float = REACH_SECONDS,
 ) -> Record:
-    """Return the record with each step where its sentences fit the picture best, near its speech."""
+    """Return the record with each step where its words fit the picture best, near its speech."""
     rows = embed_seconds(towers, video.features())
     sentences = embed_sentences(towers, video.vectors("narration"))  # (S, D)
     fit = sentences @ rows.values.T  # (S, T)

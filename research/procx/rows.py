@@ -121,7 +121,9 @@ TABLE_TITLES = {
     "contrast": "The contrastive loss of fine-tuning, no pre-training",
     "7b": "Figure 7b: share of the narrated videos; fine-tuned on all captioned ones",
     "data": "Share of the captioned videos; pre-trained on Sieve & Swap",
-    "decoding": "Which proposals are steps: the surest, the surest without overlap, or by an oracle",
+    "decoding": (
+        "Which proposals are steps: the surest, the surest without overlap, or by an oracle"
+    ),
     "speech": "With what is said read beside the pictures",
 }
 

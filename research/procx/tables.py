@@ -136,7 +136,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
                 yield future.result()
 
     def outcome(self, row: ProcxRow, seed: int) -> Outcome:
-        """Return the metrics of a row's baseline, or of its trial's steps as the row selects them."""
+        """Return the metrics of a row's baseline, or of the steps that it selects of its trial."""
         if row.baseline is not None:
             part = procx_corpus(seed, self.size, self.folder).captioned[row.form]
             steps = baseline_steps(part.train, part.test, row.baseline)
@@ -174,6 +174,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
     def preface(self) -> str:
         """Return what was scored, and how."""
         facts = self._facts
+        # means over the seeds
         counts = []
         for form, ids_by_seed in facts.scored.items():
             sizes = "/".join(str(len(ids)) for ids in ids_by_seed)

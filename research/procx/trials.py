@@ -160,9 +160,9 @@ Events = Mapping[str, Sequence[Event]]
 
 
 def score_events(reference: Events, predicted: Events) -> dict[str, float]:
-    """Return the metrics of `METRIC_NAMES`, "steps" and "texts", of two id -> (start, end, sentence).
+    """Return the metrics of `METRIC_NAMES`, "steps" and "texts".
 
-    steps: predicted per video. texts: METEOR of the sentences alone. The steps are paired one to
+    Both arguments are id -> (start, end, sentence). steps: predicted per video. texts: METEOR of the sentences alone. The steps are paired one to
     one by IoU, however little it is.
     """
     words = densevid([reference], predicted, meteor=_meteor()).mean
@@ -317,6 +317,7 @@ def _trained(
         if trial.system == "vid2seq" or isinstance(start, Vid2Seq):
             first = start if isinstance(start, Vid2Seq) else None
             return _trained_vid2seq(trial, corpus, samples, settings, first, folder)
+        # `best` holds the weights of the best validation score
         best: dict[str, Tensor] = {}
         scorer = _validation(trial, corpus, best) if trial.patience else None
         network = train_procx(
@@ -384,6 +385,7 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
     steps = trial.steps or steps
     if trial.zero_shot:
         steps = size.pretraining_steps
+    # whole epochs
     batches = math.ceil(count / size.batch)
     epochs = max(1, round(steps / batches))
     own = {

@@ -447,7 +447,7 @@ def pack_sequences(
 def caption_context(
     network: Vid2Seq, videos: Sequence[VideoInput], vocabulary: TimedVocabulary
 ) -> CaptionContext:
-    """Return what the network writes about: videos at its length, and their speech if it is read."""
+    """Return the network's context: videos at its length, and their speech where it is read."""
     settings = network.settings
     device = next(network.parameters()).device
     values = [video.values for video in videos]
