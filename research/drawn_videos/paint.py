@@ -1,8 +1,7 @@
-"""A pen that paints one shaded, antialiased sprite in unit coordinates (0, 0 top left, 1, 1 bottom
-right).
+"""A pen that paints one shaded, antialiased sprite in unit coordinates.
 
-Light falls from the upper left. Everything is painted SUPERSAMPLE_FACTOR times larger and reduced at the
-end.
+(0, 0) is top left, (1, 1) bottom right. Light falls from the upper left. Everything is painted
+SUPERSAMPLE_FACTOR times larger and reduced at the end.
 """
 
 import math

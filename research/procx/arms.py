@@ -1,8 +1,8 @@
 """The paper's comparisons with several training seeds per world, every arm at its own rate.
 
-    tune       worlds 0 and 1: each tuned arm at each rate and number of steps; those of the highest mean SODA-D are
-               the arm's
-    compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order in each world
+    tune       worlds 0 and 1: each tuned arm at each rate and number of steps. The arm takes those
+               of the highest mean SODA-D
+    compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order per world
 
 Arms of one world and seed share data, so that claims are judged by paired differences. That is
 their mean, and its 95 % t-interval over all pairs and over the means of worlds. A cell is one

@@ -162,8 +162,8 @@ Events = Mapping[str, Sequence[Event]]
 def score_events(reference: Events, predicted: Events) -> dict[str, float]:
     """Return the metrics of `METRIC_NAMES`, "steps" and "texts".
 
-    Both arguments are id -> (start, end, sentence). steps: predicted per video. texts: METEOR of the sentences alone. The steps are paired one to
-    one by IoU, however little it is.
+    Both arguments are id -> (start, end, sentence). steps: predicted per video. texts: METEOR of
+    the sentences alone. The steps are paired one to one by IoU, however little it is.
     """
     words = densevid([reference], predicted, meteor=_meteor()).mean
     scores = {

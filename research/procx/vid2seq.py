@@ -14,12 +14,13 @@ reason:
 
     words before any time               NO_TIMES
     one time alone, then words          ONE_TIME
-    an end that is before its start     REVERSED
+    an end that is before its start     REVERSED_TIMES
     two times without words             NO_WORDS
     more than two times in a row        the last two are taken, the others are SPARE_TIMES
 
-A start and an end in one bin are that bin: a step is never without length. Half bytes that are not a
-character become U+FFFD. Steps come back in the order in which they were written. They may overlap.
+A start and an end in one bin are that bin: a step is never without length. Half bytes that are not
+a character become U+FFFD. Steps come back in the order in which they were written. They may
+overlap.
 
 Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP,
 so that no language model is pre-trained. The denoising loss of its pre-training is left out.
