@@ -17,7 +17,14 @@ import json
 import logging
 from pathlib import Path
 
-from research.procx.arms import ARMS, OPTIONS, STAGES, TUNED, ArmStudy, as_markdown
+from research.procx.arms import (
+    ARM_TRIALS,
+    STUDY_STAGES,
+    TUNED_ARMS,
+    TUNING_OPTIONS,
+    ArmStudy,
+    as_markdown,
+)
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 
@@ -30,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("out/procx-arms"), help="keeps networks and predictions"
     )
-    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(TUNED))
+    parser.add_argument("--arms", nargs="+", choices=tuple(ARM_TRIALS), default=list(TUNED_ARMS))
     parser.add_argument("--worlds", nargs="+", type=int)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
@@ -59,12 +66,12 @@ def main() -> None:
     command = f"python benchmarks/procx_arms.py tune{patience_option}; ... compare{patience_option}"
     study = ArmStudy(args.folder, result, command, patience=args.patience)
     if args.stage == "tune":
-        options = [(float(rate), int(steps)) for rate, steps in args.option or OPTIONS]
+        options = [(float(rate), int(steps)) for rate, steps in args.option or TUNING_OPTIONS]
         study.tune(args.arms, args.worlds or (0, 1), options)
     elif args.stage == "compare":
         study.compare(args.arms, args.worlds or (2, 3, 4), args.seeds)
     else:
-        study.write({stage: study.cells(stage) for stage in STAGES})
+        study.write({stage: study.cells(stage) for stage in STUDY_STAGES})
     print(as_markdown(json.loads(result.read_text(encoding="utf-8"))))
 
 

@@ -14,7 +14,7 @@ import logging
 from pathlib import Path
 
 from research.procx.decoders import DecoderStudy, as_markdown
-from research.procx.rows import FORMS
+from research.procx.rows import BENCHMARK_FORMS
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "procx_decoders.json"
 
@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--form", choices=FORMS, required=True)
+    parser.add_argument("--form", choices=BENCHMARK_FORMS, required=True)
     parser.add_argument("--worlds", nargs="+", type=int, default=[2, 3, 4])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--rate", type=float)

@@ -1,5 +1,4 @@
-"""Measures the shown prior on WhenAct: 5-fold cross-validation over source videos, bootstrap over
-source videos.
+"""Measures the shown prior on WhenAct: 5-fold cross-validation and bootstrap over source videos.
 
     python benchmarks/whenact.py
 
@@ -23,178 +22,200 @@ from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import grow_window
 from stepline.text import embed
 
-OUT = Path(__file__).resolve().parent / "results" / "whenact.json"
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "whenact.json"
 DRAWS = 2000  # bootstrap samples
-SHRINK = (
-    # of the ridge from a phrase's vector to its offset. 3 to 100 were tried, none does better in
-    # both columns
-    30.0
-)
-FARTHEST = 12.0  # s; an offset beyond counts as this, or a few would make the fit
-METRICS = ("log-likelihood", "coverage", "IoU", "R@1", "80 % set")
+# Of the ridge from a phrase's vector to its offset. 3 to 100 were tried, none is better in both
+# columns.
+RIDGE_PENALTY = 30.0
+MAX_OFFSET_SECONDS = 12.0  # an offset beyond counts as this, or a few would decide the fit
+SHOWN_PRIOR = "shown prior"
+VERB_FORM_CURVES = "a curve for each form of the verb"
+WORDING_OFFSET = "moved by the wording"
+METHOD_NAMES = ("uniform", "centred Gaussian", SHOWN_PRIOR, VERB_FORM_CURVES, WORDING_OFFSET)
+METRIC_NAMES = ("log-likelihood", "coverage", "IoU", "R@1", "80 % set")
 
 
 def gaussian(actions: Sequence[Action], sigma: float) -> Array:
-    centers = np.array([a.said.center for a in actions])
-    p = np.exp(-0.5 * ((np.arange(CLIP) + 0.5 - centers[:, None]) / sigma) ** 2)
+    """Return (N, CLIP): a Gaussian over the clip's seconds about each spoken centre."""
+    centers = np.array([action.said.center for action in actions])
+    seconds = np.arange(CLIP) + 0.5
+    p = np.exp(-0.5 * ((seconds - centers[:, None]) / sigma) ** 2)
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def fit_gaussian(actions: Sequence[Action]) -> float:
-    target = shown_seconds([a.shown for a in actions if a.shown])
-    sigmas = np.arange(4.0, 40.0, 0.5)
-    return float(max(sigmas, key=lambda s: log_likelihood(gaussian(actions, s), target).mean()))
+    """Return the standard deviation of the greatest likelihood."""
+    target = shown_seconds([action.shown for action in actions if action.shown])
+
+    def likelihood(sigma: float) -> float:
+        return float(log_likelihood(gaussian(actions, sigma), target).mean())
+
+    return float(max(np.arange(4.0, 40.0, 0.5), key=likelihood))
 
 
 def held_out(actions: Sequence[Action]) -> dict[str, Array]:
-    """Return P (N, CLIP) of each method, every action under a curve fitted on other source
-    videos."""
-    fold = folds([a.source for a in actions])
-    forms, vectors = (
-        np.array([verb_form(a.text) for a in actions]),
-        embed([a.text for a in actions]),
-    )
-    methods = (
-        "uniform",
-        "centred Gaussian",
-        "shown prior",
-        "a curve for each form of the verb",
-        "moved by the wording",
-    )
-    out = {name: np.full((len(actions), CLIP), 1 / CLIP) for name in methods}
+    """Return P (N, CLIP) of each method, every action under a curve fitted on other videos."""
+    fold = folds([action.source for action in actions])
+    forms = np.array([verb_form(action.text) for action in actions])
+    vectors = embed([action.text for action in actions])
+    p = {name: np.full((len(actions), CLIP), 1 / CLIP) for name in METHOD_NAMES}
     for k in range(FOLDS):
-        train = [a for a, f in zip(actions, fold, strict=True) if f != k]
-        test = [a for a, f in zip(actions, fold, strict=True) if f == k]
-        out["centred Gaussian"][fold == k] = gaussian(test, fit_gaussian(train))
+        is_test = fold == k
+        train = _select(actions, ~is_test)
+        test = _select(actions, is_test)
+
+        # one curve for all actions
+        p["centred Gaussian"][is_test] = gaussian(test, fit_gaussian(train))
         curve = fit(train)
-        out["shown prior"][fold == k] = densities(curve, test)
+        p[SHOWN_PRIOR][is_test] = densities(curve, test)
+
+        # one curve per form of the verb
         for form in set(forms):
-            own = [
-                a
-                for a, f, own_form in zip(actions, fold, forms, strict=True)
-                if f != k and own_form == form
-            ]
-            of_form = (fold == k) & (forms == form)
-            tested = [a for a, chosen in zip(actions, of_form, strict=True) if chosen]
-            out["a curve for each form of the verb"][of_form] = densities(fit(own), tested)
-        lags = offset_by_wording(vectors[fold != k], train, vectors[fold == k])
-        out["moved by the wording"][fold == k] = [
-            curve.distribution([a.said], CLIP, lag=lag)
-            for a, lag in zip(test, lags.tolist(), strict=True)
-        ]
-    return out
+            has_form = forms == form
+            form_curve = fit(_select(actions, ~is_test & has_form))
+            form_test = _select(actions, is_test & has_form)
+            p[VERB_FORM_CURVES][is_test & has_form] = densities(form_curve, form_test)
+
+        # the one curve, moved by the phrase's own lag
+        lags = offset_by_wording(vectors[~is_test], train, vectors[is_test])
+        rows = []
+        for action, lag in zip(test, lags.tolist(), strict=True):
+            rows.append(curve.distribution([action.said], CLIP, lag=lag))
+        p[WORDING_OFFSET][is_test] = rows
+    return p
+
+
+def _select(actions: Sequence[Action], mask: Array) -> list[Action]:
+    return [action for action, is_in in zip(actions, mask, strict=True) if is_in]
 
 
 def verb_form(text: str) -> str:
-    """Return "now" for "chopping the onion", "past" for "chopped the onion", else "base". By the
-    first word's end."""
+    """Return "now" for "chopping the onion", "past" for "chopped the onion", else "base".
+
+    The end of the first word decides.
+    """
     first = text.split()[0].lower()
-    return "now" if re.search("..ing$", first) else "past" if re.search("..ed$", first) else "base"
+    if re.search("..ing$", first):
+        return "now"
+    return "past" if re.search("..ed$", first) else "base"
 
 
-def offset_by_wording(vectors: Array, actions: Sequence[Action], asked: Array) -> Array:
-    """Return the seconds by which phrases (N, D) are shown later than the usual one: a ridge,
-    fitted on actions."""
-    offsets = [(a.shown[0] + a.shown[1]) / 2 - a.said.center for a in actions if a.shown]
-    offset = np.clip(offsets, -FARTHEST, FARTHEST)
-    gram = vectors.T @ vectors + SHRINK * np.eye(vectors.shape[1])
-    return np.asarray(asked @ np.linalg.solve(gram, vectors.T @ (offset - offset.mean())))
+def offset_by_wording(vectors: Array, actions: Sequence[Action], phrases: Array) -> Array:
+    """Return the seconds by which phrases (N, D) are shown later than the usual one.
+
+    A ridge, fitted on actions and their vectors, predicts them.
+    """
+    offsets = []
+    for action in actions:
+        if action.shown:
+            start, end = action.shown
+            offsets.append((start + end) / 2 - action.said.center)
+    offset = np.clip(offsets, -MAX_OFFSET_SECONDS, MAX_OFFSET_SECONDS)
+    gram = vectors.T @ vectors + RIDGE_PENALTY * np.eye(vectors.shape[1])
+    weights = np.linalg.solve(gram, vectors.T @ (offset - offset.mean()))
+    return np.asarray(phrases @ weights)
 
 
 def predictions(p: Array, settings: GroundSettings) -> tuple[Array, Array]:
     """Return the second (N,) and the span (N, 2) that `ground` would decode from P."""
-    held = occupancy(p, [slice(0, CLIP)], settings.typical)
-    best = held.argmax(axis=1)
-    spans = [grow_window(row, int(t), settings.grow) for row, t in zip(held, best, strict=True)]
+    occupied = occupancy(p, [slice(0, CLIP)], settings.typical)
+    best = occupied.argmax(axis=1)
+    spans = []
+    for row, second in zip(occupied, best, strict=True):
+        spans.append(grow_window(row, int(second), settings.grow))
     return best + 0.5, np.array(spans, dtype=float)
 
 
-def measure(p: Array | None, at: Array, spans: Array, shown: Array) -> dict[str, Array]:
-    """Return each metric for each action, (N,). No distribution, no likelihood."""
-    target = shown_seconds([tuple(s) for s in shown])
-    length = np.maximum(shown[:, 1] - shown[:, 0], 1e-3)
-    shared = np.clip(
-        np.minimum(spans[:, 1], shown[:, 1]) - np.maximum(spans[:, 0], shown[:, 0]), 0, None
-    )
-    union = length + spans[:, 1] - spans[:, 0] - shared
-    hit = (shown[:, 0] <= at) & (at < shown[:, 0] + length)
-    nothing = np.full(len(at), np.nan)
-    likelihood = nothing if p is None else log_likelihood(p, target)
-    inside = nothing if p is None else (likeliest(p, 0.8) * target).sum(axis=1)
-    return dict(
-        zip(
-            METRICS,
-            (likelihood, shared / length, shared / union, hit.astype(float), inside),
-            strict=True,
-        )
-    )
+def measure(p: Array | None, at: Array, spans: Array, shown_spans: Array) -> dict[str, Array]:
+    """Return each metric for each action, (N,). Without P two of them are NaN."""
+    target = shown_seconds([tuple(span) for span in shown_spans])
+    start, end = shown_spans.T
+    length = np.maximum(end - start, 1e-3)
+    span_start, span_end = spans.T
+    shared = np.clip(np.minimum(span_end, end) - np.maximum(span_start, start), 0, None)
+    union = length + span_end - span_start - shared
+    hit = (start <= at) & (at < start + length)
+    likelihood = np.full(len(at), np.nan)
+    inside = likelihood
+    if p is not None:
+        likelihood = log_likelihood(p, target)
+        inside = (most_likely_seconds(p, 0.8) * target).sum(axis=1)
+    columns = (likelihood, shared / length, shared / union, hit.astype(float), inside)
+    return dict(zip(METRIC_NAMES, columns, strict=True))
 
 
-def likeliest(p: Array, mass: float) -> Array:
-    """Return (N, CLIP) of 0, 1 and one share between: the most likely seconds that together hold
-    `mass`."""
+def most_likely_seconds(p: Array, mass: float) -> Array:
+    """Return (N, CLIP) of 0 and 1: the most likely seconds that together hold `mass`.
+
+    The last of them counts in part.
+    """
     order = np.argsort(-p, axis=1, kind="stable")
     ranked = np.take_along_axis(p, order, axis=1)
     before = ranked.cumsum(axis=1) - ranked
-    taken = np.clip((mass - before) / ranked, 0, 1)
-    out = np.zeros_like(p)
-    np.put_along_axis(out, order, taken, axis=1)
-    return out
+    shares = np.clip((mass - before) / ranked, 0, 1)
+    by_second = np.zeros_like(p)
+    np.put_along_axis(by_second, order, shares, axis=1)
+    return by_second
 
 
 def interval(values: Array, groups: Array, draws: Array) -> list[float]:
-    """Return [mean, low, high]: the 95 % bootstrap interval, source videos drawn with
-    replacement."""
-    sums, counts = np.bincount(groups, values), np.bincount(groups)
+    """Return [mean, low, high]: the 95 % bootstrap interval over source videos."""
+    sums = np.bincount(groups, values)
+    counts = np.bincount(groups)
     means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
-    return [round(float(v), 4) for v in (values.mean(), *np.percentile(means, [2.5, 97.5]))]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return [round(float(value), 4) for value in (values.mean(), low, high)]
 
 
 def main() -> None:
-    actions = [a for a in read_actions() if a.shown]
-    shown = np.array([a.shown for a in actions])
-    said = np.array([[a.said.start, a.said.end] for a in actions])
-    names, groups = np.unique([a.source for a in actions], return_inverse=True)
+    actions = [action for action in read_actions() if action.shown]
+    shown_spans = np.array([action.shown for action in actions])
+    spoken_spans = np.array([[action.said.start, action.said.end] for action in actions])
+    names, groups = np.unique([action.source for action in actions], return_inverse=True)
     draws = np.random.default_rng(0).integers(len(names), size=(DRAWS, len(names)))
-    rows = {
-        name: measure(p, *predictions(p, GroundSettings()), shown)
-        for name, p in held_out(actions).items()
-    }
-    rows["spoken centre, spoken window"] = measure(None, said.mean(axis=1), said, shown)
-    spoken, prior = rows["spoken centre, spoken window"], rows["shown prior"]
-    rows["difference: prior - spoken"] = {
-        metric: prior[metric] - spoken[metric] for metric in METRICS
-    }
-    for name in ("a curve for each form of the verb", "moved by the wording"):
-        rows[f"difference: {name} - prior"] = {
-            metric: rows[name][metric] - prior[metric] for metric in METRICS
-        }
-    gauss = rows["centred Gaussian"]
-    rows["difference: prior - Gaussian"] = {
-        metric: prior[metric] - gauss[metric] for metric in METRICS
-    }
-    table = {
-        name: {
-            metric: interval(v, groups, draws) for metric, v in row.items() if not np.isnan(v).any()
-        }
-        for name, row in rows.items()
-    }
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(
-        json.dumps({"actions": len(actions), "source_videos": len(names), "table": table}, indent=2)
-        + "\n"
-    )
+
+    # every method, and what the spoken times alone give
+    rows = {}
+    for name, p in held_out(actions).items():
+        at, spans = predictions(p, GroundSettings())
+        rows[name] = measure(p, at, spans, shown_spans)
+    spoken = measure(None, spoken_spans.mean(axis=1), spoken_spans, shown_spans)
+    rows["spoken centre, spoken window"] = spoken
+
+    # differences
+    prior = rows[SHOWN_PRIOR]
+    rows["difference: prior - spoken"] = _difference(prior, spoken)
+    for name in (VERB_FORM_CURVES, WORDING_OFFSET):
+        rows[f"difference: {name} - prior"] = _difference(rows[name], prior)
+    rows["difference: prior - Gaussian"] = _difference(prior, rows["centred Gaussian"])
+
+    table: dict[str, dict[str, list[float]]] = {}
+    for name, row in rows.items():
+        table[name] = {}
+        for metric, values in row.items():
+            if not np.isnan(values).any():
+                table[name][metric] = interval(values, groups, draws)
+    tree = {"actions": len(actions), "source_videos": len(names), "table": table}
+    RESULT_PATH.parent.mkdir(exist_ok=True)
+    RESULT_PATH.write_text(json.dumps(tree, indent=2) + "\n")
     print(markdown(table))
 
 
+def _difference(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
+    return {metric: first[metric] - second[metric] for metric in METRIC_NAMES}
+
+
 def markdown(table: dict[str, dict[str, list[float]]]) -> str:
-    lines = ["| " + " | ".join(("", *METRICS)) + " |", "|---" * (len(METRICS) + 1) + "|"]
+    lines = ["| " + " | ".join(("", *METRIC_NAMES)) + " |", "|---" * (len(METRIC_NAMES) + 1) + "|"]
     for name, row in table.items():
-        cells = [
-            f"{row[m][0]:.3f} [{row[m][1]:.3f}, {row[m][2]:.3f}]" if m in row else "–"
-            for m in METRICS
-        ]
-        lines.append("| " + " | ".join((name, *cells)) + " |")
+        cells = [name]
+        for metric in METRIC_NAMES:
+            if metric not in row:
+                cells.append("–")
+                continue
+            mean, low, high = row[metric]
+            cells.append(f"{mean:.3f} [{low:.3f}, {high:.3f}]")
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

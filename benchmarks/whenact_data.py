@@ -12,14 +12,8 @@ import numpy.typing as npt
 
 from stepline.records import Span
 
-DATA = (
-    Path(__file__).resolve().parents[1]
-    / ".."
-    / "shared"
-    / "data"
-    / "whenact"
-    / "narrated_actions.json.gz"
-)
+SHARED_DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+ACTIONS_FILE = SHARED_DATA / "whenact" / "narrated_actions.json.gz"
 CLIP = 60  # seconds in a clip; WhenAct's miniclips are cut there
 FOLDS = 5
 
@@ -28,8 +22,10 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Action:
-    """A phrase: `shown` is None where the clip does not show it. `source` is the video that the
-    clip comes from."""
+    """A phrase and its times.
+
+    source: the video that the clip comes from. shown: None where the clip does not show it.
+    """
 
     text: str
     source: str
@@ -38,27 +34,36 @@ class Action:
     shown: tuple[float, float] | None
 
 
-def read_actions(path: Path = DATA) -> list[Action]:
+def read_actions(path: Path = ACTIONS_FILE) -> list[Action]:
     clips = json.loads(gzip.decompress(path.read_bytes()))
     actions = []
     for name, clip in clips.items():
         source = re.sub(r"mini_\d+\.mp4$", "", name)
-        for a in clip["actions"]:
-            said = Span(float(a["spoken"][0]), min(float(a["spoken"][1]), float(CLIP)))
-            shown = tuple(map(float, a["shown"])) if a["shown"] else None
-            actions.append(Action(a["text"], source, said, bool(a["visible"]), shown))
+        for entry in clip["actions"]:
+            start, end = map(float, entry["spoken"])
+            shown_span = None
+            if entry["shown"]:
+                shown_start, shown_end = map(float, entry["shown"])
+                shown_span = (shown_start, shown_end)
+            action = Action(
+                text=entry["text"],
+                source=source,
+                said=Span(start, min(end, float(CLIP))),
+                visible=bool(entry["visible"]),
+                shown=shown_span,
+            )
+            actions.append(action)
     return actions
 
 
-def shown_seconds(shown: Sequence[tuple[float, float]]) -> Array:
-    """Return (N, CLIP): the shown span of each action as a distribution over seconds, uniform
-    within the span."""
+def shown_seconds(spans: Sequence[tuple[float, float]]) -> Array:
+    """Return (N, CLIP): the shown spans as uniform distributions over their seconds."""
     t = np.arange(CLIP)
-    rows = np.array(
-        [np.clip(np.minimum(t + 1, end) - np.maximum(t, start), 0, None) for start, end in shown]
-    )
-    for row, (start, _) in zip(rows, shown, strict=True):
-        if row.sum() == 0:  # a moment without length: the second that holds it
+    rows = np.zeros((len(spans), CLIP))
+    for row, (start, end) in zip(rows, spans, strict=True):
+        row[:] = np.clip(np.minimum(t + 1, end) - np.maximum(t, start), 0, None)
+        # a moment without length is in the second that holds it
+        if row.sum() == 0:
             row[min(CLIP - 1, int(start))] = 1
     return rows / rows.sum(axis=1, keepdims=True)
 
@@ -66,7 +71,6 @@ def shown_seconds(shown: Sequence[tuple[float, float]]) -> Array:
 def folds(sources: Sequence[str], count: int = FOLDS, seed: int = 0) -> npt.NDArray[np.int64]:
     """Return the fold of each item. All items of a source video share one."""
     names = sorted(set(sources))
-    order = dict(
-        zip(names, np.random.default_rng(seed).permutation(len(names)) % count, strict=True)
-    )
-    return np.array([order[source] for source in sources])
+    numbers = np.random.default_rng(seed).permutation(len(names)) % count
+    fold_of_source = dict(zip(names, numbers, strict=True))
+    return np.array([fold_of_source[source] for source in sources])

@@ -1,5 +1,4 @@
-"""Measures the simulated world: its statistics next to those of the data it stands for, its recall,
-its cost.
+"""Measures the simulated world: its statistics next to those of real data, its recall, its cost.
 
     python benchmarks/world_statistics.py
 
@@ -13,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# before numpy: its threads would be counted as CPU seconds
+# Before numpy: its threads would be counted as CPU seconds.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from research.simulate import (
@@ -30,14 +29,15 @@ from research.simulate import (
 from research.simulate.narration import STYLES
 from research.simulate.settings import RECOGNISERS
 
-OUT = Path(__file__).resolve().parent / "results" / "world_statistics.json"
-SEEDS = (0, 1, 2)
-VIDEOS = 300  # a seed
-RECALLED = 100  # videos per seed whose recall is measured
-TIMED = 300  # videos whose cost is measured
-SHOWN = ("short", "short-2", "youcook2")
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "world_statistics.json"
+WORLD_SEEDS = (0, 1, 2)
+SEED_VIDEOS = 300  # per seed
+RECALL_VIDEOS = 100  # per seed, whose recall is measured
+TIMED_VIDEOS = 300  # whose cost is measured
+SHOWN_WORLDS = ("short", "short-2", "youcook2")
 
-REAL = {
+# Figures of real data, papers and the prototype.
+REAL_FIGURES = {
     "duration": "W9 129; YouCook2 318",
     "windows": "YouCook2 7.8",
     "window_s": "W9 10.8; YouCook2 19.6",
@@ -69,45 +69,54 @@ Figures = dict[str, dict[str, float]]
 
 def mean_spread(rows: Sequence[dict[str, float]]) -> Figures:
     """Return name -> mean over the rows, least and most."""
-    return {
-        name: {
-            "mean": sum(r[name] for r in rows) / len(rows),
-            "least": min(r[name] for r in rows),
-            "most": max(r[name] for r in rows),
+    figures = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        figures[name] = {
+            "mean": sum(values) / len(values),
+            "least": min(values),
+            "most": max(values),
         }
-        for name in rows[0]
-    }
+    return figures
 
 
-def measured(settings: SimulationSettings) -> Figures:
-    return mean_spread([statistics(stream(seed, settings, count=VIDEOS)) for seed in SEEDS])
+def statistics_of(settings: SimulationSettings) -> Figures:
+    """Return a world's statistics over all seeds."""
+    rows = []
+    for seed in WORLD_SEEDS:
+        rows.append(statistics(stream(seed, settings, count=SEED_VIDEOS)))
+    return mean_spread(rows)
 
 
-def recalled(settings: SimulationSettings, backbone: str | None = None) -> Figures:
-    return mean_spread(
-        [zero_shot_recall(stream(seed, settings, count=RECALLED), backbone) for seed in SEEDS]
-    )
+def recall_of(settings: SimulationSettings, backbone: str | None = None) -> Figures:
+    """Return a world's zero-shot recall over all seeds."""
+    rows = []
+    for seed in WORLD_SEEDS:
+        rows.append(zero_shot_recall(stream(seed, settings, count=RECALL_VIDEOS), backbone))
+    return mean_spread(rows)
 
 
 def recalls() -> dict[str, Figures]:
-    found = {f"short, {name}": recalled(SHORT, name) for name in BACKBONES}
+    """Return the recall of every backbone, recogniser and world."""
+    recall = {f"short, {name}": recall_of(SHORT, name) for name in BACKBONES}
     for grade in RECOGNISERS:
-        found[f"short, usual, {grade} recogniser"] = recalled(
-            SHORT.model_copy(update={"recogniser": grade})
-        )
-    found["youcook2, usual"] = recalled(WORLDS["youcook2"])
-    found["short-2, usual"] = recalled(WORLDS["short-2"])
-    return found | {"easy, usual": recalled(WORLDS["easy"])}
+        settings = SHORT.model_copy(update={"recogniser": grade})
+        recall[f"short, usual, {grade} recogniser"] = recall_of(settings)
+    for world in ("youcook2", "short-2", "easy"):
+        recall[f"{world}, usual"] = recall_of(WORLDS[world])
+    return recall
 
 
 def videos_a_second(settings: SimulationSettings, use: Callable[[SimulatedVideo], object]) -> float:
+    """Return how many videos of a world are used per CPU second."""
     start = time.process_time()
-    for sample in stream(0, settings, count=TIMED):
+    for sample in stream(0, settings, count=TIMED_VIDEOS):
         use(sample)
-    return TIMED / (time.process_time() - start)
+    return TIMED_VIDEOS / (time.process_time() - start)
 
 
 def arrays(sample: SimulatedVideo) -> None:
+    """Make all arrays of a video."""
     sample.features()
     for style in STYLES:
         sample.vectors(style)
@@ -122,48 +131,56 @@ def costs() -> Figures:
         "features, all vectors, truth": arrays,
         "records": lambda sample: sample.record,
     }
-    found = {
-        name: {use: videos_a_second(WORLDS[name], each) for use, each in uses.items()}
-        for name in SHOWN
-    }
+    speeds: Figures = {}
+    for world in SHOWN_WORLDS:
+        speeds[world] = {name: videos_a_second(WORLDS[world], use) for name, use in uses.items()}
     start = time.process_time()
     make_world(0)
-    return found | {"world": {"CPU s": time.process_time() - start}}
+    speeds["world"] = {"CPU s": time.process_time() - start}
+    return speeds
+
+
+def table_line(*cells: str) -> str:
+    """Return a line of a table in Markdown."""
+    return "| " + " | ".join(cells) + " |"
 
 
 def show(statistics: dict[str, Figures], recall: dict[str, Figures], cost: Figures) -> None:
-    print("| statistic | real, papers, prototype | " + " | ".join(SHOWN) + " |")
-    print("|---" * (2 + len(SHOWN)) + "|")
-    for name, real in REAL.items():
-        cells = [statistics[world][name] for world in SHOWN]
-        said = " | ".join(f"{c['mean']:.3g} ({c['least']:.3g} to {c['most']:.3g})" for c in cells)
-        print(f"| {name} | {real} | {said} |")
-    print("\n| world | " + " | ".join((*STYLES, "chance")) + " |\n|---|---|---|---|---|")
+    """Print the three tables."""
+    print(table_line("statistic", "real, papers, prototype", *SHOWN_WORLDS))
+    print("|---" * (2 + len(SHOWN_WORLDS)) + "|")
+    for name, real in REAL_FIGURES.items():
+        cells = []
+        for world in SHOWN_WORLDS:
+            spread = statistics[world][name]
+            cells.append(f"{spread['mean']:.3g} ({spread['least']:.3g} to {spread['most']:.3g})")
+        print(table_line(name, real, *cells))
+
+    columns = (*STYLES, "chance")
+    print("\n" + table_line("world", *columns) + "\n|---|---|---|---|---|")
     for world, figures in recall.items():
-        print(
-            f"| {world} | "
-            + " | ".join(f"{100 * figures[s]['mean']:.1f}" for s in (*STYLES, "chance"))
-            + " |"
-        )
-    print(
-        "\n| videos a CPU second | "
-        + " | ".join(SHOWN)
-        + " |"
-        + "\n|---"
-        + "|---" * len(SHOWN)
-        + "|"
-    )
-    for use in cost[SHOWN[0]]:
-        print(f"| {use} | " + " | ".join(f"{cost[world][use]:.0f}" for world in SHOWN) + " |")
+        print(table_line(world, *(f"{100 * figures[name]['mean']:.1f}" for name in columns)))
+
+    print("\n" + table_line("videos a CPU second", *SHOWN_WORLDS))
+    print("|---" * (1 + len(SHOWN_WORLDS)) + "|")
+    for use in cost[SHOWN_WORLDS[0]]:
+        print(table_line(use, *(f"{cost[world][use]:.0f}" for world in SHOWN_WORLDS)))
     print(f"\nthe world itself: {cost['world']['CPU s']:.3f} CPU s")
 
 
 def main() -> None:
-    found, recall, cost = {name: measured(WORLDS[name]) for name in SHOWN}, recalls(), costs()
-    show(found, recall, cost)
-    settings = {"seeds": list(SEEDS), "videos": VIDEOS, "recalled": RECALLED, "timed": TIMED}
-    tree = {"settings": settings, "statistics": found, "recall": recall, "videos_a_second": cost}
-    OUT.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
+    figures = {name: statistics_of(WORLDS[name]) for name in SHOWN_WORLDS}
+    recall = recalls()
+    cost = costs()
+    show(figures, recall, cost)
+    settings = {
+        "seeds": list(WORLD_SEEDS),
+        "videos": SEED_VIDEOS,
+        "recalled": RECALL_VIDEOS,
+        "timed": TIMED_VIDEOS,
+    }
+    tree = {"settings": settings, "statistics": figures, "recall": recall, "videos_a_second": cost}
+    RESULT_PATH.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

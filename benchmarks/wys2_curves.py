@@ -2,7 +2,7 @@
 
     python benchmarks/wys2_curves.py --seeds 0 1 2
 
-Prints tau, mean over worlds, a row per input. The file benchmarks/results/wys2_curves.json is
+Prints tau, mean over worlds, one row per input. The file benchmarks/results/wys2_curves.json is
 written after every world.
 """
 
@@ -13,7 +13,7 @@ from statistics import mean
 
 from research.wys2.curves import INPUTS, LABELS, CurveSize, run_curves
 
-RESULT = Path(__file__).resolve().parent / "results" / "wys2_curves.json"
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "wys2_curves.json"
 
 
 def main() -> None:
@@ -21,23 +21,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--result", type=Path, default=RESULT)
+    parser.add_argument("--result", type=Path, default=RESULT_PATH)
     args = parser.parse_args()
-    run_curves(
-        args.seeds, CurveSize(), args.result, "python benchmarks/wys2_curves.py --seeds 0 1 2"
-    )
-    worlds = json.loads(args.result.read_text())["worlds"].values()
+    command = "python benchmarks/wys2_curves.py --seeds 0 1 2"
+    run_curves(args.seeds, CurveSize(), args.result, command)
+    taus: dict[tuple[str, int], list[float]] = {}
+    for rows in json.loads(args.result.read_text())["worlds"].values():
+        for row in rows:
+            taus.setdefault((row["input"], row["labels"]), []).append(row["tau"])
     for name in INPUTS:
-        cells = [
-            mean(
-                row["tau"]
-                for rows in worlds
-                for row in rows
-                if (row["input"], row["labels"]) == (name, labels)
-            )
-            for labels in LABELS
-        ]
-        print(f"{name:20}", *(f"{cell:.3f}" for cell in cells))
+        means = [mean(taus[name, labels]) for labels in LABELS]
+        print(f"{name:20}", *(f"{tau:.3f}" for tau in means))
 
 
 if __name__ == "__main__":

@@ -345,7 +345,7 @@ def drill(t: float, length: float) -> Pose:
     )
 
 
-MOTIONS: dict[str, Motion] = {
+MOTIONS_BY_ACTION: dict[str, Motion] = {
     "pour": pour,
     "stir": stir,
     "cut": cut,

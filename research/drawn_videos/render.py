@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# BT.601: weights of red, green and blue.
+BLUE_CHROMA_WEIGHTS = np.asarray([-37.797, -74.203, 112.0], np.float32)
+RED_CHROMA_WEIGHTS = np.asarray([112.0, -93.786, -18.214], np.float32)
 SOUND_BLOCK = 1024  # samples handed to the encoder together; AAC's own frame
-TAIL = 0.4  # s of picture after the last word
+TAIL_SECONDS = 0.4  # of picture after the last word
 
 
 def render(script: Script, path: Path, settings: RenderSettings | None = None) -> Script:
@@ -49,9 +52,8 @@ def render(script: Script, path: Path, settings: RenderSettings | None = None) -
     settings = settings or RenderSettings()
     began = time.monotonic()
     spoken = with_spoken_times(script, settings)
-    sound, speech = mix_sound(
-        spoken.utterances, script.voice or choose_voice(script.seed), spoken.duration, script.seed
-    )
+    voice = script.voice or choose_voice(script.seed)
+    sound, speech = mix_sound(spoken.utterances, voice, spoken.duration, script.seed)
     with atomic_path(path) as partial:
         _encode(spoken, partial, settings, sound, speech)
     log.info("%s: drew %.1f s in %.1f s", path, spoken.duration, time.monotonic() - began)
@@ -59,18 +61,31 @@ def render(script: Script, path: Path, settings: RenderSettings | None = None) -
 
 
 def with_spoken_times(script: Script, settings: RenderSettings) -> Script:
-    """Return the script with its utterances spoken one after the other, long enough for the last of
-    them."""
-    who = script.voice or choose_voice(script.seed)
-    lengths = [len(synthesize_speech(each.text, who)) / RATE for each in script.utterances]
+    """Return the script with its utterances spoken one after the other.
+
+    The video is long enough for the last of them.
+    """
+    voice = script.voice or choose_voice(script.seed)
+    lengths = []
+    for utterance in script.utterances:
+        sound = synthesize_speech(utterance.text, voice)
+        lengths.append(len(sound) / RATE)
     utterances = schedule_utterances(script.utterances, lengths)
-    end = max([script.duration, *(each.span.end + TAIL for each in utterances if each.span)])
+
+    # whole frames, and the last shot lasts to the end
+    end = script.duration
+    for utterance in utterances:
+        if utterance.span is not None:
+            end = max(end, utterance.span.end + TAIL_SECONDS)
     duration = math.ceil(end * settings.frame_rate - 1e-6) / settings.frame_rate
     last = script.shots[-1]
-    shots = (*script.shots[:-1], Shot(span=Span(last.span.start, duration), scene=last.scene))
-    return Script.model_validate(
-        {**dict(script), "utterances": tuple(utterances), "duration": duration, "shots": shots}
-    )
+    longer = Shot(span=Span(last.span.start, duration), scene=last.scene)
+
+    fields = dict(script)
+    fields["utterances"] = tuple(utterances)
+    fields["duration"] = duration
+    fields["shots"] = (*script.shots[:-1], longer)
+    return Script.model_validate(fields)
 
 
 def _encode(
@@ -78,58 +93,71 @@ def _encode(
 ) -> None:
     import av
 
-    frames = round(script.duration * settings.frame_rate)
-    loudness = loudness_envelope(speech, settings.frame_rate, frames)
-    stage, action_spans = SceneRenderer(script.seed, settings), _action_spans(script.shots)
+    frame_rate = settings.frame_rate
+    frames = round(script.duration * frame_rate)
+    loudness = loudness_envelope(speech, frame_rate, frames)
+    renderer = SceneRenderer(script.seed, settings)
+    action_spans = _action_spans(script.shots)
     with av.open(
         str(path),
         "w",
         format="mp4",
         container_options={"fflags": "+bitexact", "movflags": "+faststart"},
     ) as out:
-        picture = out.add_stream("h264", rate=settings.frame_rate, options=_x264_options(settings))
-        picture.width, picture.height, picture.pix_fmt = settings.width, settings.height, "yuv420p"
-        picture.gop_size = 4 * settings.frame_rate
+        picture = out.add_stream("h264", rate=frame_rate, options=_x264_options(settings))
+        picture.width = settings.width
+        picture.height = settings.height
+        picture.pix_fmt = "yuv420p"
+        picture.gop_size = 4 * frame_rate
         voice_track = out.add_stream(
             "aac", rate=RATE, layout="mono", options={"flags": "+bitexact"}
         )
         voice_track.bit_rate = settings.sound_bits
-        shot, sent = 0, 0
+
+        # frame by frame, each with the sound up to its end
+        shot_index = 0
+        sound_end = 0
         for number in range(frames):
-            now = number / settings.frame_rate
-            while now >= script.shots[shot].span.end and shot + 1 < len(script.shots):
-                shot += 1
-            start, end = action_spans[shot]
-            image = stage.frame(
-                script.shots[shot].scene, now - start, end - start, float(loudness[number]), number
-            )
+            now = number / frame_rate
+            while shot_index + 1 < len(script.shots) and now >= script.shots[shot_index].span.end:
+                shot_index += 1
+            start, end = action_spans[shot_index]
+            scene = script.shots[shot_index].scene
+            image = renderer.frame(scene, now - start, end - start, float(loudness[number]), number)
             frame = av.VideoFrame.from_ndarray(_yuv420p_planes(image), format="yuv420p")
-            frame.pts, frame.time_base = number, Fraction(1, settings.frame_rate)
+            frame.pts = number
+            frame.time_base = Fraction(1, frame_rate)
             out.mux(picture.encode(frame))
-            sent = _encode_sound(
-                out, voice_track, sound, sent, round((now + 1 / settings.frame_rate) * RATE)
-            )
-        _encode_sound(out, voice_track, sound, sent, len(sound) + SOUND_BLOCK)
+            frame_end = round((now + 1 / frame_rate) * RATE)
+            sound_end = _encode_sound(out, voice_track, sound, sound_end, frame_end)
+        _encode_sound(out, voice_track, sound, sound_end, len(sound) + SOUND_BLOCK)
         out.mux(picture.encode(None))
         out.mux(voice_track.encode(None))
 
 
 def _yuv420p_planes(image: Picture) -> Picture:
-    """Return a frame as yuv420p planes, (1.5 H, W). The conversion of swscale did not give the same
-    bytes every time."""
+    """Return a frame as yuv420p planes, (1.5 H, W): BT.601, limited range, rounded.
+
+    The conversion of swscale did not give the same bytes every time.
+    """
     height, width, _ = image.shape
-    r, g, b = (image[..., channel].astype(np.float32) for channel in range(3))
-    luma = 16.5 + (65.481 * r + 128.553 * g + 24.966 * b) / 255.0  # BT.601, limited range, rounded
-    half = image.reshape(height // 2, 2, width // 2, 2, 3).astype(np.float32).mean((1, 3))
-    blue = 128.5 + half @ np.asarray([-37.797, -74.203, 112.0], np.float32) / 255.0
-    red = 128.5 + half @ np.asarray([112.0, -93.786, -18.214], np.float32) / 255.0
-    flat = np.concatenate([plane.ravel() for plane in (luma, blue, red)])
+    red = image[..., 0].astype(np.float32)
+    green = image[..., 1].astype(np.float32)
+    blue = image[..., 2].astype(np.float32)
+    luma = 16.5 + (65.481 * red + 128.553 * green + 24.966 * blue) / 255.0
+    blocks = image.reshape(height // 2, 2, width // 2, 2, 3)
+    half = blocks.astype(np.float32).mean((1, 3))  # (H/2, W/2, 3)
+    blue_chroma = 128.5 + half @ BLUE_CHROMA_WEIGHTS / 255.0
+    red_chroma = 128.5 + half @ RED_CHROMA_WEIGHTS / 255.0
+    flat = np.concatenate([plane.ravel() for plane in (luma, blue_chroma, red_chroma)])
     return flat.astype(np.uint8).reshape(height * 3 // 2, width)
 
 
 def _x264_options(settings: RenderSettings) -> dict[str, str]:
-    """Return x264's options. With macroblock trees on, the same frames gave other bytes from run to
-    run."""
+    """Return x264's options.
+
+    With macroblock trees on, the same frames gave other bytes from run to run.
+    """
     return {
         "crf": str(settings.quality),
         "preset": "faster",
@@ -140,36 +168,43 @@ def _x264_options(settings: RenderSettings) -> dict[str, str]:
 
 
 def _encode_sound(
-    out: "OutputContainer", track: "AudioStream", sound: Samples, sent: int, until: int
+    out: "OutputContainer", track: "AudioStream", sound: Samples, start: int, end: int
 ) -> int:
-    """Encode the sound up to a sample, in whole blocks (the last may be short), and return how far
-    it went."""
+    """Encode the sound from one sample to another and return where the encoded sound ends.
+
+    It encodes whole blocks. The last block of the sound may be short.
+    """
     import av
 
-    while sent < len(sound) and sent + SOUND_BLOCK <= until:
-        block = np.ascontiguousarray(sound[None, sent : sent + SOUND_BLOCK])
+    while start < len(sound) and start + SOUND_BLOCK <= end:
+        block = np.ascontiguousarray(sound[None, start : start + SOUND_BLOCK])
         frame = av.AudioFrame.from_ndarray(block, format="fltp", layout="mono")
-        frame.sample_rate, frame.pts, frame.time_base = RATE, sent, Fraction(1, RATE)
+        frame.sample_rate = RATE
+        frame.pts = start
+        frame.time_base = Fraction(1, RATE)
         out.mux(track.encode(frame))
-        sent += block.shape[1]
-    return sent
+        start += block.shape[1]
+    return start
 
 
 def _action_spans(shots: Sequence[Shot]) -> list[tuple[float, float]]:
-    """Return, a shot, when its action begins and ends: a cut to another camera does not begin it
-    again."""
-    spans: list[tuple[float, float]] = []
+    """Return when the action of every shot begins and ends.
+
+    A cut to another camera does not begin the action again.
+    """
+    starts: list[float] = []
     for index, shot in enumerate(shots):
-        same = index > 0 and _same_action(shots[index - 1], shot)
-        spans.append((spans[-1][0] if same else shot.span.start, shot.span.end))
+        continues = index > 0 and _same_action(shots[index - 1], shot)
+        starts.append(starts[-1] if continues else shot.span.start)
+    ends = [shot.span.end for shot in shots]
     for index in range(len(shots) - 2, -1, -1):
         if _same_action(shots[index], shots[index + 1]):
-            spans[index] = (spans[index][0], spans[index + 1][1])
-    return spans
+            ends[index] = ends[index + 1]
+    return list(zip(starts, ends, strict=True))
 
 
-def _same_action(one: Shot, other: Shot) -> bool:
-    """Tell whether two shots show one action, perhaps through another camera."""
-    return one.scene.model_copy(update={"camera": "wide"}) == other.scene.model_copy(
-        update={"camera": "wide"}
-    )
+def _same_action(first: Shot, second: Shot) -> bool:
+    """Say whether two shots show one action, perhaps through another camera."""
+    first_scene = first.scene.model_copy(update={"camera": "wide"})
+    second_scene = second.scene.model_copy(update={"camera": "wide"})
+    return first_scene == second_scene

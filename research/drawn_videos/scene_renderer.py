@@ -8,30 +8,42 @@ from random import Random
 from PIL import Image, ImageFilter
 
 from research.drawn_videos import sprites
-from research.drawn_videos.camera import MARGIN, FilmLook, Picture, View, camera_window
+from research.drawn_videos.camera import CANVAS_MARGIN, FilmLook, Picture, View, camera_window
 from research.drawn_videos.effects import ContactPoints, draw_effect, draw_fill
 from research.drawn_videos.light import Point, shadow
-from research.drawn_videos.motions import MOTIONS, Pose, wave
-from research.drawn_videos.paint import TILT, Color
-from research.drawn_videos.people import MOUTHS, HandPose, Person, make_person
+from research.drawn_videos.motions import MOTIONS_BY_ACTION, Pose, wave
+from research.drawn_videos.paint import TABLE_TILT, Color
+from research.drawn_videos.people import MOUTH_OPENINGS, HandPose, Person, make_person
 from research.drawn_videos.scenes import background, title_card
 from research.drawn_videos.script import Scene
 from research.drawn_videos.settings import RenderSettings
 from research.drawn_videos.sprites import Sprite
-from research.drawn_videos.things import THINGS
+from research.drawn_videos.things import THINGS_BY_NAME
 from research.drawn_videos.things.thing import SOFT_COLORS, Thing
 
-# fraction of the frame's height for a target and the hands above it
-WIDE_FILL, CLOSE_FILL = 0.62, 0.86
-HEADROOM = 0.36  # frame heights above a target that the item and the hand need
-FOOT: Point = (0.89, 0.80)  # where the target is, frame heights
-# props that lie under a smaller target
-FLATS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")
-# where a hand holds a small thing from below, in the thing's unit square
-PALM: Point = (0.66, 0.82)
-# where props are
-SPOTS: tuple[Point, ...] = ((0.30, 0.62), (1.47, 0.60), (0.62, 0.50), (1.20, 0.49), (0.24, 0.92))
-ASPECT = 16 / 9  # of the world; a narrower frame crops it
+# Fraction of the frame's height for a target and the hands above it.
+WIDE_FILL = 0.62
+CLOSE_FILL = 0.86
+# Largest zoom of the two cameras.
+WIDE_ZOOM = 1.25
+CLOSE_ZOOM = 1.9
+HEADROOM_HEIGHTS = 0.36  # frame heights above a target that the item and the hand need
+TARGET_FOOT: Point = (0.89, 0.80)  # where the target is, frame heights
+# Props that lie under a smaller target.
+FLAT_PROPS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")
+# Where a hand holds a small thing from below, in the thing's unit square.
+PALM_POINT: Point = (0.66, 0.82)
+# Where props are on the table, and before the presenter, frame heights.
+TABLE_SPOTS: tuple[Point, ...] = (
+    (0.30, 0.62),
+    (1.47, 0.60),
+    (0.62, 0.50),
+    (1.20, 0.49),
+    (0.24, 0.92),
+)
+PRESENTER_SPOTS: tuple[Point, ...] = ((1.30, 0.98), (1.58, 0.97), (0.22, 0.98))
+WORLD_ASPECT = 16 / 9  # a narrower frame crops the world
+HOLDING_COLOR: Color = (236, 226, 200)  # of what a vessel holds when no thing has a colour for it
 
 
 class SceneRenderer:
@@ -42,11 +54,10 @@ class SceneRenderer:
         self.seed = seed
         self.who: Person = make_person(seed)
         rng = Random(f"stage {seed}")
-        self.sleeve: Color = rng.choice(
-            [self.who.clothes, *SOFT_COLORS[:3], (60, 62, 70), (230, 228, 222)]
-        )
-        self.width = round(self.settings.width * MARGIN)
-        self.height = round(self.settings.height * MARGIN)
+        sleeves = [self.who.clothes, *SOFT_COLORS[:3], (60, 62, 70), (230, 228, 222)]
+        self.sleeve: Color = rng.choice(sleeves)
+        self.width = round(self.settings.width * CANVAS_MARGIN)
+        self.height = round(self.settings.height * CANVAS_MARGIN)
         self._film = FilmLook(seed, self.settings)
         self._set = lru_cache(maxsize=24)(self._still_canvas)
 
@@ -61,24 +72,31 @@ class SceneRenderer:
         elif scene.kind == "table":
             self._draw_action(canvas, scene, t, length)
         frame = (float(self.settings.width), float(self.settings.height))
-        seen = camera_window(scene, t, length, self.seed, (self.width, self.height), frame)
-        return self._film.expose(canvas, seen, number)
+        window = camera_window(scene, t, length, self.seed, (self.width, self.height), frame)
+        return self._film.expose(canvas, window, number)
 
     # ------------------------------------------------------------ what stands still
 
     def _view(self, scene: Scene) -> View:
-        """Return where the camera is: nearer to small targets, and nearer still in a close
-        shot."""
+        """Return where the camera is: nearer to small targets, and nearer again in a close shot."""
         if scene.kind in ("talk", "title") or scene.target is None:
-            return View(self.width, self.height, 1.0, (ASPECT / 2, 0.58))
-        size, sprite = THINGS[scene.target].size, sprites.thing_sprite(scene.target, 64, self.seed)
-        above = (sprite.bottom - _work_point(sprite, THINGS[scene.target])[1]) * size + HEADROOM
-        tall = (sprite.bottom - sprite.top) * size
-        fill, least, most = (
-            (CLOSE_FILL, 1.0, 1.9) if scene.camera == "close" else (WIDE_FILL, 1.0, 1.25)
-        )
-        zoom = min(most, max(least, min(fill / above, fill / tall)))
-        return View(self.width, self.height, zoom, (FOOT[0], FOOT[1] - 0.29 / zoom))
+            return View(self.width, self.height, 1.0, (WORLD_ASPECT / 2, 0.58))
+        fill = WIDE_FILL
+        max_zoom = WIDE_ZOOM
+        if scene.camera == "close":
+            fill = CLOSE_FILL
+            max_zoom = CLOSE_ZOOM
+
+        # the target, and the hands above it, fill a fraction of the picture
+        target = THINGS_BY_NAME[scene.target]
+        sprite = sprites.thing_sprite(scene.target, 64, self.seed)
+        _, work_y = _work_point(sprite, target)
+        action_height = (sprite.y_max - work_y) * target.size + HEADROOM_HEIGHTS
+        target_height = sprite.height * target.size
+        zoom = min(fill / action_height, fill / target_height)
+        zoom = min(max_zoom, max(1.0, zoom))
+        foot_x, foot_y = TARGET_FOOT
+        return View(self.width, self.height, zoom, (foot_x, foot_y - 0.29 / zoom))
 
     def _still_canvas(self, scene: Scene) -> Image.Image:
         """Return the canvas with everything that does not move."""
@@ -88,210 +106,217 @@ class SceneRenderer:
             return title_card(image, scene.caption or "")
         if scene.kind == "talk":
             return image
+
+        # things around the target
         under = [name for name in scene.props if _lies_under(name, scene.target)]
-        for name, spot in zip(
-            [name for name in scene.props if name not in under], SPOTS, strict=False
-        ):
+        around = [name for name in scene.props if name not in under]
+        for name, spot in zip(around, TABLE_SPOTS, strict=False):
             self._draw_thing(image, view, name, spot)
+
+        # what is under the target, then a target that no one touches
+        foot_x, foot_y = TARGET_FOOT
         for name in under[:1]:
             sprite = self._sprite(view, name)
-            surface = (sprite.bottom - sprite.top) * 0.56 * sprite.side / (view.zoom * view.height)
-            self._draw_thing(image, view, name, (FOOT[0], FOOT[1] + surface))
+            surface = sprite.height * 0.56 * sprite.side / (view.zoom * view.height)
+            self._draw_thing(image, view, name, (foot_x, foot_y + surface))
         if scene.target is not None and scene.kind == "roll":
-            self._draw_thing(image, view, scene.target, FOOT)
+            self._draw_thing(image, view, scene.target, TARGET_FOOT)
         return image
 
     def _backdrop(self, scene: Scene, view: View, table: bool) -> Image.Image:
         whole = background(scene.place, self.seed, self.width, self.height, table=table)
         if view.zoom == 1.0:
             return whole
-        x, y = view.focus[0] * self.height, view.focus[1] * self.height
-        w, h = self.width / view.zoom, self.height / view.zoom
-        left, top = (
-            min(max(0.0, x - w / 2), self.width - w),
-            min(max(0.0, y - 0.58 * h), self.height - h),
-        )
+        focus_x, focus_y = view.focus
+        part_width = self.width / view.zoom
+        part_height = self.height / view.zoom
+        x = focus_x * self.height - part_width / 2
+        y = focus_y * self.height - 0.58 * part_height
+        x = min(max(0.0, x), self.width - part_width)
+        y = min(max(0.0, y), self.height - part_height)
         part = whole.resize(
-            (self.width, self.height), Image.Resampling.BICUBIC, box=(left, top, left + w, top + h)
+            (self.width, self.height),
+            Image.Resampling.BICUBIC,
+            box=(x, y, x + part_width, y + part_height),
         )
         return part.filter(ImageFilter.GaussianBlur(0.8))
 
     def _sprite(self, view: View, name: str) -> Sprite:
-        return sprites.thing_sprite(name, view.pixels(THINGS[name].size), self.seed)
+        return sprites.thing_sprite(name, view.pixels(THINGS_BY_NAME[name].size), self.seed)
 
     def _draw_thing(self, image: Image.Image, view: View, name: str, foot: Point) -> None:
         """Put (or lay) a thing with its foot on a spot, with its shadow."""
-        sprite, angle = self._sprite(view, name), THINGS[name].lies
+        sprite = self._sprite(view, name)
+        angle = THINGS_BY_NAME[name].lies
         x, y = view.at(foot)
         if angle:
             _paste_shadow(image, x, y, sprite.side * 0.7, 0.10)
-            sprites.paste_sprite(image, sprite, sprite.center, (x, y - 0.05 * sprite.side), angle)
+            middle = (x, y - 0.05 * sprite.side)
+            sprites.paste_sprite(image, sprite, sprite.center, middle, angle)
             return
-        _paste_shadow(image, x, y, (sprite.right - sprite.left) * sprite.side)
-        sprites.paste_sprite(image, sprite, (sprite.center[0], sprite.bottom), (x, y))
+        _paste_shadow(image, x, y, sprite.width * sprite.side)
+        sprites.paste_sprite(image, sprite, _foot(sprite), (x, y))
 
     # ------------------------------------------------------------ what moves
 
     def _draw_action(self, canvas: Image.Image, scene: Scene, t: float, length: float) -> None:
         """Draw target, item, effects and hands of a table scene."""
-        view, target = self._view(scene), scene.target or "bowl"
-        pose = MOTIONS[scene.action or "place"](t, length)
+        view = self._view(scene)
+        action = scene.action or "place"
+        target = scene.target or "bowl"
+        pose = MOTIONS_BY_ACTION[action](t, length)
+
+        # the target, and what is in it
         sprite = self._sprite(view, target)
         shape = _shaped(sprite, pose)
-        x, y = view.at(FOOT)
-        _paste_shadow(canvas, x, y, (sprite.right - sprite.left) * sprite.side)
-        foot = (sprite.center[0], sprite.bottom)
-        if pose.turn:
-            middle = y - (sprite.bottom - 0.5) * sprite.side
-            sprites.paste_sprite(
-                canvas, shape, (0.5, 0.5), (x + (0.5 - foot[0]) * sprite.side, middle), pose.turn
-            )
-        else:
-            sprites.paste_sprite(canvas, shape, foot, (x, y))
-        work = _work_point(sprite, THINGS[target])
-        contact = self._contact_points(
-            scene,
-            view,
-            pose,
-            sprite,
-            (x + (work[0] - foot[0]) * sprite.side, y + (work[1] - foot[1]) * sprite.side),
-        )
+        at = view.at(TARGET_FOOT)
+        self._draw_target(canvas, sprite, shape, pose, at)
+        work = _in_pixels(sprite, _work_point(sprite, THINGS_BY_NAME[target]), at)
+        contact = self._contact_points(scene, view, pose, sprite, work)
         draw_fill(canvas, contact, pose, t / max(length, 0.1))
-        below = scene.item is not None and _small(THINGS[scene.item])
-        if below:
+
+        # the hand holds a small item from below, another one from above
+        hands_below = scene.item is not None and _small(THINGS_BY_NAME[scene.item])
+        if hands_below:
             self._draw_hands(canvas, view, pose, contact)
-        self._draw_item(canvas, scene, view, pose, contact, shape, (x, y), foot)
-        draw_effect(canvas, scene.action or "place", contact, pose, t, length)
-        if not below:
+        if scene.item is not None:
+            self._draw_item(canvas, scene.item, view, pose, contact)
+            if pose.inside and shape.rim is not None:
+                wall = sprites.front_wall(shape)
+                sprites.paste_sprite(canvas, wall, _foot(sprite), at)
+        draw_effect(canvas, action, contact, pose, t, length)
+        if not hands_below:
             self._draw_hands(canvas, view, pose, contact)
+
+    def _draw_target(
+        self, canvas: Image.Image, sprite: Sprite, shape: Sprite, pose: Pose, at: Point
+    ) -> None:
+        """Draw the target as the pose bends or turns it, with its shadow."""
+        x, y = at
+        _paste_shadow(canvas, x, y, sprite.width * sprite.side)
+        if not pose.turn:
+            sprites.paste_sprite(canvas, shape, _foot(sprite), at)
+            return
+        middle_x = x + (0.5 - sprite.center[0]) * sprite.side
+        middle_y = y - (sprite.y_max - 0.5) * sprite.side
+        sprites.paste_sprite(canvas, shape, (0.5, 0.5), (middle_x, middle_y), pose.turn)
 
     def _contact_points(
         self, scene: Scene, view: View, pose: Pose, sprite: Sprite, work: Point
     ) -> ContactPoints:
         """Return where the item, the hands and the target meet, in pixels."""
         unit = view.zoom * view.height
-        tip = (work[0] + pose.x * unit, work[1] + pose.y * unit)
-        item = THINGS[scene.item] if scene.item else None
+        tip = _moved(work, (pose.x, pose.y), unit)
         grip = tip
-        if item is not None and scene.item is not None:
-            held = self._sprite(view, scene.item)
-            hold = PALM if _small(item) else item.grip
-            dx, dy = sprites.rotate_offset(
-                (hold[0] - item.tip[0]) * held.side, (hold[1] - item.tip[1]) * held.side, pose.angle
-            )
+        target_content = THINGS_BY_NAME[scene.target or "bowl"].content
+        item_content = None
+        if scene.item:
+            item = THINGS_BY_NAME[scene.item]
+            item_content = item.content
+            hold_x, hold_y = PALM_POINT if _small(item) else item.grip
+            side = self._sprite(view, scene.item).side
+            tip_x, tip_y = item.tip
+            hold = ((hold_x - tip_x) * side, (hold_y - tip_y) * side)
+            dx, dy = sprites.rotate_offset(*hold, pose.angle)
             grip = (tip[0] + dx, tip[1] + dy)
-        opening = (
-            None
-            if sprite.rim is None
-            else (sprite.rim.rx * sprite.side, sprite.rim.ry * sprite.side)
-        )
-        own = THINGS[scene.target or "bowl"].content
-        color = (item.content if item and item.content else own) or (236, 226, 200)
-        return ContactPoints(work, tip, grip, opening, color, own or color, unit)
+        opening = None
+        if sprite.rim is not None:
+            opening = (sprite.rim.rx * sprite.side, sprite.rim.ry * sprite.side)
+        color = item_content or target_content or HOLDING_COLOR
+        return ContactPoints(work, tip, grip, opening, color, target_content or color, unit)
 
     def _draw_item(
-        self,
-        canvas: Image.Image,
-        scene: Scene,
-        view: View,
-        pose: Pose,
-        contact: ContactPoints,
-        shape: Sprite,
-        at: Point,
-        foot: Point,
+        self, canvas: Image.Image, name: str, view: View, pose: Pose, contact: ContactPoints
     ) -> None:
-        """Draw the item, and the near wall of the target over it where it goes inside."""
-        if scene.item is None:
+        """Draw the item, or its two halves."""
+        sprite = self._sprite(view, name)
+        tip = THINGS_BY_NAME[name].tip
+        if not pose.apart:
+            sprites.paste_sprite(canvas, sprite, tip, contact.tip, pose.angle)
             return
-        held, item = self._sprite(view, scene.item), THINGS[scene.item]
-        if pose.apart:
-            for right in (False, True):
-                sign = 1 if right else -1
-                place = (contact.tip[0] + sign * pose.apart * contact.unit, contact.tip[1])
-                sprites.paste_sprite(
-                    canvas, sprites.sprite_half(held, right), item.tip, place, sign * 30
-                )
-        else:
-            sprites.paste_sprite(canvas, held, item.tip, contact.tip, pose.angle)
-        if pose.inside and shape.rim is not None:
-            sprites.paste_sprite(canvas, sprites.front_wall(shape), foot, at)
+        for sign in (-1, 1):
+            half = sprites.sprite_half(sprite, sign > 0)
+            at = (contact.tip[0] + sign * pose.apart * contact.unit, contact.tip[1])
+            sprites.paste_sprite(canvas, half, tip, at, sign * 30)
 
     def _draw_hands(
         self, canvas: Image.Image, view: View, pose: Pose, contact: ContactPoints
     ) -> None:
-        unit = contact.unit
         if pose.other is not None:
-            self._draw_hand(
-                canvas,
-                view,
-                "open" if pose.apart == 0 else "pinch",
-                (contact.work[0] + pose.other[0] * unit, contact.work[1] + pose.other[1] * unit),
-                left=True,
-            )
+            other_pose: HandPose = "open" if pose.apart == 0 else "pinch"
+            at = _moved(contact.work, pose.other, contact.unit)
+            self._draw_hand(canvas, view, other_pose, at, is_left=True)
         if pose.hand is not None:
-            self._draw_hand(
-                canvas,
-                view,
-                pose.hand,
-                (contact.grip[0] + pose.reach[0] * unit, contact.grip[1] + pose.reach[1] * unit),
-                left=False,
-            )
+            at = _moved(contact.grip, pose.reach, contact.unit)
+            self._draw_hand(canvas, view, pose.hand, at, is_left=False)
 
     def _draw_hand(
-        self, canvas: Image.Image, view: View, pose: HandPose, at: Point, *, left: bool
+        self, canvas: Image.Image, view: View, pose: HandPose, at: Point, *, is_left: bool
     ) -> None:
         """Draw a hand at a pixel, its forearm leading out of the frame's lower edge."""
+        x, y = at
         side = sprites.hand_side(view.zoom * view.height)
-        sprite = sprites.hand_sprite(pose, side, self.who.skin, self.sleeve, left)
-        elbow = (at[0] + (-0.26 if left else 0.26) * self.height * view.zoom, self.height * 1.35)
-        angle = math.degrees(math.atan2(-(elbow[0] - at[0]), max(elbow[1] - at[1], 1.0)))
-        sprites.paste_sprite(canvas, sprite, sprites.SPRITE_GRIP, at, angle)
+        sprite = sprites.hand_sprite(pose, side, self.who.skin, self.sleeve, is_left)
+        elbow_offset = -0.26 if is_left else 0.26
+        elbow_x = x + elbow_offset * self.height * view.zoom
+        elbow_y = self.height * 1.35
+        turn = math.atan2(-(elbow_x - x), max(elbow_y - y, 1.0))
+        sprites.paste_sprite(canvas, sprite, sprites.SPRITE_GRIP, at, math.degrees(turn))
 
     def _draw_presenter(self, canvas: Image.Image, scene: Scene, t: float, loudness: float) -> None:
         """Draw the presenter, who nods, blinks, speaks and gestures, and the things before them."""
-        close = scene.camera == "close"
-        side = round(self.height * (1.25 if close else 0.98))
-        opening = min(MOUTHS - 1, round(loudness * (MOUTHS - 1)))
-        bust = sprites.presenter_image(self.who, side, opening, t % 3.3 > 3.17)
-        x = (
-            self.width * (0.5 if close else 0.42)
-            + 0.012 * self.height * wave(t, 4.1)
-            + 0.006 * self.height * wave(t, 1.3)
-        )
-        y = (
-            self.height
-            - side * (0.86 if close else 0.97)
-            + 0.006 * self.height * wave(t, 1.7)
-            + 0.010 * self.height * loudness
-        )
+        size, middle, above = 0.98, 0.42, 0.97
+        if scene.camera == "close":
+            size, middle, above = 1.25, 0.5, 0.86
+        side = round(self.height * size)
+        opening = min(MOUTH_OPENINGS - 1, round(loudness * (MOUTH_OPENINGS - 1)))
+        blinks = t % 3.3 > 3.17
+        bust = sprites.presenter_image(self.who, side, opening, blinks)
+
+        # head and shoulders sway, and rise with the voice
+        x = self.width * middle
+        x += 0.012 * self.height * wave(t, 4.1)
+        x += 0.006 * self.height * wave(t, 1.3)
+        y = self.height - side * above
+        y += 0.006 * self.height * wave(t, 1.7)
+        y += 0.010 * self.height * loudness
         canvas.paste(bust, (round(x - side / 2), round(y)), bust)
+
+        # a hand that rises and sinks in the middle of every 5.2 s
         view = self._view(scene)
+        gesture = t % 5.2 - 2.4
         if 2.4 < t % 5.2 < 4.8:
-            lift = math.sin(math.pi * min(1.0, max(0.0, (t % 5.2 - 2.4) / 2.4)))
-            self._draw_hand(
-                canvas,
-                view,
-                "open",
-                (
-                    x + 0.36 * self.height + 0.03 * self.height * wave(t, 0.9),
-                    self.height * (1.12 - 0.42 * lift),
-                ),
-                left=False,
-            )
-        for name, foot in zip(
-            scene.props, ((1.30, 0.98), (1.58, 0.97), (0.22, 0.98)), strict=False
-        ):
+            lift = math.sin(math.pi * min(1.0, max(0.0, gesture / 2.4)))
+            hand_x = x + 0.36 * self.height + 0.03 * self.height * wave(t, 0.9)
+            hand_y = self.height * (1.12 - 0.42 * lift)
+            self._draw_hand(canvas, view, "open", (hand_x, hand_y), is_left=False)
+        for name, foot in zip(scene.props, PRESENTER_SPOTS, strict=False):
             self._draw_thing(canvas, view, name, foot)
 
 
+def _foot(sprite: Sprite) -> Point:
+    """Return where a sprite rests on the table, in its unit square."""
+    return (sprite.center[0], sprite.y_max)
+
+
+def _in_pixels(sprite: Sprite, point: Point, at: Point) -> Point:
+    """Return the pixel of a sprite's unit point when its foot is on pixel `at`."""
+    foot_x, foot_y = _foot(sprite)
+    x = at[0] + (point[0] - foot_x) * sprite.side
+    y = at[1] + (point[1] - foot_y) * sprite.side
+    return (x, y)
+
+
+def _moved(point: Point, offset: Point, unit: float) -> Point:
+    """Return a pixel moved by an offset in frame heights of `unit` pixels."""
+    return (point[0] + offset[0] * unit, point[1] + offset[1] * unit)
+
+
 def _lies_under(name: str, target: str | None) -> bool:
-    """Tell whether a prop is a flat thing that the target rests on."""
-    return (
-        target is not None
-        and name in FLATS
-        and name != target
-        and THINGS[target].size < 0.62 * THINGS[name].size
-    )
+    """Say whether a prop is a flat thing that the target rests on."""
+    if target is None or name == target or name not in FLAT_PROPS:
+        return False
+    return THINGS_BY_NAME[target].size < 0.62 * THINGS_BY_NAME[name].size
 
 
 def _shaped(sprite: Sprite, pose: Pose) -> Sprite:
@@ -304,38 +329,35 @@ def _shaped(sprite: Sprite, pose: Pose) -> Sprite:
 
 
 def _work_point(sprite: Sprite, thing: Thing) -> Point:
-    """Return where hands meet a target, in its unit square: its opening, else a little above its
-    middle."""
+    """Return where hands meet a target, in its unit square.
+
+    It is the opening of a hollow thing, or a tip in the middle of its thing. Else it is a point a
+    little above the middle.
+    """
     if sprite.rim is not None:
         return (sprite.rim.x, sprite.rim.y)
-    if (
-        thing.lies == 0
-        and thing.tip != (0.5, 0.5)
-        and sprite.top < thing.tip[1] < sprite.bottom
-        and 0.3 < thing.tip[0] < 0.7
-    ):
+    tip_x, tip_y = thing.tip
+    has_tip = thing.lies == 0 and thing.tip != (0.5, 0.5)
+    if has_tip and sprite.y_min < tip_y < sprite.y_max and 0.3 < tip_x < 0.7:
         return thing.tip
-    return (sprite.center[0], sprite.top + 0.42 * (sprite.bottom - sprite.top))
+    return (sprite.center[0], sprite.y_min + 0.42 * sprite.height)
 
 
 def _small(item: Thing) -> bool:
-    """Tell whether a thing has no handle, so that fingers hold it from below."""
+    """Say whether a thing has no handle, so that fingers hold it from below."""
     return item.grip == (0.5, 0.5)
 
 
 def _paste_shadow(
-    image: Image.Image, x: float, y: float, width: float, flat: float = TILT * 0.55
+    image: Image.Image, x: float, y: float, width: float, flat: float = TABLE_TILT * 0.55
 ) -> None:
     """Lay a soft shadow to the right of a foot, since light comes from the left."""
-    dark = _shadow(max(4, round(width * 1.02)), max(3, round(width * flat)))
-    image.paste(
-        dark,
-        (
-            round(x - dark.width / 2 + width * 0.05),
-            round(y - dark.height / 2 - width * flat * 0.15),
-        ),
-        dark,
-    )
+    shadow_width = max(4, round(width * 1.02))
+    shadow_height = max(3, round(width * flat))
+    dark = _shadow(shadow_width, shadow_height)
+    dark_x = round(x - dark.width / 2 + width * 0.05)
+    dark_y = round(y - dark.height / 2 - width * flat * 0.15)
+    image.paste(dark, (dark_x, dark_y), dark)
 
 
 @lru_cache(maxsize=256)

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from research.drawn_videos.paint import Color, Pen, darker, lighter
-from research.drawn_videos.things import THINGS
-from research.drawn_videos.things.thing import LEAF, SOFT_COLORS, WOOD
+from research.drawn_videos.paint import Color, Paint, Pen, darker, lighter, palette
+from research.drawn_videos.things import THINGS_BY_NAME
+from research.drawn_videos.things.thing import LEAF_COLOR, SOFT_COLORS, WOOD_COLOR
 
-HORIZON = 0.36  # where the table's far edge lies, fraction of the frame's height
-BLUR = 0.006  # of the wall, fraction of the frame's height
+HORIZON_HEIGHT = 0.36  # where the table's far edge lies, fraction of the frame's height
+BLUR_RADIUS = 0.006  # of the wall, fraction of the frame's height
+CAPTION_CHARS = 20  # of a title card's line
 
 Wall: TypeAlias = Callable[[Image.Image, Random], None]
 Texture: TypeAlias = npt.NDArray[np.float32]
@@ -24,13 +25,16 @@ def background(place: str, seed: int, width: int, height: int, *, table: bool) -
     """Return the RGB picture of a place, `table` with a table top in front of the wall."""
     rng = Random(f"{place} {seed}")
     image = Image.new("RGB", (width, height))
-    WALLS[place](image, rng)
-    image = image.filter(ImageFilter.GaussianBlur(BLUR * height * (1.0 if table else 1.6)))
+    WALL_PAINTERS[place](image, rng)
+    # a wall behind a presenter is farther out of focus
+    blur = BLUR_RADIUS * height * (1.0 if table else 1.6)
+    image = image.filter(ImageFilter.GaussianBlur(blur))
     if table:
-        top = round(HORIZON * height)
+        top = round(HORIZON_HEIGHT * height)
         image.paste(_table(place, rng, seed, width, height - top), (0, top))
-        edge = ImageDraw.Draw(image)
-        edge.line([(0, top), (width, top)], fill=(50, 40, 34), width=max(1, height // 200))
+        draw = ImageDraw.Draw(image)
+        edge_width = max(1, height // 200)
+        draw.line([(0, top), (width, top)], fill="#322822", width=edge_width)
     return image
 
 
@@ -38,18 +42,17 @@ def noise(seed: int, width: int, height: int, cell_x: int, cell_y: int) -> Textu
     """Return smooth noise in [-1, 1], (height, width), with blobs of about cell_x by cell_y
     pixels."""
     rng = np.random.default_rng(seed)
-    small = rng.random(
-        (max(2, height // cell_y + 2), max(2, width // cell_x + 2)), dtype=np.float32
-    )
-    big = Image.fromarray((small * 255).astype(np.uint8)).resize(
-        (width, height), Image.Resampling.BICUBIC
-    )
-    return np.asarray(big, np.float32) / 127.5 - 1.0
+    rows = max(2, height // cell_y + 2)
+    columns = max(2, width // cell_x + 2)
+    values = rng.random((rows, columns), dtype=np.float32)
+    small = Image.fromarray((values * 255).astype(np.uint8))
+    large = small.resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(large, np.float32) / 127.5 - 1.0
 
 
 # ------------------------------------------------------------ tables
 
-TABLES: dict[str, tuple[str, ...]] = {
+TABLE_MATERIALS: dict[str, tuple[str, ...]] = {
     "kitchen": ("wood", "marble", "laminate"),
     "workshop": ("wood", "bench"),
     "garden": ("bench", "wood"),
@@ -60,50 +63,54 @@ TABLES: dict[str, tuple[str, ...]] = {
 
 
 def _table(place: str, rng: Random, seed: int, width: int, height: int) -> Image.Image:
-    material = rng.choice(TABLES[place])
-    color: Color = {
-        "wood": rng.choice([(178, 128, 82), (142, 96, 60), (206, 164, 116)]),
-        "bench": rng.choice([(150, 122, 92), (128, 104, 80)]),
+    material = rng.choice(TABLE_MATERIALS[place])
+    # every material draws, so that the draws after it do not depend on the material
+    colors: dict[str, Color] = {
+        "wood": rng.choice(palette("#b28052 #8e603c #cea474")),
+        "bench": rng.choice(palette("#967a5c #806850")),
         "marble": (226, 224, 222),
-        "laminate": rng.choice([(220, 214, 204), (168, 176, 180), (232, 232, 230)]),
-        "linen": rng.choice([(214, 206, 190), (176, 190, 200), (206, 180, 170)]),
+        "laminate": rng.choice(palette("#dcd6cc #a8b0b4 #e8e8e6")),
+        "linen": rng.choice(palette("#d6cebe #b0bec8 #ceb4aa")),
         "concrete": (150, 150, 148),
-    }[material]
-    light = np.linspace(0.86, 1.08, height, dtype=np.float32)[:, None] * np.ones(
-        (1, width), np.float32
-    )
+    }
+    # brighter towards the camera and towards the light on the left
+    towards_camera = np.linspace(0.86, 1.08, height, dtype=np.float32)[:, None]
+    light = towards_camera * np.ones((1, width), np.float32)
     light += _grain(material, seed, width, height)
     side = np.linspace(1.06, 0.92, width, dtype=np.float32)[None, :]
-    pixels = np.asarray(color, np.float32) * (light * side)[..., None]
+    pixels = np.asarray(colors[material], np.float32) * (light * side)[..., None]
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
 def _grain(material: str, seed: int, width: int, height: int) -> Texture:
     """Return the pattern of a table top, added to its light."""
     if material in ("wood", "bench"):
-        strength = 0.10 if material == "wood" else 0.16
-        grain = strength * noise(seed, width, height, 260, 3) + 0.05 * noise(
-            seed + 1, width, height, 400, 40
-        )
-        for row in range(1, 5):
-            y = round(height * (row / 5) ** 1.5)
-            grain[y : y + 2] -= 0.30
-        return np.asarray(grain, np.float32)
+        return _wood_grain(material, seed, width, height)
     if material == "marble":
-        veins = np.abs(
-            noise(seed, width, height, 120, 60) + 0.5 * noise(seed + 1, width, height, 40, 24)
-        )
+        large = noise(seed, width, height, 120, 60)
+        small = noise(seed + 1, width, height, 40, 24)
+        veins = np.abs(large + 0.5 * small)
         return np.asarray(-0.22 * np.exp(-14 * veins), np.float32)
     if material == "linen":
         rows = np.arange(height)[:, None] % 4 < 2
         columns = np.arange(width)[None, :] % 4 < 2
-        return np.asarray(
-            0.03 * (rows ^ columns) + 0.03 * noise(seed, width, height, 90, 50), np.float32
-        )
-    return np.asarray(
-        0.035 * noise(seed, width, height, 50, 24) + 0.02 * noise(seed + 1, width, height, 4, 3),
-        np.float32,
-    )
+        folds = noise(seed, width, height, 90, 50)
+        return np.asarray(0.03 * (rows ^ columns) + 0.03 * folds, np.float32)
+    blotches = noise(seed, width, height, 50, 24)
+    dust = noise(seed + 1, width, height, 4, 3)
+    return np.asarray(0.035 * blotches + 0.02 * dust, np.float32)
+
+
+def _wood_grain(material: str, seed: int, width: int, height: int) -> Texture:
+    """Return fibres along the table, and the joints between its boards."""
+    strength = 0.10 if material == "wood" else 0.16
+    fibres = noise(seed, width, height, 260, 3)
+    blotches = noise(seed + 1, width, height, 400, 40)
+    grain = strength * fibres + 0.05 * blotches
+    for row in range(1, 5):
+        y = round(height * (row / 5) ** 1.5)
+        grain[y : y + 2] -= 0.30
+    return np.asarray(grain, np.float32)
 
 
 # ------------------------------------------------------------ walls
@@ -113,8 +120,10 @@ def _wash(image: Image.Image, top: Color, bottom: Color) -> ImageDraw.ImageDraw:
     """Fill with a vertical gradient and return a pen for it."""
     height = image.height
     ramp = np.linspace(0.0, 1.0, height, dtype=np.float32)[:, None, None]
-    pixels = np.asarray(top, np.float32) * (1 - ramp) + np.asarray(bottom, np.float32) * ramp
-    image.paste(Image.fromarray(np.broadcast_to(pixels, (height, image.width, 3)).astype(np.uint8)))
+    top_part = np.asarray(top, np.float32) * (1 - ramp)
+    column = top_part + np.asarray(bottom, np.float32) * ramp
+    pixels = np.broadcast_to(column, (height, image.width, 3))
+    image.paste(Image.fromarray(pixels.astype(np.uint8)))
     return ImageDraw.Draw(image)
 
 
@@ -122,12 +131,12 @@ def _stand(image: Image.Image, name: str, x: float, y: float, size: float, rng: 
     """Put a thing on a shelf: x, y its foot in frame heights, size in frame heights."""
     side = max(8, round(size * image.height))
     pen = Pen(side, rng.randrange(1000))
-    THINGS[name].draw(pen, rng)
+    THINGS_BY_NAME[name].draw(pen, rng)
     sprite = pen.image()
-    foot = (sprite.getbbox() or (0, 0, side, side))[3]
-    image.paste(
-        sprite, (round(x * image.height - side / 2), round(y * image.height - foot)), sprite
-    )
+    _, _, _, foot = sprite.getbbox() or (0, 0, side, side)
+    sprite_x = round(x * image.height - side / 2)
+    sprite_y = round(y * image.height - foot)
+    image.paste(sprite, (sprite_x, sprite_y), sprite)
 
 
 def _shelf(
@@ -136,12 +145,14 @@ def _shelf(
     y: float,
     names: list[str],
     rng: Random,
-    color: Color,
+    color: Paint,
 ) -> None:
     """Draw a board across the wall with things on it."""
     h = image.height
-    draw.rectangle([0, y * h, image.width, (y + 0.022) * h], fill=color)
-    draw.rectangle([0, (y + 0.022) * h, image.width, (y + 0.034) * h], fill=darker(color, 0.4))
+    board_end = (y + 0.022) * h
+    shade_end = (y + 0.034) * h
+    draw.rectangle([0, y * h, image.width, board_end], fill=color)
+    draw.rectangle([0, board_end, image.width, shade_end], fill=darker(color, 0.4))
     x = rng.uniform(0.08, 0.2)
     while x < image.width / h:
         _stand(image, rng.choice(names), x, y, rng.uniform(0.14, 0.19), rng)
@@ -150,120 +161,100 @@ def _shelf(
 
 def _kitchen(image: Image.Image, rng: Random) -> None:
     h, w = image.height, image.width
-    color = rng.choice([(226, 222, 212), (196, 212, 214), (224, 208, 186)])
+    color = rng.choice(palette("#e2ded4 #c4d4d6 #e0d0ba"))
     draw = _wash(image, lighter(color, 0.1), color)
+    # tiles twice as wide as high, every second row moved by half a tile
     step = h // 13
     for row in range(h // step + 1):
         for column in range(-1, w // (2 * step) + 1):
-            x, y = column * 2 * step + (row % 2) * step, row * step
-            draw.rectangle(
-                [x, y, x + 2 * step - 2, y + step - 2], fill=lighter(color, rng.uniform(0.05, 0.3))
-            )
-    _shelf(
-        image,
-        draw,
-        0.20,
-        ["jar", "bottle", "bowl", "mug", "teapot", "pitcher", "salt", "cup"],
-        rng,
-        WOOD,
-    )
+            x = column * 2 * step + (row % 2) * step
+            y = row * step
+            tile = [x, y, x + 2 * step - 2, y + step - 2]
+            draw.rectangle(tile, fill=lighter(color, rng.uniform(0.05, 0.3)))
+    names = ["jar", "bottle", "bowl", "mug", "teapot", "pitcher", "salt", "cup"]
+    _shelf(image, draw, 0.20, names, rng, WOOD_COLOR)
     _cupboards(draw, w, h, rng)
 
 
 def _cupboards(draw: ImageDraw.ImageDraw, width: int, height: int, rng: Random) -> None:
     """Draw the kitchen's lower cupboards, seen behind a presenter."""
-    color = rng.choice([(236, 234, 228), (92, 120, 124), (170, 122, 80), (74, 92, 80)])
+    color = rng.choice(palette("#eceae4 #5c787c #aa7a50 #4a5c50"))
     top = 0.62 * height
     draw.rectangle([0, top, width, height], fill=color)
-    draw.rectangle([0, top - 0.03 * height, width, top], fill=(96, 88, 82))
+    draw.rectangle([0, top - 0.03 * height, width, top], fill="#605852")
     for index in range(5):
-        left = width * index / 5
-        draw.rectangle(
-            [left + 6, top + 8, left + width / 5 - 6, height - 8],
-            outline=darker(color, 0.25),
-            width=2,
-        )
-        draw.ellipse([left + 16, top + 30, left + 22, top + 36], fill=(190, 180, 150))
+        x = width * index / 5
+        door = [x + 6, top + 8, x + width / 5 - 6, height - 8]
+        draw.rectangle(door, outline=darker(color, 0.25), width=2)
+        draw.ellipse([x + 16, top + 30, x + 22, top + 36], fill="#beb496")
 
 
 def _workshop(image: Image.Image, rng: Random) -> None:
     h, w = image.height, image.width
-    color = rng.choice([(186, 154, 112), (150, 152, 150), (172, 160, 140)])
+    color = rng.choice(palette("#ba9a70 #969896 #aca08c"))
     draw = _wash(image, color, darker(color, 0.15))
-    for row in range(0, h, max(6, h // 22)):
-        for column in range(0, w, max(6, h // 22)):
+    # a board with holes, and tools that hang on it
+    hole_gap = max(6, h // 22)
+    for row in range(0, h, hole_gap):
+        for column in range(0, w, hole_gap):
             draw.ellipse([column, row, column + 3, row + 3], fill=darker(color, 0.45))
+    tools = ["hammer", "wrench", "screwdriver", "saw", "scissors", "paint brush"]
     x = 0.12
     while x < w / h:
-        _stand(
-            image,
-            rng.choice(["hammer", "wrench", "screwdriver", "saw", "scissors", "paint brush"]),
-            x,
-            rng.uniform(0.26, 0.34),
-            0.24,
-            rng,
-        )
+        name = rng.choice(tools)
+        _stand(image, name, x, rng.uniform(0.26, 0.34), 0.24, rng)
         x += rng.uniform(0.15, 0.26)
-    _shelf(
-        image,
-        draw,
-        0.70,
-        ["paint can", "toolbox", "jar", "oil can", "glue", "drill", "cardboard box"],
-        rng,
-        (110, 84, 58),
-    )
+    names = ["paint can", "toolbox", "jar", "oil can", "glue", "drill", "cardboard box"]
+    _shelf(image, draw, 0.70, names, rng, "#6e543a")
 
 
 def _garden(image: Image.Image, rng: Random) -> None:
     h, w = image.height, image.width
     draw = _wash(image, (146, 190, 228), (214, 230, 238))
+    # bushes, some of them with a flower
+    greens = [LEAF_COLOR, (56, 112, 52), (96, 150, 70), (44, 92, 46)]
     for index in range(70):
-        x, y = rng.uniform(0, w), rng.uniform(0.14, 0.34) * h
+        x = rng.uniform(0, w)
+        y = rng.uniform(0.14, 0.34) * h
         r = rng.uniform(0.03, 0.09) * h
-        draw.ellipse(
-            [x - r, y - r, x + r, y + r],
-            fill=rng.choice([LEAF, (56, 112, 52), (96, 150, 70), (44, 92, 46)]),
-        )
+        draw.ellipse([x - r, y - r, x + r, y + r], fill=rng.choice(greens))
         if index % 7 == 0:
             draw.ellipse([x - 4, y - 4, x + 4, y + 4], fill=rng.choice(SOFT_COLORS))
-    draw.rectangle([0, 0.33 * h, w, h], fill=(112, 158, 76))
+    # grass and a fence
+    draw.rectangle([0, 0.33 * h, w, h], fill="#709e4c")
     for index in range(12):
-        left = w * index / 12
-        draw.rectangle([left, 0.16 * h, left + w / 26, 0.40 * h], fill=(222, 214, 200))
-    draw.rectangle([0, 0.22 * h, w, 0.25 * h], fill=(214, 206, 190))
+        x = w * index / 12
+        draw.rectangle([x, 0.16 * h, x + w / 26, 0.40 * h], fill="#ded6c8")
+    draw.rectangle([0, 0.22 * h, w, 0.25 * h], fill="#d6cebe")
     x = 0.15
     while x < w / h:
-        _stand(
-            image,
-            rng.choice(["plant", "flower", "flower pot"]),
-            x,
-            rng.uniform(0.42, 0.62),
-            rng.uniform(0.16, 0.26),
-            rng,
-        )
+        name = rng.choice(["plant", "flower", "flower pot"])
+        foot = rng.uniform(0.42, 0.62)
+        size = rng.uniform(0.16, 0.26)
+        _stand(image, name, x, foot, size, rng)
         x += rng.uniform(0.2, 0.4)
 
 
 def _room(image: Image.Image, rng: Random, names: list[str]) -> None:
     h, w = image.height, image.width
-    color = rng.choice([(216, 204, 190), (188, 200, 194), (214, 190, 184), (190, 196, 212)])
+    color = rng.choice(palette("#d8ccbe #bcc8c2 #d6beb8 #bec4d4"))
     draw = _wash(image, color, darker(color, 0.12))
-    left = rng.uniform(0.08, 0.5) * w
-    draw.rectangle([left, 0.03 * h, left + 0.26 * w, 0.30 * h], fill=(240, 238, 232))
-    draw.rectangle([left + 6, 0.05 * h, left + 0.26 * w - 6, 0.28 * h], fill=(178, 212, 236))
-    draw.rectangle([left + 0.126 * w, 0.03 * h, left + 0.134 * w, 0.30 * h], fill=(240, 238, 232))
-    other = (left + 0.45 * w) % (0.8 * w)
-    draw.rectangle([other, 0.06 * h, other + 0.12 * w, 0.24 * h], fill=(94, 70, 50))
-    draw.rectangle(
-        [other + 5, 0.06 * h + 5, other + 0.12 * w - 5, 0.24 * h - 5], fill=rng.choice(SOFT_COLORS)
-    )
-    _shelf(image, draw, 0.62, names, rng, (150, 108, 74))
+    # a window
+    x = rng.uniform(0.08, 0.5) * w
+    draw.rectangle([x, 0.03 * h, x + 0.26 * w, 0.30 * h], fill="#f0eee8")
+    draw.rectangle([x + 6, 0.05 * h, x + 0.26 * w - 6, 0.28 * h], fill="#b2d4ec")
+    draw.rectangle([x + 0.126 * w, 0.03 * h, x + 0.134 * w, 0.30 * h], fill="#f0eee8")
+    # a picture
+    x = (x + 0.45 * w) % (0.8 * w)
+    draw.rectangle([x, 0.06 * h, x + 0.12 * w, 0.24 * h], fill="#5e4632")
+    canvas = [x + 5, 0.06 * h + 5, x + 0.12 * w - 5, 0.24 * h - 5]
+    draw.rectangle(canvas, fill=rng.choice(SOFT_COLORS))
+    _shelf(image, draw, 0.62, names, rng, "#966c4a")
 
 
 def _sewing_room(image: Image.Image, rng: Random) -> None:
-    _room(
-        image, rng, ["thread spool", "cloth", "scissors", "jar", "button", "iron", "cardboard box"]
-    )
+    names = ["thread spool", "cloth", "scissors", "jar", "button", "iron", "cardboard box"]
+    _room(image, rng, names)
 
 
 def _living_room(image: Image.Image, rng: Random) -> None:
@@ -274,20 +265,15 @@ def _garage(image: Image.Image, rng: Random) -> None:
     h, w = image.height, image.width
     draw = _wash(image, (176, 178, 180), (140, 142, 146))
     for row in range(12):
-        draw.line([(0, row * h / 12), (w, row * h / 12)], fill=(124, 126, 130), width=2)
+        y = row * h / 12
+        draw.line([(0, y), (w, y)], fill="#7c7e82", width=2)
     _stand(image, "wheel", 0.35, 0.40, 0.34, rng)
     _stand(image, "tyre", 1.30, 0.38, 0.32, rng)
-    _shelf(
-        image,
-        draw,
-        0.72,
-        ["oil can", "toolbox", "paint can", "pump", "bucket", "spray bottle"],
-        rng,
-        (90, 92, 98),
-    )
+    names = ["oil can", "toolbox", "paint can", "pump", "bucket", "spray bottle"]
+    _shelf(image, draw, 0.72, names, rng, "#5a5c62")
 
 
-WALLS: dict[str, Wall] = {
+WALL_PAINTERS: dict[str, Wall] = {
     "kitchen": _kitchen,
     "workshop": _workshop,
     "garden": _garden,
@@ -299,18 +285,20 @@ WALLS: dict[str, Wall] = {
 
 def title_card(image: Image.Image, caption: str) -> Image.Image:
     """Return a title card: the blurred place, darkened, with its caption in the middle."""
-    card = Image.blend(
-        image.filter(ImageFilter.GaussianBlur(9)), Image.new("RGB", image.size, (24, 28, 38)), 0.5
-    )
+    blurred = image.filter(ImageFilter.GaussianBlur(9))
+    dark = Image.new("RGB", image.size, (24, 28, 38))
+    card = Image.blend(blurred, dark, 0.5)
     draw = ImageDraw.Draw(card)
-    words, lines = caption.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 20:
+    lines = [""]
+    for word in caption.split():
+        if len(lines[-1]) + len(word) > CAPTION_CHARS:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     font = ImageFont.load_default(card.height * 0.11)
+    x = card.width / 2
+    middle_line = (len(lines) - 1) / 2
     for index, line in enumerate(lines):
-        y = card.height * (0.5 + 0.15 * (index - (len(lines) - 1) / 2))
-        draw.text((card.width / 2 + 2, y + 3), line, font=font, fill=(10, 10, 14), anchor="mm")
-        draw.text((card.width / 2, y), line, font=font, fill=(250, 246, 236), anchor="mm")
+        y = card.height * (0.5 + 0.15 * (index - middle_line))
+        draw.text((x + 2, y + 3), line, font=font, fill="#0a0a0e", anchor="mm")
+        draw.text((x, y), line, font=font, fill="#faf6ec", anchor="mm")
     return card

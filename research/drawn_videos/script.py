@@ -11,13 +11,13 @@ from stepline.errors import DatasetError
 from stepline.records import FrozenModel, Record, Seconds, Sentence, Span, Step, Transcript, Video
 from stepline.settings import CountOrZero, Positive
 
-# the renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change
-# under it
+# The renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change.
 WORLD_VERSION = 1
 
-CLOSE = 1e-6  # s, two times that differ by less are one
+TIME_TOLERANCE = 1e-6  # s; times that differ by less are equal
 
 Place = Literal["kitchen", "workshop", "garden", "sewing room", "garage", "living room"]
+Camera = Literal["wide", "close"]
 
 
 class Scene(FrozenModel):
@@ -30,7 +30,7 @@ class Scene(FrozenModel):
 
     kind: Literal["talk", "table", "roll", "title"]
     place: Place
-    camera: Literal["wide", "close"] = "wide"
+    camera: Camera = "wide"
     action: str | None = None
     item: str | None = None
     target: str | None = None
@@ -54,8 +54,7 @@ class Shot(FrozenModel):
 
 
 class Utterance(FrozenModel):
-    """Something said: requested to start at `at`. `span` is where it is really spoken, known after
-    rendering."""
+    """Something said, requested to start at `at`. Rendering sets `span`, where it is spoken."""
 
     at: Seconds
     text: Annotated[str, Field(min_length=1)]
@@ -63,8 +62,7 @@ class Utterance(FrozenModel):
 
 
 class TrueStep(FrozenModel):
-    """A step that the video teaches: the spans where it is drawn, and the utterance that says
-    it."""
+    """A step that the video teaches: where it is drawn, and the utterance that says it."""
 
     id: Annotated[str, Field(min_length=1)]
     text: Annotated[str, Field(min_length=1)]
@@ -107,11 +105,12 @@ class Script(FrozenModel):
     def _consistent(self) -> "Script":
         edges = [0.0, *(shot.span.end for shot in self.shots)]
         for shot, edge in zip(self.shots, edges, strict=False):
-            if abs(shot.span.start - edge) > CLOSE:
+            if abs(shot.span.start - edge) > TIME_TOLERANCE:
                 raise ValueError(
-                    f"shots must follow each other: one starts at {shot.span.start}, the last ended at {edge}"
+                    f"shots must follow each other: one starts at {shot.span.start}, "
+                    f"the last ended at {edge}"
                 )
-        if abs(edges[-1] - self.duration) > CLOSE:
+        if abs(edges[-1] - self.duration) > TIME_TOLERANCE:
             raise ValueError(f"shots end at {edges[-1]}, the video at {self.duration}")
         starts = [utterance.at for utterance in self.utterances]
         if starts != sorted(starts):
@@ -123,16 +122,20 @@ class Script(FrozenModel):
     def _check(self, step: TrueStep) -> None:
         if step.utterance >= len(self.utterances):
             raise ValueError(
-                f"step {step.id!r} names utterance {step.utterance}; there are {len(self.utterances)}"
+                f"step {step.id!r} names utterance {step.utterance}; "
+                f"there are {len(self.utterances)}"
             )
         for span in step.spans:
-            if span.end > self.duration + CLOSE:
+            if span.end > self.duration + TIME_TOLERANCE:
                 raise ValueError(
                     f"step {step.id!r} ends at {span.end}, the video at {self.duration}"
                 )
-            inside = [shot for shot in self.shots if shot.span.overlap(span) > CLOSE]
-            if any(shot.scene.kind != "table" for shot in inside):
-                raise ValueError(f"step {step.id!r} is shown in {span}, where no hands are drawn")
+            for shot in self.shots:
+                overlaps = shot.span.overlap(span) > TIME_TOLERANCE
+                if overlaps and shot.scene.kind != "table":
+                    raise ValueError(
+                        f"step {step.id!r} is shown in {span}, where no hands are drawn"
+                    )
 
     def said(self, step: TrueStep) -> Span | None:
         """Return where a step is spoken, None before rendering."""
@@ -140,8 +143,7 @@ class Script(FrozenModel):
 
 
 def read_script(path: Path) -> Script:
-    """Return the script in a JSON file. Raises DatasetError, naming the first thing that is
-    wrong."""
+    """Return the script in a JSON file. Raises DatasetError, naming the first wrong field."""
     try:
         return Script.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -150,9 +152,9 @@ def read_script(path: Path) -> Script:
         ) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "script"
+        field = ".".join(map(str, first["loc"])) or "script"
         raise DatasetError(
-            f"{path}: not a script ({place}: {first['msg']}); correct that field"
+            f"{path}: not a script ({field}: {first['msg']}); correct that field"
         ) from error
 
 
@@ -166,25 +168,26 @@ def true_record(script: Script) -> Record:
 
     Raises DatasetError for a script that was not rendered: its spoken times are not known yet.
     """
-    sentences = [
-        Sentence(text=each.text, span=each.span)
-        for each in script.utterances
-        if each.span is not None
-    ]
-    if len(sentences) != len(script.utterances):
-        raise DatasetError(
-            f"{script.id}: not rendered yet, so its spoken times are unknown; render it first"
-        )
+    # its sentences, as the recogniser would give them without an error
+    sentences = []
+    for utterance in script.utterances:
+        if utterance.span is None:
+            raise DatasetError(
+                f"{script.id}: not rendered yet, so its spoken times are unknown; render it first"
+            )
+        sentences.append(Sentence(text=utterance.text, span=utterance.span))
+    transcript = Transcript(language="en", sentences=tuple(sentences), recogniser="script")
+    video = Video(
+        id=script.id,
+        path=f"{script.id}.mp4",
+        duration=script.duration,
+        title=script.title,
+        task=script.task,
+    )
     return Record(
         id=script.id,
-        video=Video(
-            id=script.id,
-            path=f"{script.id}.mp4",
-            duration=script.duration,
-            title=script.title,
-            task=script.task,
-        ),
-        transcript=Transcript(language="en", sentences=tuple(sentences), recogniser="script"),
+        video=video,
+        transcript=transcript,
         reference=tuple(_reference_step(script, step) for step in script.steps),
         settings={"world": script.version, "seed": script.seed},
     )

@@ -15,19 +15,22 @@ from stepline.records import Span
 
 Samples = npt.NDArray[np.float32]
 
-RATE = 22_050  # samples a second; what espeak-ng gives
-PAUSE = 0.18  # s, least silence between two utterances
-# samples quieter than this at either end are cut off, so that spans hold speech only
-SILENT = 0.004
-HEADER = 44  # bytes of a WAV header
-LOUDNESS = 0.16  # root mean square of the speech
-VOICES = ("en-us", "en-us+m3", "en-gb", "en-us+f4", "en-gb+m7", "en-us+m7")
+RATE = 22_050  # samples per second; what espeak-ng gives
+MIN_PAUSE_SECONDS = 0.18  # of silence between two utterances
+# Samples quieter than this at either end are cut off, so that spans hold speech only.
+SILENCE_AMPLITUDE = 0.004
+WAV_HEADER_BYTES = 44
+SPEECH_LOUDNESS = 0.16  # root mean square of the speech
+VOICE_NAMES = ("en-us", "en-us+m3", "en-gb", "en-us+f4", "en-gb+m7", "en-us+m7")
 
 
 def choose_voice(seed: int) -> Voice:
     """Return the voice of a seed."""
     rng = Random(f"voice {seed}")
-    return Voice(rng.choice(VOICES), rng.randrange(148, 172), rng.randrange(36, 60))
+    name = rng.choice(VOICE_NAMES)
+    speed = rng.randrange(148, 172)
+    pitch = rng.randrange(36, 60)
+    return Voice(name, speed, pitch)
 
 
 @lru_cache(maxsize=512)
@@ -41,50 +44,53 @@ def synthesize_speech(text: str, who: Voice) -> Samples:
         raise MediaError(
             "espeak-ng: not installed, and drawn videos need its voice; apt-get install espeak-ng"
         )
-    arguments = [
-        command,
-        "--stdin",
-        "--stdout",
-        "-v",
-        who.name,
-        "-s",
-        str(who.speed),
-        "-p",
-        str(who.pitch),
-    ]
-    done = subprocess.run(arguments, input=text.encode(), capture_output=True, check=False)
-    sound = (
-        np.frombuffer(
-            done.stdout[HEADER : HEADER + 2 * ((len(done.stdout) - HEADER) // 2)], "<i2"
-        ).astype(np.float32)
-        / 32768.0
-    )
-    loud = np.nonzero(np.abs(sound) > SILENT)[0]
-    if done.returncode != 0 or len(loud) == 0:
-        reason = done.stderr.decode(errors="replace").strip().splitlines() or ["no sound"]
+    arguments = [command, "--stdin", "--stdout", "-v", who.name]
+    arguments += ["-s", str(who.speed)]
+    arguments += ["-p", str(who.pitch)]
+    result = subprocess.run(arguments, input=text.encode(), capture_output=True, check=False)
+
+    sound = _wav_samples(result.stdout)
+    loud = np.nonzero(np.abs(sound) > SILENCE_AMPLITUDE)[0]
+    if result.returncode != 0 or len(loud) == 0:
+        errors = result.stderr.decode(errors="replace").strip().splitlines()
+        reason = errors[0] if errors else "no sound"
         raise MediaError(
-            f"espeak-ng could not say {text!r} as {who.name} ({reason[0]}); apt-get install espeak-ng-data"
+            f"espeak-ng could not say {text!r} as {who.name} ({reason}); "
+            "apt-get install espeak-ng-data"
         )
+
+    # cut the silence at both ends, and bring every utterance to one loudness
     sound = sound[loud[0] : loud[-1] + 1]
-    return np.asarray(sound * (LOUDNESS / float(np.sqrt(np.mean(sound * sound)))), np.float32)
+    root_mean_square = float(np.sqrt(np.mean(sound * sound)))
+    gain = SPEECH_LOUDNESS / root_mean_square
+    return np.asarray(sound * gain, np.float32)
+
+
+def _wav_samples(content: bytes) -> Samples:
+    """Return the samples of a WAV of 16 bits, in [-1, 1). A half sample at its end is dropped."""
+    length = (len(content) - WAV_HEADER_BYTES) // 2
+    end = WAV_HEADER_BYTES + 2 * length
+    values = np.frombuffer(content[WAV_HEADER_BYTES:end], "<i2")
+    return values.astype(np.float32) / 32768.0
 
 
 def schedule_utterances(
     utterances: Sequence[Utterance], lengths: Sequence[float]
 ) -> list[Utterance]:
-    """Return the utterances with their spoken spans: at the time asked for, or later where someone
-    still speaks.
+    """Return the utterances with their spoken spans.
 
-    lengths: seconds that each takes.
+    An utterance starts at its own time, or later where someone still speaks.
+    lengths: seconds of every utterance.
     """
-    placed, free = [], 0.0
-    for each, length in zip(utterances, lengths, strict=True):
-        start = max(each.at, free)
-        placed.append(
-            each.model_copy(update={"span": Span(round(start, 3), round(start + length, 3))})
-        )
-        free = start + length + PAUSE
-    return placed
+    scheduled = []
+    free = 0.0
+    for utterance, length in zip(utterances, lengths, strict=True):
+        start = max(utterance.at, free)
+        end = start + length
+        span = Span(round(start, 3), round(end, 3))
+        scheduled.append(utterance.model_copy(update={"span": span}))
+        free = end + MIN_PAUSE_SECONDS
+    return scheduled
 
 
 def mix_sound(
@@ -93,20 +99,28 @@ def mix_sound(
     """Return the whole sound, background included, and the speech alone, both (N,) float32 at
     RATE."""
     speech = np.zeros(int(np.ceil(duration * RATE)), np.float32)
-    for each in utterances:
-        if each.span is not None:
-            sound, start = synthesize_speech(each.text, who), round(each.span.start * RATE)
-            speech[start : start + len(sound)] += sound[: max(0, len(speech) - start)]
-    return np.clip(speech + _background(len(speech), seed), -1.0, 1.0), speech
+    for utterance in utterances:
+        if utterance.span is None:
+            continue
+        sound = synthesize_speech(utterance.text, who)
+        start = round(utterance.span.start * RATE)
+        room = max(0, len(speech) - start)
+        speech[start : start + len(sound)] += sound[:room]
+    background = _background(len(speech), seed)
+    return np.clip(speech + background, -1.0, 1.0), speech
 
 
 def loudness_envelope(speech: Samples, frame_rate: int, frames: int) -> Samples:
     """Return how loud the speech is in each frame, in [0, 1], (frames,)."""
     edges = (np.arange(frames + 1) * RATE / frame_rate).astype(int)
-    power = np.concatenate([[0.0], np.cumsum(speech.astype(np.float64) ** 2)])
     edges = np.minimum(edges, len(speech))
-    level = np.sqrt((power[edges[1:]] - power[edges[:-1]]) / np.maximum(np.diff(edges), 1))
-    return np.asarray(np.clip(level / (2.0 * LOUDNESS), 0.0, 1.0), np.float32)
+    squares = speech.astype(np.float64) ** 2
+    power = np.concatenate([[0.0], np.cumsum(squares)])
+    frame_power = power[edges[1:]] - power[edges[:-1]]
+    samples = np.maximum(np.diff(edges), 1)
+    level = np.sqrt(frame_power / samples)
+    loudness = np.clip(level / (2.0 * SPEECH_LOUDNESS), 0.0, 1.0)
+    return np.asarray(loudness, np.float32)
 
 
 def _background(length: int, seed: int) -> Samples:
@@ -117,8 +131,10 @@ def _background(length: int, seed: int) -> Samples:
         return np.zeros(length, np.float32)
     if kind == 1:
         white = rng.standard_normal(length, dtype=np.float32)
-        soft = np.convolve(white, np.ones(24, np.float32) / 24, mode="same")
-        return np.asarray(0.006 * soft / float(soft.std() + 1e-9), np.float32)
+        kernel = np.ones(24, np.float32) / 24
+        hum = np.convolve(white, kernel, mode="same")
+        deviation = float(hum.std() + 1e-9)
+        return np.asarray(0.006 * hum / deviation, np.float32)
     return _music(length, rng)
 
 
@@ -133,5 +149,6 @@ def _music(length: int, rng: np.random.Generator) -> Samples:
     pitch = root * 2.0 ** (degrees[steps % 8] / 12.0)
     fade = np.exp(-3.0 * (t - steps * beat)).astype(np.float32)
     for harmonic, fraction in ((1, 1.0), (2, 0.3)):
-        tune += fraction * fade * np.sin(2 * np.pi * harmonic * pitch * t).astype(np.float32)
+        tone = np.sin(2 * np.pi * harmonic * pitch * t)
+        tune += fraction * fade * tone.astype(np.float32)
     return np.asarray(0.008 * tune, np.float32)

@@ -1,17 +1,16 @@
-"""What the generated videos are about: tasks with their steps and wordings, and what people say
-besides."""
+"""What the generated videos are about: tasks with their steps, their wordings, and other talk."""
 
 import json
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from research.drawn_videos.motions import MOTIONS
+from research.drawn_videos.motions import MOTIONS_BY_ACTION
 from research.drawn_videos.script import Place
-from research.drawn_videos.things import THINGS
+from research.drawn_videos.things import THINGS_BY_NAME
 from stepline.errors import DatasetError
 from stepline.records import FrozenModel
 
@@ -30,11 +29,14 @@ class TaskStep(FrozenModel):
 
     @model_validator(mode="after")
     def _drawable(self) -> "TaskStep":
-        if self.action not in MOTIONS:
-            raise ValueError(f"nobody can draw the action {self.action!r}")
-        for name in (self.target, *self.props, *((self.item,) if self.item else ())):
-            if name not in THINGS:
-                raise ValueError(f"nobody can draw {name!r}")
+        if self.action not in MOTIONS_BY_ACTION:
+            raise ValueError(f"no motion draws the action {self.action!r}")
+        names = [self.target, *self.props]
+        if self.item:
+            names.append(self.item)
+        for name in names:
+            if name not in THINGS_BY_NAME:
+                raise ValueError(f"no drawing shows {name!r}")
         return self
 
 
@@ -59,38 +61,32 @@ class Chat(FrozenModel):
 
 T = TypeVar("T", Task, Chat)
 
-FILES = ("cooking", "baking", "making", "repairing", "growing", "cleaning")
+TASK_FILES = ("cooking", "baking", "making", "repairing", "growing", "cleaning")
 
 
 @cache
 def read_tasks() -> tuple[Task, ...]:
-    """Return every task, in the order of its file. Raises DatasetError for one that cannot be
-    drawn."""
-    found = []
-    for name in FILES:
-        tree = tomllib.loads(
-            files("research.drawn_videos")
-            .joinpath("tasks")
-            .joinpath(f"{name}.toml")
-            .read_text(encoding="utf-8")
-        )
-        found += [_validated(Task, task, name) for task in tree["task"]]
-    return tuple(found)
+    """Return every task, in the order of its file.
+
+    Raises DatasetError for a task that cannot be drawn.
+    """
+    tasks: list[Task] = []
+    for name in TASK_FILES:
+        for tree in _read_toml(name)["task"]:
+            tasks.append(_validated(Task, tree, name))
+    return tuple(tasks)
 
 
 @cache
 def chat_lines() -> Chat:
     """Return the lines that are not steps."""
-    return _validated(
-        Chat,
-        tomllib.loads(
-            files("research.drawn_videos")
-            .joinpath("tasks")
-            .joinpath("chat.toml")
-            .read_text(encoding="utf-8")
-        ),
-        "chat",
-    )
+    return _validated(Chat, _read_toml("chat"), "chat")
+
+
+def _read_toml(name: str) -> dict[str, Any]:
+    folder = files("research.drawn_videos").joinpath("tasks")
+    text = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 def _validated(kind: type[T], tree: object, name: str) -> T:
@@ -98,6 +94,7 @@ def _validated(kind: type[T], tree: object, name: str) -> T:
         return kind.model_validate_json(json.dumps(tree))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
         raise DatasetError(
-            f"tasks/{name}.toml: {'.'.join(map(str, first['loc']))}: {first['msg']}; correct that line"
+            f"tasks/{name}.toml: {field}: {first['msg']}; correct that line"
         ) from error

@@ -1,5 +1,4 @@
-"""What NaSVA's networks train and are scored on: videos with narration and written steps, and
-held-out texts.
+"""What NaSVA's networks train and are scored on: narrated videos with steps, and held-out texts.
 
 Simulated, or real data from feature stores and the benchmarks' own files:
 
@@ -18,9 +17,10 @@ many as the paper's), NaSVA's on HTM-Align.
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +62,7 @@ class TrainingVideo:
     step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text
     encoder alone. Its vectors of the steps are `linking` (K, D).
     task: what the video shows how to do, None where it is not known.
-    truth: (K, T) where each step is shown, sentence_truth (S, T).
-    None where no one planted it.
+    truth: (K, T) where each step is shown, sentence_truth (S, T). None without planted truth.
     """
 
     id: str
@@ -81,10 +80,10 @@ class TrainingVideo:
 
 @dataclass(frozen=True)
 class Corpus:
-    """videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are
-    really shown.
+    """What one training needs.
 
-    benchmarks: what stands for the tests in real data.
+    videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are
+    really shown. benchmarks: replace the tests in real data.
     """
 
     videos: tuple[TrainingVideo, ...]
@@ -106,43 +105,40 @@ def simulated(
     changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
     settings = WORLDS[world].model_copy(update=changes)
     if lag is not None:
-        settings = settings.model_copy(
-            update={"narration": settings.narration.model_copy(update={"offset": lag})}
-        )
+        narration = settings.narration.model_copy(update={"offset": lag})
+        settings = settings.model_copy(update={"narration": narration})
     videos = list(simulated_stream(seed, settings))
-    held_out = videos[size.videos :]
-    return Corpus(
-        tuple(_training_video(video, backbone) for video in videos[: size.videos]),
-        {
-            style: tuple(_test_sample(video, style, backbone) for video in held_out)
-            for style in STYLES
-        },
-    )
+    training = [_training_video(video, backbone) for video in videos[: size.videos]]
+    tests: dict[str, tuple[Sample, ...]] = {}
+    for style in STYLES:
+        samples = [_test_sample(video, style, backbone) for video in videos[size.videos :]]
+        tests[style] = tuple(samples)
+    return Corpus(tuple(training), tests)
 
 
 def _training_video(video: SimulatedVideo, backbone: str) -> TrainingVideo:
-    record, features = video.record, video.features(backbone)
+    features = video.features(backbone)
+    step_embeddings = video.embeddings("step")
     return TrainingVideo(
-        video.id,
-        features,
-        record.steps,
-        record.sentences,
-        video.vectors("step", backbone),
-        video.vectors("narration", backbone),
-        video.embeddings("step") @ video.embeddings("narration").T,
-        video.embeddings("step"),
-        str(video.task.number),
-        _shown_rows(video, "step", features),
-        _shown_rows(video, "narration", features),
+        id=video.id,
+        features=features,
+        steps=video.record.steps,
+        sentences=video.record.sentences,
+        step_vectors=video.vectors("step", backbone),
+        sentence_vectors=video.vectors("narration", backbone),
+        likeness=step_embeddings @ video.embeddings("narration").T,
+        linking=step_embeddings,
+        task=str(video.task.number),
+        truth=_shown_rows(video, "step", features),
+        sentence_truth=_shown_rows(video, "narration", features),
     )
 
 
 def _test_sample(video: SimulatedVideo, style: Style, backbone: str) -> Sample:
     features = video.features(backbone)
-    shown = _shown_rows(video, style, features)
-    return Sample(
-        video.id, features.values, video.vectors(style, backbone), shown, style != "recipe"
-    )
+    vectors = video.vectors(style, backbone)
+    truth = _shown_rows(video, style, features)
+    return Sample(video.id, features.values, vectors, truth, style != "recipe")
 
 
 def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) -> Mask:
@@ -150,14 +146,13 @@ def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) 
     return video.shown(style)[:, : len(features.values)]
 
 
-# rows: a video is aligned as a whole, as the released code does
-WHOLE = AlignerSettings(whole=1_000_000)
+# In rows. A video is aligned as a whole, as the released code does.
+WHOLE_VIDEO = AlignerSettings(whole=1_000_000)
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark of the paper: its files in the folder of real data, and the rule and split that
-    are scored."""
+    """A benchmark of the paper: its files in the folder of real data, its rule and its split."""
 
     name: BenchmarkName
     file: str
@@ -165,10 +160,11 @@ class Benchmark:
     subset: str | None = None
 
 
-BENCHMARKS = {
+# By the kind of their texts. The store of that name has the texts' vectors.
+BENCHMARK_OF_KIND = {
     "recipe": Benchmark("ht-step", "ht-step", "official", "val_seen"),
     "narration": Benchmark("htm-align", "htm_align.json", "nasva"),
-}  # by the kind of their texts, whose vectors are in the store of that name
+}
 
 
 @dataclass(frozen=True)
@@ -181,73 +177,83 @@ class BenchmarkFiles:
     def excluded(self) -> ExcludedVideos:
         """Return the videos that nothing is trained on, whether they have features or not."""
         return collect_excluded(
-            ExcludedSource(row.name, self.folder / row.file) for row in BENCHMARKS.values()
+            ExcludedSource(row.name, self.folder / row.file) for row in BENCHMARK_OF_KIND.values()
         )
 
     def score(self, network: Aligner, folder: Path) -> dict[str, float]:
-        """Return what `stepline evaluate` gives for a network's best seconds, which are written
-        into `folder`.
+        """Return the scores by `stepline evaluate` of a network's best seconds.
 
-        In per cent: R@1, and the ROC-AUC of what separates texts that are shown. A video without
-        features or vectors counts as wrong. Raises DatasetError where none has them.
+        In per cent: R@1, and the ROC-AUC of what separates texts that are shown. The seconds are
+        written into `folder`. A video without features or vectors counts as wrong. Raises
+        DatasetError where no video has them.
         """
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         loaded = LoadedAligner(network, folder, "", None, None)
         features = StoredFeatures(self.stores / "video")
-        for kind, row in BENCHMARKS.items():
-            reference = self.folder / row.file
-            asked = benchmark_questions(row.name, reference, row.subset).questions
-            given = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
-            settings = WHOLE.model_copy(update={"mode": BENCHMARK_MODES[row.name]})
-            answers = score_questions(asked, loaded, given, settings)
-            missing = answers.missing
-            fits = [(one, answers.by_id[one.id]) for one in asked if one.id in answers.by_id]
-            if not fits:
-                raise DatasetError(
-                    f"{reference}: no video has features and vectors; import them, also of its texts"
-                )
-            if missing:
-                log.warning(
-                    "%s: %d of %d videos count as wrong: %s",
-                    row.name,
-                    len(missing),
-                    len(asked),
-                    missing,
-                )
-            seconds = {one.id: (fit.scores.argmax(axis=1) / fit.rate).tolist() for one, fit in fits}
-            write_atomic(folder / f"{row.name}.json", json.dumps(seconds))
-            scores = evaluate(
-                row.name,
-                folder / f"{row.name}.json",
-                reference,
-                convention=row.convention,
-                subset=row.subset,
+        for kind, benchmark in BENCHMARK_OF_KIND.items():
+            inputs = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
+            for name, score in self._benchmark_scores(benchmark, loaded, inputs, folder).items():
+                scores[f"{kind} {name}"] = score
+        return scores
+
+    def _benchmark_scores(
+        self, benchmark: Benchmark, loaded: LoadedAligner, inputs: BenchmarkInputs, folder: Path
+    ) -> dict[str, float]:
+        reference = self.folder / benchmark.file
+        questions = benchmark_questions(benchmark.name, reference, benchmark.subset).questions
+        settings = WHOLE_VIDEO.model_copy(update={"mode": BENCHMARK_MODES[benchmark.name]})
+        answers = score_questions(questions, loaded, inputs, settings)
+        pairs = []
+        for question in questions:
+            if question.id in answers.by_id:
+                pairs.append((question, answers.by_id[question.id]))
+        if not pairs:
+            raise DatasetError(
+                f"{reference}: no video has features and vectors; import them, also of its texts"
             )
-            found[f"{kind} R@1"] = 100 * point_estimate(scores.statistics["R@1"])
-            shown = np.concatenate([one.truth for one, _ in fits if one.truth is not None])
-            if len(np.unique(shown)) == 2:
-                cosine = np.concatenate([fit.scores.max(axis=1) for _, fit in fits])
-                found[f"{kind} AUC cosine"] = 100 * roc_auc(shown, cosine)
-                heads = [fit.alignable for _, fit in fits if fit.alignable is not None]
-                if heads:
-                    found[f"{kind} AUC head"] = 100 * roc_auc(shown, np.concatenate(heads))
-        return found
+        missing = answers.missing
+        if missing:
+            warning = "%s: %d of %d videos count as wrong: %s"
+            log.warning(warning, benchmark.name, len(missing), len(questions), missing)
+
+        # the best second of every text
+        seconds = {}
+        for question, answer in pairs:
+            seconds[question.id] = (answer.scores.argmax(axis=1) / answer.rate).tolist()
+        path = folder / f"{benchmark.name}.json"
+        write_atomic(path, json.dumps(seconds))
+        evaluation = evaluate(
+            benchmark.name,
+            path,
+            reference,
+            convention=benchmark.convention,
+            subset=benchmark.subset,
+        )
+        scores = {"R@1": 100 * point_estimate(evaluation.statistics["R@1"])}
+
+        # texts that are shown against texts that are not
+        truths = [question.truth for question, _ in pairs if question.truth is not None]
+        is_shown = np.concatenate(truths)
+        if len(np.unique(is_shown)) == 2:
+            cosine = np.concatenate([answer.scores.max(axis=1) for _, answer in pairs])
+            scores["AUC cosine"] = 100 * roc_auc(is_shown, cosine)
+            heads = [answer.alignable for _, answer in pairs if answer.alignable is not None]
+            if heads:
+                scores["AUC head"] = 100 * roc_auc(is_shown, np.concatenate(heads))
+        return scores
 
 
 def read_corpus(folder: Path, trial: NasvaTrial) -> Corpus:
-    """Return what a trial needs of real data: at most `size.videos` to train on, and both
-    benchmarks.
+    """Return at most `size.videos` real videos to train on, and both benchmarks.
 
-    Raises StoreError where a store is not there, DatasetError when no video is left to train on.
+    Raises StoreError where a store is missing, DatasetError when no video is left to train on.
     """
     benchmarks = BenchmarkFiles(folder, folder / trial.backbone)
-    said = "narration" if trial.recogniser == "clean" else "narration-noisy"
+    narration = "narration" if trial.recogniser == "clean" else "narration-noisy"
     features = FeatureStore(benchmarks.stores / "video")
-    videos = tuple(
-        _training_videos(
-            folder, benchmarks.stores, said, features, benchmarks.excluded(), trial.size
-        )
-    )
+    excluded = benchmarks.excluded()
+    all_videos = _training_videos(folder, benchmarks.stores, narration, features, excluded)
+    videos = tuple(islice(all_videos, trial.size.videos))
     if not videos:
         raise DatasetError(
             f"{folder}: no video has features, steps and narration; import them first"
@@ -257,52 +263,63 @@ def read_corpus(folder: Path, trial: NasvaTrial) -> Corpus:
 
 def _training_videos(
     folder: Path,
-    at: Path,
-    said: str,
+    backbone_folder: Path,
+    narration: str,
     features: FeatureStore,
     excluded: ExcludedVideos,
-    size: NasvaSize,
-) -> Iterable[TrainingVideo]:
-    narration, step = FeatureStore(at / said), FeatureStore(at / "step")
-    linking = {kind: FeatureStore(folder / "linking" / kind) for kind in (said, "step")}
-    sentences = {told.video: told for told in read_labelled_texts(str(at / said), "narration")}
-    count = 0
-    for told in read_labelled_texts(str(at / "step"), "step"):
-        id = told.video
-        if count == size.videos or id in excluded or id not in features or id not in sentences:
+) -> Iterator[TrainingVideo]:
+    """Yield the videos that all stores have. narration: name of the store of what is said."""
+    narration_folder = backbone_folder / narration
+    step_folder = backbone_folder / "step"
+    sentence_store = FeatureStore(narration_folder)
+    step_store = FeatureStore(step_folder)
+    sentence_linking = FeatureStore(folder / "linking" / narration)
+    step_linking = FeatureStore(folder / "linking" / "step")
+    stores = (features, sentence_linking, step_linking, sentence_store, step_store)
+
+    # videos with both kinds of texts
+    sentences = {}
+    for texts in read_labelled_texts(str(narration_folder), "narration"):
+        sentences[texts.video] = texts
+    for texts in read_labelled_texts(str(step_folder), "step"):
+        id = texts.video
+        if id in excluded or id not in sentences:
             continue
-        if any(id not in store for store in (*linking.values(), narration, step)):
+        if any(id not in store for store in stores):
             continue
-        count += 1
-        link = _unit(linking["step"].matrix(id))
-        likeness = link @ _unit(linking[said].matrix(id)).T
+        linking = _unit(step_linking.matrix(id))
+        likeness = linking @ _unit(sentence_linking.matrix(id)).T
         spoken, rows = _spoken(sentences[id])
         yield TrainingVideo(
-            id,
-            features.read(id),
-            _steps(told),
-            spoken,
-            step.matrix(id),
-            narration.matrix(id)[rows],
-            likeness[:, rows],
-            link,
+            id=id,
+            features=features.read(id),
+            steps=_steps(texts),
+            sentences=spoken,
+            step_vectors=step_store.matrix(id),
+            sentence_vectors=sentence_store.matrix(id)[rows],
+            likeness=likeness[:, rows],
+            linking=linking,
         )
 
 
-def _steps(told: LabelledTexts) -> tuple[Step, ...]:
-    return tuple(
-        Step(id=str(number), text=text or "-") for number, text in enumerate(told.texts, start=1)
-    )
+def _steps(texts: LabelledTexts) -> tuple[Step, ...]:
+    steps = []
+    for number, text in enumerate(texts.texts, start=1):
+        steps.append(Step(id=str(number), text=text or "-"))
+    return tuple(steps)
 
 
-def _spoken(told: LabelledTexts) -> tuple[tuple[Sentence, ...], list[int]]:
+def _spoken(texts: LabelledTexts) -> tuple[tuple[Sentence, ...], list[int]]:
     """Return the sentences that have a time, and their rows among all texts."""
-    rows = [row for row, spans in enumerate(told.spans) if spans]
-    return tuple(Sentence(text=told.texts[row], span=told.spans[row][0]) for row in rows), rows
+    sentences = []
+    rows = []
+    for row, spans in enumerate(texts.spans):
+        if spans:
+            sentences.append(Sentence(text=texts.texts[row], span=spans[0]))
+            rows.append(row)
+    return tuple(sentences), rows
 
 
 def _unit(vectors: Matrix) -> Matrix:
-    return np.asarray(
-        vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12),
-        dtype=np.float32,
-    )
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)

@@ -22,15 +22,16 @@ from stepline.training.batches import Mask, Sample
 
 
 def step_video(
-    id: str, features: FeatureSequence, vectors: Matrix, said: StepSpans, truth: Mask | None = None
+    id: str, features: FeatureSequence, vectors: Matrix, spans: StepSpans, truth: Mask | None = None
 ) -> StepVideo:
-    """Return a video whose features and vectors are in memory. Raises ShapeError when they do not
-    fit together."""
-    if len(said) != len(vectors):
-        raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
-    return StepVideo(
-        id, said, len(features.values), features.rate, lambda: (features, vectors), truth
-    )
+    """Return a video whose features and vectors are in memory.
+
+    spans: where the steps are said. Raises ShapeError when they do not fit together.
+    """
+    if len(spans) != len(vectors):
+        raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(spans)}")
+    rows = len(features.values)
+    return StepVideo(id, spans, rows, features.rate, lambda: (features, vectors), truth)
 
 
 def relabel(
@@ -45,12 +46,15 @@ def relabel(
     when fewer than `least_kept` of the texts keep a label, or the teachers saw other videos.
     """
     settings = settings or RefineSettings()
-    if not matrices or any(len(of_teacher) != len(rates) for of_teacher in matrices):
+    counts = {len(of_teacher) for of_teacher in matrices}
+    if counts != {len(rates)}:
         raise ShapeError(
             f"need the matrices of at least one teacher, each of all {len(rates)} videos"
         )
-    videos = zip(zip(*matrices, strict=True), rates, strict=True)
-    candidates = [label_candidates(of_video, rate, settings) for of_video, rate in videos]
+    by_video = zip(*matrices, strict=True)
+    candidates = []
+    for of_video, rate in zip(by_video, rates, strict=True):
+        candidates.append(label_candidates(of_video, rate, settings))
     return choose_labels(candidates, settings)
 
 
@@ -63,8 +67,10 @@ def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matr
 
 
 def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
-    """Return the alignability head's logits (K,) of every video's texts. Of a network without a
-    head, none."""
+    """Return the alignability head's logits (K,) of every video's texts.
+
+    They are empty for a network without a head.
+    """
     logits: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
     for indices, videos, (output,) in aligned_batches([network], samples):
         if output.alignable is not None:

@@ -1,5 +1,4 @@
-"""NaSVA's table 6: the three prompts of a step writer, side by side. The main job takes the third
-alone.
+"""NaSVA's table 6: the three prompts of a step writer. The main job takes the third alone.
 
     steps_with_times     the model writes the times (first row)
     steps_from_timed     times go in, steps come out (second row)
@@ -29,15 +28,17 @@ from stepline.writing.types import WrittenSteps
 
 logger = logging.getLogger(__name__)
 
-_TIMED = re.compile(
-    r"^\s*(?:\d{1,3}[.)]\s+)?[\[(]\s*(\d{1,6}(?:\.\d+)?)\s*s?\s*(?:[-–]\s*\d+(?:\.\d+)?\s*s?\s*)?[\])]\s*(\S.*)$"
+_TIMED_LINE = re.compile(
+    r"^\s*(?:\d{1,3}[.)]\s+)?"  # the number of a list
+    r"[\[(]\s*(\d{1,6}(?:\.\d+)?)\s*s?\s*"  # the second, after a bracket
+    r"(?:[-–]\s*\d+(?:\.\d+)?\s*s?\s*)?[\])]"  # to another second
+    r"\s*(\S.*)$"
 )
 
 
 @dataclass(frozen=True)
 class TimedLine:
-    """A line that a model wrote with the second at which it believes it happens. Only an experiment
-    may use it."""
+    """A line that a model wrote, with the model's own second. Only an experiment may use it."""
 
     second: float
     text: str
@@ -48,36 +49,39 @@ def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, 
 
     Raises as `write_llm` does.
     """
-    settings = settings.model_copy(update={"prompt": "nasva"})  # its chunks, for all three
-    timed = write_timed_lines(transcript, settings)
-    written = {
-        "steps_from_timed": write_from_timed_sentences(transcript, settings),
-        "steps": write_llm(transcript, settings),
+    # its chunks, for all three
+    settings = settings.model_copy(update={"prompt": "nasva"})
+    timed_lines = write_timed_lines(transcript, settings)
+    from_timed = write_from_timed_sentences(transcript, settings)
+    from_texts = write_llm(transcript, settings)
+    return {
+        "steps_with_times": tuple(f"[{line.second:.1f}] {line.text}" for line in timed_lines),
+        "steps_from_timed": tuple(step.text for step in from_timed.steps),
+        "steps": tuple(step.text for step in from_texts.steps),
     }
-    steps = {name: tuple(step.text for step in one.steps) for name, one in written.items()}
-    return {"steps_with_times": tuple(f"[{line.second:.1f}] {line.text}" for line in timed)} | steps
 
 
 def write_from_timed_sentences(transcript: Transcript, settings: LlmSettings) -> WrittenSteps:
-    """Return the steps of the second row's prompt: as `write_llm`, with the sentences' times in the
-    question."""
+    """Return the steps of the second row's prompt.
+
+    They are written as `write_llm` does, with the sentences' times in the question.
+    """
     return write_llm(transcript, settings, prompt=experiment_prompts()["steps_from_timed"])
 
 
 def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[TimedLine, ...]:
-    """Return the lines of the first row's prompt with the model's own times, in seconds, in its
-    order.
+    """Return the lines of the first row's prompt with the model's own seconds, in its order.
 
     Lines without a time are left out, and so are chunks that the model did not answer. Raises as
     `write_llm` does.
     """
     prompt = experiment_prompts()["steps_with_times"]
-    chunks = split_into_chunks(
-        transcript, settings.sentences_per_chunk, find_model_orders(transcript)
-    )
+    orders = find_model_orders(transcript)
+    chunks = split_into_chunks(transcript, settings.sentences_per_chunk, orders)
     server = open_server(settings)
     until = time.monotonic() + settings.deadline
 
+    # a chunk without an answer has no lines
     def ask(chunk: Chunk) -> Answer:
         try:
             return server.ask(build_prompt(prompt, chunk), seed=settings.seed, until=until)
@@ -89,15 +93,18 @@ def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[Ti
         answers = run_in_threads(ask, chunks, workers=server.workers, until=until)
     finally:
         server.close()
-    return tuple(
-        line for chunk in sorted(answers) for line in parse_timed_lines(answers[chunk].text)
-    )
+    lines: list[TimedLine] = []
+    for chunk in sorted(answers):
+        lines += parse_timed_lines(answers[chunk].text)
+    return tuple(lines)
 
 
 def parse_timed_lines(reply: str) -> tuple[TimedLine, ...]:
-    """Return the lines of a reply that begin with a second in brackets, such as "[12.5] she cuts
-    the onion"."""
-    matches = (_TIMED.match(line) for line in reply.splitlines())
-    return tuple(
-        TimedLine(float(match.group(1)), match.group(2).strip()) for match in matches if match
-    )
+    """Return the lines of a reply that begin with a second in brackets: "[12.5] cut the onion"."""
+    lines = []
+    for line in reply.splitlines():
+        match = _TIMED_LINE.match(line)
+        if match is not None:
+            second, text = match.groups()
+            lines.append(TimedLine(float(second), text.strip()))
+    return tuple(lines)

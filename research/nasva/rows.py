@@ -1,5 +1,4 @@
-"""NaSVA's tables 2, 3, 4, 8 and 9 as trials, row for row, with the published values, and what goes
-beyond them.
+"""NaSVA's tables 2, 3, 4, 8 and 9 as trials, row for row, with the published values, and more.
 
 The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label
 at all. So the fractions of texts that are dropped replace it: 0 for 0.6, 0.15 for 0.7, 0.30
@@ -9,12 +8,11 @@ CLIP, sharp for InternVideo.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from pydantic import model_validator
 
-from research.study import Claim, Row, Trial
+from research.study import Row, Trial
 from stepline.nasva.settings import AlignabilityTargets, BestAt, RefineSettings, UnshownTexts
 from stepline.settings import Count, Fraction, Positive, Settings
 
@@ -109,27 +107,32 @@ class NasvaTrial(Trial):
 
     @property
     def predecessors(self) -> tuple["NasvaTrial", ...]:
-        """The trainings whose matrices make its last round of labels. None where the labels are
-        first ones."""
+        """The trainings whose matrices make its last round of labels, none for first labels."""
         if self.texts == "W" or not self.labels.rounds:
             return ()
         *before, last = self.labels.rounds
         plan = self.labels.model_copy(update={"rounds": tuple(before)})
         shared = ("seed", "world", "lag", "backbone", "recogniser", "size")
         plain = NasvaTrial(**{name: getattr(self, name) for name in shared})
-        return tuple(
-            plain.changed(labels=plan, early=True, again=again) for again in range(last.teachers)
-        )
+        teachers = []
+        for again in range(last.teachers):
+            teachers.append(plain.changed(labels=plan, early=True, again=again))
+        return tuple(teachers)
 
 
-TITLES = {
+TABLE_TITLES = {
     "2": "Table 2: training texts (W narrations, S written steps) and backbones",
     "3": "Table 3: where labels come from, thresholds, self-training; S alone",
     "4": "Table 4: backbones and recognisers; W alone",
     "8": "Table 8: the first refinement; S alone",
     "9": "Table 9: rounds of self-training",
-    "beyond": "Beyond the paper: a student better than its early-stopped teacher; S alone where not said",
-    "head": "Alignability: ROC-AUC of the head beside the best cosine's; two teachers that agree, S alone",
+    "beyond": (
+        "Beyond the paper: a student better than its early-stopped teacher; S alone where not said"
+    ),
+    "head": (
+        "Alignability: ROC-AUC of the head beside the best cosine's; "
+        "two teachers that agree, S alone"
+    ),
     "size": "Networks of the paper's size, trained as long as a teacher; S alone",
     "dropout": "Attention dropout; two teachers that agree, S alone",
     "version-2": "The paper's orderings in version 2 of the world",
@@ -137,22 +140,27 @@ TITLES = {
     "corpus": "eps2 over the number of videos; S alone, start, 8 s",
     "labellers": "Labellers in version 2 of the world; S alone",
     "labellers-1": "Labellers in version 1 of the world; S alone",
-    "unshown": "What the alignability head learns as not shown; two teachers that agree, S alone, version 2",
+    "unshown": (
+        "What the alignability head learns as not shown; "
+        "two teachers that agree, S alone, version 2"
+    ),
 }
-UNUSUAL = (
-    "version-2",
-    "lag",
-    "corpus",
-    "labellers",
-    "labellers-1",
-    "unshown",
-)  # tables that come only when they are named
+# Tables that come only when they are named.
+UNUSUAL_TABLES = ("version-2", "lag", "corpus", "labellers", "labellers-1", "unshown")
 
 
-# eps2 of the paper -> fraction of texts dropped here
+# eps2 of the paper -> fraction of texts dropped here.
 DROPPED_FRACTION = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}
-BACKBONES = {"MIL-NCE S3D-G": "dull", "CLIP-ViT/L-14": "usual", "InternVideo-ViT/L-14": "sharp"}
-STEPS, SAID = "recipe R@1", "narration R@1"  # what stands for HT-Step and for HTM-Align
+BACKBONE_GRADES = {
+    "MIL-NCE S3D-G": "dull",
+    "CLIP-ViT/L-14": "usual",
+    "InternVideo-ViT/L-14": "sharp",
+}
+# Scores that replace those of HT-Step and of HTM-Align.
+STEP_RECALL = "recipe R@1"
+NARRATION_RECALL = "narration R@1"
+LABELS_INSIDE = "labels inside"
+AFTER_START = "label start - window start"
 
 
 NasvaRow: TypeAlias = Row[NasvaTrial]
@@ -174,15 +182,19 @@ def fixed(eps2: float, position: BestAt, seconds: float | None) -> Round:
 def round_of(
     *, teachers: int = 1, agree: float | None = None, position: BestAt = "center"
 ) -> Round:
-    """Return a refinement that drops nothing by its score, and by the teachers' disagreement where
-    that is given."""
+    """Return a refinement that drops nothing by its score.
+
+    agree: seconds within which the teachers must agree. None drops nothing by disagreement.
+    """
     refine = RefineSettings(threshold=0.0, position=position, seconds=8.0, agree=agree)
     return Round(refine=refine, teachers=teachers)
 
 
-OURS = round_of(teachers=2, agree=4.0)
-PAPER = (start(0.8),)
-SECOND, THIRD = fixed(0.7, "center", None), fixed(0.8, "center", None)  # table 9
+OUR_ROUND = round_of(teachers=2, agree=4.0)
+PAPER_ROUNDS = (start(0.8),)
+# Of table 9.
+SECOND_ROUND = fixed(0.7, "center", None)
+THIRD_ROUND = fixed(0.8, "center", None)
 
 
 def labelled(
@@ -193,17 +205,23 @@ def labelled(
     return NasvaTrial(texts=texts, labels=plan)
 
 
-NARRATED = NasvaTrial(texts="W")
-FIRST = labelled()
-EARLY = FIRST.changed(early=True)
-PLANTED = labelled(first="planted")
+NARRATION_TRIAL = NasvaTrial(texts="W")
+FIRST_LABELS = labelled()
+EARLY_TEACHER = FIRST_LABELS.changed(early=True)
+PLANTED_LABELS = labelled(first="planted")
 ALL_PLANTED = labelled(first="planted", texts="W+S").changed(planted=True)
+REFINED_LABELS = labelled(*PAPER_ROUNDS)
+BOTH_TEXTS = labelled(*PAPER_ROUNDS, texts="W+S")
+CENTER_LABELS = labelled(round_of())
+AVERAGED_LABELS = labelled(round_of(teachers=2))
+VIDEO_FIRST = labelled(first="video")
+VIDEO_REFINED = labelled(*PAPER_ROUNDS, first="video")
 
 
 def nasva_rows() -> tuple[NasvaRow, ...]:
     """Return all rows, those of the paper's orderings first."""
     papers = (*_table_2(), *_table_3(), *_beyond(), *_table_4(), *_table_8(), *_table_9())
-    explained = (*_second_version(), *_lags(), *_corpora(), *_labellers(), *_unshown())
+    explained = (*_second_version(), *_lags(), *_corpora(), *_labellers(), *unshown_rows())
     return (*papers, *_heads(), *_dropout(), *_paper_network(), *explained)
 
 
@@ -213,34 +231,26 @@ def _table_2() -> list[NasvaRow]:
         "MIL-NCE S3D-G": ((29.1, 59.5), (40.9, 63.0)),
         "InternVideo-ViT/L-14": ((34.7, 70.0), (46.4, 71.6)),
     }
-    made = []
+    rows = []
     for real, (alone, both) in published.items():
-        backbone = BACKBONES[real]
-        name = f"{real} (here {backbone})"
-        made += [
-            NasvaRow("2", f"{name}, W", NARRATED.changed(backbone=backbone), _two(*alone)),
-            NasvaRow(
-                "2",
-                f"{name}, W + S",
-                labelled(*PAPER, texts="W+S").changed(backbone=backbone),
-                _two(*both),
-            ),
-            NasvaRow(
-                "2",
-                f"{name}, planted labels of W + S: the ceiling",
-                ALL_PLANTED.changed(backbone=backbone),
-            ),
-        ]
-    return made
+        grade = BACKBONE_GRADES[real]
+        name = f"{real} (here {grade})"
+        ceiling = f"{name}, planted labels of W + S: the ceiling"
+        narration = NARRATION_TRIAL.changed(backbone=grade)
+        both_texts = BOTH_TEXTS.changed(backbone=grade)
+        rows.append(NasvaRow("2", f"{name}, W", narration, _two(*alone)))
+        rows.append(NasvaRow("2", f"{name}, W + S", both_texts, _two(*both)))
+        rows.append(NasvaRow("2", ceiling, ALL_PLANTED.changed(backbone=grade)))
+    return rows
 
 
 def _table_3() -> list[NasvaRow]:
     video = labelled(first="video")
     return [
         NasvaRow("3", "Step-Video, no self-training", video, _one(36.5)),
-        NasvaRow("3", "Step-Video, eps2 0.8", labelled(*PAPER, first="video"), _one(36.9)),
+        NasvaRow("3", "Step-Video, eps2 0.8", labelled(*PAPER_ROUNDS, first="video"), _one(36.9)),
         NasvaRow("3", "Step-ASR, eps1 0.15, no self-training", labelled(floor=0.15), _one(35.3)),
-        NasvaRow("3", "Step-ASR, eps1 0.20, no self-training", FIRST, _one(36.0)),
+        NasvaRow("3", "Step-ASR, eps1 0.20, no self-training", FIRST_LABELS, _one(36.0)),
         NasvaRow(
             "3", "Step-ASR, eps1 0.15, eps2 0.7", labelled(start(0.7), floor=0.15), _one(41.4)
         ),
@@ -248,16 +258,16 @@ def _table_3() -> list[NasvaRow]:
             "3", "Step-ASR, eps1 0.15, eps2 0.8", labelled(start(0.8), floor=0.15), _one(41.7)
         ),
         NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.7", labelled(start(0.7)), _one(42.3)),
-        NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.8", labelled(*PAPER), _one(43.7)),
-        NasvaRow("3", "planted labels: the ceiling", PLANTED),
+        NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.8", labelled(*PAPER_ROUNDS), _one(43.7)),
+        NasvaRow("3", "planted labels: the ceiling", PLANTED_LABELS),
     ]
 
 
 def _beyond() -> list[NasvaRow]:
-    """Return what a student needs to be better than its early-stopped teacher too."""
+    """Return the rows of what a student needs to be better than its early-stopped teacher."""
     return [
-        NasvaRow("beyond", "the early-stopped teacher", EARLY),
-        NasvaRow("beyond", "the same labels, trained long", FIRST),
+        NasvaRow("beyond", "the early-stopped teacher", EARLY_TEACHER),
+        NasvaRow("beyond", "the same labels, trained long", FIRST_LABELS),
         NasvaRow(
             "beyond",
             "one teacher, start, 8 s, nothing dropped",
@@ -265,24 +275,27 @@ def _beyond() -> list[NasvaRow]:
         ),
         NasvaRow("beyond", "one teacher, center, 8 s, nothing dropped", labelled(round_of())),
         NasvaRow("beyond", "two teachers averaged", labelled(round_of(teachers=2))),
-        NasvaRow("beyond", "two teachers that agree within 4 s", labelled(OURS)),
-        NasvaRow("beyond", "the same, two rounds", labelled(OURS, OURS)),
-        NasvaRow("beyond", "two teachers that agree, W + S", labelled(OURS, texts="W+S")),
-        NasvaRow("beyond", "planted labels: the ceiling", PLANTED),
+        NasvaRow("beyond", "two teachers that agree within 4 s", labelled(OUR_ROUND)),
+        NasvaRow("beyond", "the same, two rounds", labelled(OUR_ROUND, OUR_ROUND)),
+        NasvaRow("beyond", "two teachers that agree, W + S", labelled(OUR_ROUND, texts="W+S")),
+        NasvaRow("beyond", "planted labels: the ceiling", PLANTED_LABELS),
     ]
 
 
 def _table_4() -> list[NasvaRow]:
-    noisy = NARRATED.changed(recogniser="noisy")
+    noisy = NARRATION_TRIAL.changed(recogniser="noisy")
     return [
-        NasvaRow("4", "CLIP (usual), clean recogniser", NARRATED, _two(32.2, 58.7)),
+        NasvaRow("4", "CLIP (usual), clean recogniser", NARRATION_TRIAL, _two(32.2, 58.7)),
         NasvaRow(
-            "4", "S3D (dull), clean recogniser", NARRATED.changed(backbone="dull"), _two(29.1, 59.5)
+            "4",
+            "S3D (dull), clean recogniser",
+            NARRATION_TRIAL.changed(backbone="dull"),
+            _two(29.1, 59.5),
         ),
         NasvaRow(
             "4",
             "InternVideo (sharp), clean recogniser",
-            NARRATED.changed(backbone="sharp"),
+            NARRATION_TRIAL.changed(backbone="sharp"),
             _two(34.7, 70.0),
         ),
         NasvaRow(
@@ -300,43 +313,38 @@ def _table_8() -> list[NasvaRow]:
         "start": {6.0: 43.1, 8.0: 43.7, 10.0: 43.0},
         "center": {6.0: 38.0, 8.0: 37.2, 10.0: 37.8},
     }
-    made = [
-        NasvaRow(
-            "8", f"eps2 {eps2}, center, grown", labelled(fixed(eps2, "center", None)), _one(recall)
-        )
-        for eps2, recall in grown.items()
-    ]
+    rows = []
+    for eps2, recall in grown.items():
+        trial = labelled(fixed(eps2, "center", None))
+        rows.append(NasvaRow("8", f"eps2 {eps2}, center, grown", trial, _one(recall)))
     for position, published in fixed_lengths.items():
         for seconds, recall in published.items():
             trial = labelled(fixed(0.8, position, seconds))
-            made.append(
-                NasvaRow("8", f"eps2 0.8, {position}, {seconds:.0f} s", trial, _one(recall))
-            )
-    return [*made, NasvaRow("8", "planted labels: the ceiling", PLANTED)]
+            name = f"eps2 0.8, {position}, {seconds:.0f} s"
+            rows.append(NasvaRow("8", name, trial, _one(recall)))
+    rows.append(NasvaRow("8", "planted labels: the ceiling", PLANTED_LABELS))
+    return rows
 
 
 def _table_9() -> list[NasvaRow]:
-    first, second = (*PAPER, SECOND), (*PAPER, SECOND, THIRD)
+    two_rounds = (*PAPER_ROUNDS, SECOND_ROUND)
+    three_rounds = (*PAPER_ROUNDS, SECOND_ROUND, THIRD_ROUND)
+    both_two = labelled(*two_rounds, texts="W+S")
+    both_three = labelled(*three_rounds, texts="W+S")
     return [
-        NasvaRow("9", "0 rounds, S", FIRST, _two(36.0, 44.0)),
-        NasvaRow("9", "1 round, start, 8 s, S", labelled(*PAPER), _two(43.7, 46.7)),
-        NasvaRow(
-            "9", "1 round, start, 8 s, W + S", labelled(*PAPER, texts="W+S"), _two(46.4, 71.6)
-        ),
-        NasvaRow("9", "2 rounds, center, grown, S", labelled(*first), _two(44.8, 52.9)),
-        NasvaRow(
-            "9", "2 rounds, center, grown, W + S", labelled(*first, texts="W+S"), _two(46.9, 72.1)
-        ),
-        NasvaRow("9", "3 rounds, center, grown, S", labelled(*second), _two(45.2, 51.8)),
-        NasvaRow(
-            "9", "3 rounds, center, grown, W + S", labelled(*second, texts="W+S"), _two(46.0, 69.7)
-        ),
+        NasvaRow("9", "0 rounds, S", FIRST_LABELS, _two(36.0, 44.0)),
+        NasvaRow("9", "1 round, start, 8 s, S", REFINED_LABELS, _two(43.7, 46.7)),
+        NasvaRow("9", "1 round, start, 8 s, W + S", BOTH_TEXTS, _two(46.4, 71.6)),
+        NasvaRow("9", "2 rounds, center, grown, S", labelled(*two_rounds), _two(44.8, 52.9)),
+        NasvaRow("9", "2 rounds, center, grown, W + S", both_two, _two(46.9, 72.1)),
+        NasvaRow("9", "3 rounds, center, grown, S", labelled(*three_rounds), _two(45.2, 51.8)),
+        NasvaRow("9", "3 rounds, center, grown, W + S", both_three, _two(46.0, 69.7)),
         NasvaRow("9", "planted labels of W + S: the ceiling", ALL_PLANTED),
     ]
 
 
 def _heads() -> list[NasvaRow]:
-    ours = labelled(OURS)
+    ours = labelled(OUR_ROUND)
     return [
         NasvaRow("head", "no head: the best cosine", ours),
         NasvaRow("head", "targets: kept", ours.changed(head="kept")),
@@ -345,7 +353,7 @@ def _heads() -> list[NasvaRow]:
 
 
 def _dropout() -> list[NasvaRow]:
-    ours = labelled(OURS)
+    ours = labelled(OUR_ROUND)
     return [
         NasvaRow("dropout", "of attention weights: 0", ours),
         NasvaRow(
@@ -357,62 +365,67 @@ def _dropout() -> list[NasvaRow]:
 
 
 def _paper_network() -> list[NasvaRow]:
-    ours = labelled(OURS)
+    ours = labelled(OUR_ROUND).changed(early=True)
+    large_first = EARLY_TEACHER.changed(paper_network=True)
+    large_ours = ours.changed(paper_network=True)
     return [
-        NasvaRow("size", "D 64, 1 + 1 layers, first labels", EARLY),
-        NasvaRow("size", "D 256, 3 + 3 layers, first labels", EARLY.changed(paper_network=True)),
-        NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours.changed(early=True)),
-        NasvaRow(
-            "size", "D 256, 3 + 3 layers, our labels", ours.changed(paper_network=True, early=True)
-        ),
+        NasvaRow("size", "D 64, 1 + 1 layers, first labels", EARLY_TEACHER),
+        NasvaRow("size", "D 256, 3 + 3 layers, first labels", large_first),
+        NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours),
+        NasvaRow("size", "D 256, 3 + 3 layers, our labels", large_ours),
     ]
 
 
 def _second_version() -> list[NasvaRow]:
     rows = {
-        "W": NARRATED,
-        "W + S": BOTH,
-        "S, first labels": FIRST,
-        "S, refined": REFINED,
-        "Step-Video": VIDEO,
+        "W": NARRATION_TRIAL,
+        "W + S": BOTH_TEXTS,
+        "S, first labels": FIRST_LABELS,
+        "S, refined": REFINED_LABELS,
+        "Step-Video": VIDEO_FIRST,
         "Step-Video, refined": VIDEO_REFINED,
-        "the early-stopped teacher": EARLY,
+        "the early-stopped teacher": EARLY_TEACHER,
     }
     return [
         NasvaRow("version-2", name, trial.changed(world="short-2")) for name, trial in rows.items()
     ]
 
 
-LAGS: tuple[tuple[WorldName, float | None], ...] = (
+WORLD_LAGS: tuple[tuple[WorldName, float | None], ...] = (
     ("short", None),
     ("short", 4.0),
     ("short-2", None),
     ("onset", None),
 )
-CORPORA = (100, 300, 1000, 3000)  # videos
-# by their table
-VERSIONS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}
+CORPUS_VIDEOS = (100, 300, 1000, 3000)
+# By the table that uses it.
+TABLE_WORLDS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}
 
 
 def of_lag(world: WorldName, lag: float | None, position: BestAt) -> NasvaTrial:
-    """Return the paper's refinement in a world whose pictures follow its words so."""
+    """Return the paper's refinement in a world whose pictures follow its words with this lag."""
     return labelled(fixed(0.8, position, 8.0)).changed(world=world, lag=lag)
 
 
 def _lags() -> list[NasvaRow]:
     positions: tuple[BestAt, ...] = ("start", "center")
-    return [
-        NasvaRow("lag", f"{_lag_name(world, lag)}, {position}", of_lag(world, lag, position))
-        for world, lag in LAGS
-        for position in positions
-    ]
+    rows = []
+    for world, lag in WORLD_LAGS:
+        for position in positions:
+            name = f"{lag_name(world, lag)}, {position}"
+            rows.append(NasvaRow("lag", name, of_lag(world, lag, position)))
+    return rows
 
 
-def _lag_name(world: WorldName, lag: float | None) -> str:
-    name = {"short": "version 1", "short-2": "version 2", "onset": "version 2, act at the onset"}[
-        world
-    ]
-    return f"{name}, {'its own lag' if lag is None else f'{lag:+.0f} s'}"
+def lag_name(world: WorldName, lag: float | None) -> str:
+    """Return the name of a world and its lag in rows and claims."""
+    names: Mapping[WorldName, str] = {
+        "short": "version 1",
+        "short-2": "version 2",
+        "onset": "version 2, act at the onset",
+    }
+    lag_text = "its own lag" if lag is None else f"{lag:+.0f} s"
+    return f"{names[world]}, {lag_text}"
 
 
 def of_corpus(videos: int, eps2: float) -> NasvaTrial:
@@ -421,21 +434,18 @@ def of_corpus(videos: int, eps2: float) -> NasvaTrial:
 
 
 def _corpora() -> list[NasvaRow]:
-    return [
-        NasvaRow(
-            "corpus",
-            f"{videos} videos, eps2 {eps2} ({DROPPED_FRACTION[eps2]:.0%} dropped)",
-            of_corpus(videos, eps2),
-        )
-        for videos in CORPORA
-        for eps2 in (0.6, 0.8)
-    ]
+    rows = []
+    for videos in CORPUS_VIDEOS:
+        for eps2 in (0.6, 0.8):
+            name = f"{videos} videos, eps2 {eps2} ({DROPPED_FRACTION[eps2]:.0%} dropped)"
+            rows.append(NasvaRow("corpus", name, of_corpus(videos, eps2)))
+    return rows
 
 
-LABELLERS: Mapping[str, NasvaTrial] = {
-    "the early-stopped teacher": EARLY,
+LABELLER_TRIALS: Mapping[str, NasvaTrial] = {
+    "the early-stopped teacher": EARLY_TEACHER,
     "one teacher": labelled(round_of()),
-    "two teachers that agree within 4 s": labelled(OURS),
+    "two teachers that agree within 4 s": labelled(OUR_ROUND),
     "first labels of small loss": labelled(
         round_of().model_copy(update={"labeller": "small loss"})
     ),
@@ -444,15 +454,16 @@ LABELLERS: Mapping[str, NasvaTrial] = {
 
 
 def _labellers() -> list[NasvaRow]:
-    return [
-        NasvaRow(table, name, trial.changed(world=world))
-        for table, world in VERSIONS.items()
-        for name, trial in LABELLERS.items()
-    ]
+    rows = []
+    for table, world in TABLE_WORLDS.items():
+        for name, trial in LABELLER_TRIALS.items():
+            rows.append(NasvaRow(table, name, trial.changed(world=world)))
+    return rows
 
 
-def _unshown() -> list[NasvaRow]:
-    ours = labelled(OURS).changed(world="short-2", head="kept")
+def unshown_rows() -> list[NasvaRow]:
+    """Return the rows of what the alignability head learns as not shown."""
+    ours = labelled(OUR_ROUND).changed(world="short-2", head="kept")
     return [
         NasvaRow("unshown", "its own texts without a label", ours),
         NasvaRow("unshown", "texts of other tasks", ours.changed(unshown="other task")),
@@ -464,159 +475,25 @@ def _unshown() -> list[NasvaRow]:
 
 def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = False) -> NasvaTrial:
     """Return a trial of another size and seed. cosines: with the paper's own thresholds."""
-    trial, videos = trial.changed(videos=None), trial.videos
-    if videos is not None:
-        share = min(1.0, size.videos / videos)
-        epochs, early = math.ceil(share * size.epochs), math.ceil(share * size.teacher_epochs)
-        size = size.model_copy(update={"videos": videos, "epochs": epochs, "teacher_epochs": early})
-    rounds = (
-        tuple(each.in_cosines for each in trial.labels.rounds) if cosines else trial.labels.rounds
-    )
-    return trial.changed(
-        size=size, seed=seed, labels=trial.labels.model_copy(update={"rounds": rounds})
-    )
+    if trial.videos is not None:
+        # the more videos, the fewer epochs
+        share = min(1.0, size.videos / trial.videos)
+        update = {
+            "videos": trial.videos,
+            "epochs": math.ceil(share * size.epochs),
+            "teacher_epochs": math.ceil(share * size.teacher_epochs),
+        }
+        size = size.model_copy(update=update)
+    labels = trial.labels
+    if cosines:
+        rounds = tuple(label_round.in_cosines for label_round in labels.rounds)
+        labels = labels.model_copy(update={"rounds": rounds})
+    return trial.changed(videos=None, size=size, seed=seed, labels=labels)
 
 
 def _one(steps: float) -> dict[str, float]:
-    return {STEPS: steps}
+    return {STEP_RECALL: steps}
 
 
-def _two(steps: float, said: float) -> dict[str, float]:
-    return {STEPS: steps, SAID: said}
-
-
-INSIDE = "labels inside"
-AFTER_START = "label start - window start"
-REFINED = labelled(*PAPER)
-CENTER, AVERAGED = labelled(round_of()), labelled(round_of(teachers=2))
-BOTH = labelled(*PAPER, texts="W+S")
-VIDEO, VIDEO_REFINED = labelled(first="video"), labelled(*PAPER, first="video")
-
-
-ASSERTED = (
-    Claim("W + S above W, steps", STEPS, BOTH, NARRATED, 5.0, 10.2),
-    Claim(
-        "self-training on Step-ASR labels, equally long training, steps",
-        STEPS,
-        REFINED,
-        FIRST,
-        4.0,
-        7.7,
-    ),
-    Claim(
-        "the same above that of Step-Video labels",
-        STEPS,
-        REFINED,
-        FIRST,
-        2.0,
-        7.3,
-        (VIDEO, VIDEO_REFINED),
-    ),
-    Claim("refined S above W, steps", STEPS, REFINED, NARRATED, 0.0, 9.0),
-    Claim("W above refined S, narrations", SAID, NARRATED, REFINED, 0.0, 23.3),
-    Claim(
-        "refined labels in the planted window more often than coarse ones",
-        INSIDE,
-        REFINED,
-        FIRST,
-        0.0,
-    ),
-    Claim("our student above the early-stopped teacher, steps", STEPS, labelled(OURS), EARLY, 0.0),
-    Claim(
-        "our student above the early-stopped teacher, narrations", SAID, labelled(OURS), EARLY, 0.0
-    ),
-)
-
-REPORTED = (
-    Claim("the paper's student above the early-stopped teacher, steps", STEPS, REFINED, EARLY),
-    Claim(
-        "start above center, 8 s, steps",
-        STEPS,
-        REFINED,
-        labelled(fixed(0.8, "center", 8.0)),
-        None,
-        6.5,
-    ),
-    Claim("eps2 0.8 above 0.7, start, steps", STEPS, REFINED, labelled(start(0.7)), None, 1.4),
-    Claim("two teachers averaged above one, center, steps", STEPS, AVERAGED, CENTER),
-    Claim("teachers that agree above averaged, steps", STEPS, labelled(OURS), AVERAGED),
-    Claim(
-        "a second round of ours above the first, steps", STEPS, labelled(OURS, OURS), labelled(OURS)
-    ),
-    Claim("W + S above W, narrations", SAID, BOTH, NARRATED, None, 6.2),
-    Claim("the ceiling above W + S, steps", STEPS, ALL_PLANTED, BOTH),
-)
-
-
-def _in_version_2(claim: Claim) -> Claim:
-    """Return the same ordering in version 2 of the world, where nothing is asserted."""
-    changed = {name: getattr(claim, name).changed(world="short-2") for name in ("more", "less")}
-    first, second = claim.beyond or (None, None)
-    if isinstance(first, NasvaTrial) and isinstance(second, NasvaTrial):
-        changed["beyond"] = (first.changed(world="short-2"), second.changed(world="short-2"))
-    return replace(claim, statement=f"{claim.statement}, version 2", least=None, **changed)
-
-
-def _explained() -> tuple[Claim, ...]:
-    """Return the orderings of the tables that say why others come out as they do."""
-    second = (_in_version_2(claim) for claim in (*ASSERTED, *REPORTED))
-    lags = (
-        Claim(
-            f"start above center, {_lag_name(world, lag)}, {metric.split()[0]}",
-            metric,
-            of_lag(world, lag, "start"),
-            of_lag(world, lag, "center"),
-            None,
-            6.5 if metric == STEPS else None,
-        )
-        for world, lag in LAGS
-        for metric in (STEPS, INSIDE)
-    )
-    corpora = (
-        Claim(
-            f"eps2 0.8 above 0.6, {videos} videos, steps",
-            STEPS,
-            of_corpus(videos, 0.8),
-            of_corpus(videos, 0.6),
-        )
-        for videos in CORPORA
-    )
-    agreed, one, early = (
-        "two teachers that agree within 4 s",
-        "one teacher",
-        "the early-stopped teacher",
-    )
-    pairs = (
-        (agreed, one),
-        (agreed, early),
-        ("first labels of small loss", early),
-        ("first labels of small loss", agreed),
-        ("soft labels of one teacher", one),
-        ("soft labels of one teacher", agreed),
-    )
-    labellers = (
-        Claim(
-            f"{more} above {less}, version {1 if world == 'short' else 2}, {metric.split()[0]}",
-            metric,
-            LABELLERS[more].changed(world=world),
-            LABELLERS[less].changed(world=world),
-        )
-        for world in VERSIONS.values()
-        for more, less in pairs
-        for metric in (STEPS, SAID)
-    )
-    own, *others = _unshown()
-    heads = (
-        Claim(
-            f"the head: {row.name} above {own.name}, {kind}",
-            f"{kind} AUC head",
-            row.trial,
-            own.trial,
-        )
-        for row in others
-        for kind in ("recipe", "step", "narration")
-    )
-    return (*second, *lags, *corpora, *labellers, *heads)
-
-
-EXPLAINED = _explained()
+def _two(steps: float, narrations: float) -> dict[str, float]:
+    return {STEP_RECALL: steps, NARRATION_RECALL: narrations}

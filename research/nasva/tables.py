@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from research.nasva.claims import ASSERTED_CLAIMS, EXPLAINED_CLAIMS, REPORTED_CLAIMS
 from research.nasva.corpus import read_corpus
 from research.nasva.rows import (
     AFTER_START,
-    ASSERTED,
-    EXPLAINED,
-    INSIDE,
-    REPORTED,
-    SAID,
-    STEPS,
-    TITLES,
-    UNUSUAL,
+    LABELS_INSIDE,
+    NARRATION_RECALL,
+    STEP_RECALL,
+    TABLE_TITLES,
+    UNUSUAL_TABLES,
     NasvaRow,
     NasvaSize,
     NasvaTrial,
@@ -27,7 +25,7 @@ from research.nasva.trials import NasvaTrials
 from research.study import Claim, Study
 from stepline.errors import ShapeError, SteplineError
 
-AUC = tuple(
+AUC_COLUMNS = tuple(
     f"{kind} AUC {scorer}"
     for kind in ("recipe", "step", "narration")
     for scorer in ("cosine", "head")
@@ -36,23 +34,26 @@ AUC = tuple(
 
 @dataclass(frozen=True)
 class NasvaStudy(Study[NasvaRow, NasvaTrial]):
-    """data: real data, as `corpus.read_corpus` reads it. Else the simulated world."""
+    """NaSVA's tables.
+
+    data: real data, as `corpus.read_corpus` reads it. None: the simulated world.
+    """
 
     size: NasvaSize = field(default_factory=NasvaSize)
     data: Path | None = None
 
-    titles: ClassVar[Mapping[str, str]] = TITLES
-    columns: ClassVar[Sequence[str]] = (STEPS, SAID, "labels kept", INSIDE)
+    titles: ClassVar[Mapping[str, str]] = TABLE_TITLES
+    columns: ClassVar[Sequence[str]] = (STEP_RECALL, NARRATION_RECALL, "labels kept", LABELS_INSIDE)
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {
-        "lag": (STEPS, SAID, INSIDE, AFTER_START),
-        **dict.fromkeys(("head", "unshown"), (STEPS, SAID, *AUC)),
-        **dict.fromkeys(("2", "4", "size", "dropout"), (STEPS, SAID)),
+        "lag": (STEP_RECALL, NARRATION_RECALL, LABELS_INSIDE, AFTER_START),
+        **dict.fromkeys(("head", "unshown"), (STEP_RECALL, NARRATION_RECALL, *AUC_COLUMNS)),
+        **dict.fromkeys(("2", "4", "size", "dropout"), (STEP_RECALL, NARRATION_RECALL)),
     }
-    published_names: ClassVar[Sequence[str]] = (STEPS, SAID)
+    published_names: ClassVar[Sequence[str]] = (STEP_RECALL, NARRATION_RECALL)
     heads: ClassVar[Mapping[str, str]] = {
-        STEPS: "steps R@1",
-        SAID: "narrations R@1",
-        INSIDE: "inside the window",
+        STEP_RECALL: "steps R@1",
+        NARRATION_RECALL: "narrations R@1",
+        LABELS_INSIDE: "inside the window",
         "recipe AUC cosine": "steps, cosine",
         "recipe AUC head": "steps, head",
         "step AUC cosine": "written steps, cosine",
@@ -75,43 +76,52 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
 
     def rows(self) -> list[NasvaRow]:
         """Return the rows of the chosen tables, real data without those of planted labels."""
-        usual = [table for table in TITLES if table not in UNUSUAL]
-        chosen = [row for row in nasva_rows() if row.table in (self.tables or usual)]
-        return [row for row in chosen if self.data is None or not needs_planted_truth(row.trial)]
+        usual = [table for table in TABLE_TITLES if table not in UNUSUAL_TABLES]
+        tables = self.tables or usual
+        rows = [row for row in nasva_rows() if row.table in tables]
+        if self.data is None:
+            return rows
+        return [row for row in rows if not needs_planted_truth(row.trial)]
 
     def trials(self) -> list[NasvaTrial]:
-        """Return the trial of every row and seed, each once, those of a corpus after one
-        another."""
-        trials = super().trials()
-        return sorted(
-            trials,
-            key=lambda trial: (
-                trial.seed,
-                trial.world,
-                trial.lag or 0.0,
-                trial.size.videos,
-                trial.backbone != "usual",
-                trial.backbone,
-            ),
-        )
+        """Return the trial of every row and seed, each once, those of one corpus together."""
+        return sorted(super().trials(), key=_corpus_order)
 
     def sized(self, trial: NasvaTrial, seed: int) -> NasvaTrial:
-        """Return a row's trial with this seed, of this study's size. On real data with the paper's
-        thresholds."""
+        """Return a row's trial with this seed and this study's size.
+
+        On real data it has the paper's thresholds.
+        """
         return sized(trial, self.size, seed, cosines=self.data is not None)
 
     def facts(self) -> dict[str, object]:
-        """Return what was asked for, as a command."""
-        tables = "".join(f" --table {table}" for table in self.tables)
-        later = f" --first-seed {self.seeds[0]}" if self.seeds[0] else ""
-        asked = f"--videos {self.size.videos} --seeds {len(self.seeds)}{later}{tables}"
-        return {"command": f"python -m research nasva-tables {asked}"}
+        """Return the command of this study."""
+        command = f"python -m research nasva-tables --videos {self.size.videos}"
+        command += f" --seeds {len(self.seeds)}"
+        first_seed = self.seeds[0]
+        if first_seed:
+            command += f" --first-seed {first_seed}"
+        for table in self.tables:
+            command += f" --table {table}"
+        return {"command": command}
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and what goes beyond it."""
-        return (*ASSERTED, *REPORTED, *EXPLAINED)
+        return (*ASSERTED_CLAIMS, *REPORTED_CLAIMS, *EXPLAINED_CLAIMS)
+
+
+def _corpus_order(trial: NasvaTrial) -> tuple[object, ...]:
+    """Return the key that sorts trials by their corpus."""
+    return (
+        trial.seed,
+        trial.world,
+        trial.lag or 0.0,
+        trial.size.videos,
+        trial.backbone != "usual",
+        trial.backbone,
+    )
 
 
 def needs_planted_truth(trial: NasvaTrial) -> bool:
-    """Tell whether a trial learns from labels that only simulated videos have."""
+    """Say whether a trial learns from labels that only simulated videos have."""
     return trial.planted or trial.labels.first == "planted"

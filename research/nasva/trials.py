@@ -1,5 +1,4 @@
-"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers, training,
-scores."""
+"""Running NaSVA's trials: labels (planted, by likeness or by teachers), training and scores."""
 
 import shutil
 import time
@@ -45,18 +44,19 @@ from stepline.training.batches import LazySamples, Mask, Sample
 from stepline.training.loop import TrainingTask, fit
 from stepline.training.settings import TrainSettings
 
-# grown around the most similar second
+# Labels grow around the most similar second.
 VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)
 
 
 def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[StepSpans, ...]:
     """Return the labels of the written steps before any network is trained.
 
-    Raises DatasetError when the planted truth is asked for where there is no truth.
+    Raises DatasetError when planted labels are asked for where there is no planted truth.
     """
     if plan.first == "video":
         likeness = [cosine_matrix(video.step_vectors, video.features.values) for video in videos]
-        return relabel([likeness], [video.features.rate for video in videos], VIDEO_LABELS)
+        rates = [video.features.rate for video in videos]
+        return relabel([likeness], rates, VIDEO_LABELS)
     if plan.first == "planted":
         return tuple(planted(video, video.truth) for video in videos)
     return tuple(_spoken_spans(video, CoarseSettings(floor=plan.floor)) for video in videos)
@@ -71,45 +71,48 @@ def planted(video: TrainingVideo, truth: Mask | None) -> StepSpans:
 
 def step_videos(videos: Sequence[TrainingVideo]) -> list[StepVideo]:
     """Return the videos' written steps, none of them placed."""
-    return [
-        step_video(video.id, video.features, video.step_vectors, (None,) * len(video.steps))
-        for video in videos
-    ]
+    unplaced = []
+    for video in videos:
+        spans = (None,) * len(video.steps)
+        unplaced.append(step_video(video.id, video.features, video.step_vectors, spans))
+    return unplaced
 
 
 def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazySamples[Sample]:
-    """Return the sentences as samples, each labelled where it is spoken, or where it is really
-    shown."""
-    places = [
-        planted(video, video.sentence_truth)
-        if really
-        else tuple(sentence.span for sentence in video.sentences)
-        for video in videos
-    ]
-    said = [
-        step_video(video.id, video.features, video.sentence_vectors, (None,) * len(video.sentences))
-        for video in videos
-    ]
-    return step_samples(said, places)
+    """Return the sentences as samples, each labelled where it is spoken.
+
+    really: labelled where it is shown, by the planted truth.
+    """
+    labels: list[StepSpans] = []
+    narrations = []
+    for video in videos:
+        if really:
+            labels.append(planted(video, video.sentence_truth))
+        else:
+            labels.append(tuple(sentence.span for sentence in video.sentences))
+        spans = (None,) * len(video.sentences)
+        narrations.append(step_video(video.id, video.features, video.sentence_vectors, spans))
+    return step_samples(narrations, labels)
 
 
 def _spoken_spans(video: TrainingVideo, settings: CoarseSettings) -> StepSpans:
     """Return where each step is said, by its likeness to the narration (Step-ASR)."""
     duration = len(video.features.values) / video.features.rate
-    kept, _ = coarse_spans(
+    placed_steps, _ = coarse_spans(
         video.steps, video.sentences, video.likeness, duration=duration, settings=settings
     )
-    said = {step.id: step.said for step in kept}
-    return tuple(said.get(step.id) for step in video.steps)
+    spans = {step.id: step.said for step in placed_steps}
+    return tuple(spans.get(step.id) for step in video.steps)
 
 
 def _first_window(row: Mask, rate: float) -> Span | None:
-    shown = np.flatnonzero(row)
-    if not len(shown):
+    seconds = np.flatnonzero(row)
+    if not len(seconds):
         return None
-    gaps = np.flatnonzero(np.diff(shown) > 1)
-    last = shown[gaps[0]] if len(gaps) else shown[-1]
-    return Span(float(shown[0] / rate), float((last + 1) / rate))
+    first = seconds[0]
+    gaps = np.flatnonzero(np.diff(seconds) > 1)
+    last = seconds[gaps[0]] if len(gaps) else seconds[-1]
+    return Span(float(first / rate), float((last + 1) / rate))
 
 
 SECOND_SEED = 1000  # of a teacher next to the first
@@ -132,30 +135,27 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         seconds = time.process_time() - began
         write_aligner(network, folder / "aligner.safetensors")
         shutil.rmtree(folder / "training")
-        scores = (
-            corpus.benchmarks.score(network, folder)
-            if corpus.benchmarks
-            else score(network, corpus.tests)
-        )
-        return Outcome(scores | label_scores(corpus.videos, labels), seconds)
+        scores = label_scores(corpus.videos, labels)
+        if corpus.benchmarks:
+            return Outcome(corpus.benchmarks.score(network, folder) | scores, seconds)
+        return Outcome(score(network, corpus.tests) | scores, seconds)
 
     def train(
         self, trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans], folder: Path
     ) -> Aligner:
         """Return the network that a trial's labels train."""
-        model, settings = _model(trial, corpus), _training(trial)
+        model = _model(trial, corpus)
+        settings = _training(trial)
         if not trial.labels.soft:
             samples = _samples(trial, corpus, labels)
             return train_aligner(samples, folder, model=model, loss=_loss(trial), settings=settings)
-        torch.manual_seed(settings.seed)  # of fresh weights, as `train_aligner` has it
+        # the seed of fresh weights, as `train_aligner` sets it
+        torch.manual_seed(settings.seed)
         network = Aligner(model)
-        places = soft_labels(self.matrices(trial, corpus))
-        fit(
-            network,
-            soft_task(unlabelled_samples(step_videos(corpus.videos)), places, _loss(trial)),
-            settings,
-            folder,
-        )
+        sums = soft_labels(self.matrices(trial, corpus))
+        samples_without_labels = unlabelled_samples(step_videos(corpus.videos))
+        task = soft_task(samples_without_labels, sums, _loss(trial))
+        fit(network, task, settings, folder)
         return network
 
     def matrices(self, trial: NasvaTrial, corpus: Corpus) -> list[list[Matrix]]:
@@ -175,71 +175,74 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         last = trial.labels.rounds[-1]
         matrices = self.matrices(trial, corpus)
         if last.labeller == "small loss":
-            return small_loss_labels(
-                first_labels(corpus.videos, trial.labels), matrices, corpus.videos, last.small_loss
-            )
-        return relabel(matrices, [video.features.rate for video in corpus.videos], last.refine)
+            first = first_labels(corpus.videos, trial.labels)
+            return small_loss_labels(first, matrices, corpus.videos, last.small_loss)
+        rates = [video.features.rate for video in corpus.videos]
+        return relabel(matrices, rates, last.refine)
 
 
 def small_loss_labels(
     labels: Sequence[StepSpans],
     matrices: Sequence[Sequence[Matrix]],
     videos: Sequence[TrainingVideo],
-    kept: float,
+    fraction: float,
 ) -> tuple[StepSpans, ...]:
-    """Return the labels on which the teachers' loss is smallest, a fraction `kept` of them. The
-    others are dropped.
+    """Return a fraction of the labels, those with the teachers' smallest loss, and None for others.
 
-    Networks learn what is right before what is wrong by heart. Source: co-teaching (Han et al.
-    2018).
+    Networks learn what is right before they learn what is wrong by heart. Source: co-teaching (Han
+    et al. 2018).
     """
-    losses = [
-        label_losses(np.mean(each, axis=0), places, video)
-        for each, places, video in zip(zip(*matrices, strict=True), labels, videos, strict=True)
-    ]
-    limit = np.nanquantile(np.concatenate(losses), kept)
-    return tuple(
-        tuple(
-            span if loss <= limit else None for span, loss in zip(places, row.tolist(), strict=True)
-        )
-        for places, row in zip(labels, losses, strict=True)
-    )
+    losses = []
+    for of_video, spans, video in zip(zip(*matrices, strict=True), labels, videos, strict=True):
+        losses.append(label_losses(np.mean(of_video, axis=0), spans, video))
+    limit = np.nanquantile(np.concatenate(losses), fraction)
+
+    small: list[StepSpans] = []
+    for spans, row in zip(labels, losses, strict=True):
+        pairs = zip(spans, row.tolist(), strict=True)
+        small.append(tuple(span if loss <= limit else None for span, loss in pairs))
+    return tuple(small)
 
 
-def label_losses(scores: Matrix, places: StepSpans, video: TrainingVideo) -> Matrix:
-    """Return the InfoNCE of each text's label (K,) by cosines (K, T). NaN where a text has none."""
-    # (K, T)
-    shown = label_matrix([[span] if span is not None else [] for span in places], video.features)
+def label_losses(scores: Matrix, labels: StepSpans, video: TrainingVideo) -> Matrix:
+    """Return the InfoNCE of each text's label (K,) by cosines (K, T). NaN without a label."""
+    spans = [[span] if span is not None else [] for span in labels]
+    positive = label_matrix(spans, video.features)  # (K, T)
     p = softmax(np.asarray(scores, dtype=np.float64) / SCORE_TEMPERATURE)
-    mass = (p * shown).sum(axis=1)
-    return np.where(shown.any(axis=1), -np.log(np.maximum(mass, 1e-12)), np.nan)
+    mass = (p * positive).sum(axis=1)
+    loss = -np.log(np.maximum(mass, 1e-12))
+    return np.where(positive.any(axis=1), loss, np.nan)
 
 
 def soft_labels(matrices: Sequence[Sequence[Matrix]]) -> list[Matrix]:
-    """Return P(second) of every text (K, T), summed up along the seconds: the softmax of its
-    teachers' mean cosines."""
-    means = (
-        np.asarray(np.mean(each, axis=0), dtype=np.float64) for each in zip(*matrices, strict=True)
-    )
-    return [
-        np.cumsum(softmax(mean / SCORE_TEMPERATURE), axis=1).astype(np.float32) for mean in means
-    ]
+    """Return P(second) of every text (K, T), summed up along the seconds.
+
+    P is the softmax of the teachers' mean cosines.
+    """
+    sums = []
+    for of_video in zip(*matrices, strict=True):
+        mean = np.asarray(np.mean(of_video, axis=0), dtype=np.float64)
+        p = softmax(mean / SCORE_TEMPERATURE)
+        sums.append(np.cumsum(p, axis=1).astype(np.float32))
+    return sums
 
 
 def soft_task(
-    samples: LazySamples[Sample], places: Sequence[Matrix], loss: AlignerLossSettings
+    samples: LazySamples[Sample], sums: Sequence[Matrix], loss: AlignerLossSettings
 ) -> TrainingTask[Sample]:
-    """Return the training whose labels are drawn again at every sight, each text's second at its
-    probability.
+    """Return the training whose labels are drawn again in every epoch, by the seconds' probability.
 
-    places: (K, T) of every sample's texts, summed up along the seconds. The mean loss is the
-    cross-entropy with P.
+    sums: P(second) (K, T) of every sample's texts, summed up along the seconds. The mean loss is
+    the cross-entropy with P.
     """
-    known = {sample.id: rows for sample, rows in zip(samples, places, strict=True)}
+    sums_by_id = {sample.id: rows for sample, rows in zip(samples, sums, strict=True)}
     plain = aligner_task(samples, loss)
 
-    def augment(chosen: Sequence[Sample], rng: np.random.Generator) -> Sequence[Sample]:
-        drawn = [replace(sample, positive=one_second(known[sample.id], rng)) for sample in chosen]
+    def augment(batch: Sequence[Sample], rng: np.random.Generator) -> Sequence[Sample]:
+        drawn = []
+        for sample in batch:
+            positive = one_second(sums_by_id[sample.id], rng)
+            drawn.append(replace(sample, positive=positive))
         return plain.augment(drawn, rng)
 
     return replace(plain, augment=augment)
@@ -247,9 +250,11 @@ def soft_task(
 
 def one_second(sums: Matrix, rng: np.random.Generator) -> Mask:
     """Return (K, T), one second per text, drawn by probabilities summed up along the seconds."""
-    at = (rng.random((len(sums), 1)) * sums[:, -1:] >= sums).sum(axis=1)
+    texts, seconds = sums.shape
+    draws = rng.random((texts, 1)) * sums[:, -1:]
+    at = (draws >= sums).sum(axis=1)
     positive = np.zeros(sums.shape, np.bool_)
-    positive[np.arange(len(sums)), np.minimum(at, sums.shape[1] - 1)] = True
+    positive[np.arange(texts), np.minimum(at, seconds - 1)] = True
     return positive
 
 
@@ -259,48 +264,51 @@ def with_unshown_texts(
     kind: UnshownTexts,
     rng: np.random.Generator,
 ) -> list[Sample]:
-    """Return each video's labelled steps among texts that it does not show, as many where there are
-    enough.
+    """Return each video's labelled steps among texts that it does not show.
 
-    Both kinds keep their order. The places of the unshown ones among the others are random.
+    There are as many of these where there are enough. Both kinds keep their order. The places of
+    the unshown ones among the others are random.
     """
-    chosen = unshown_texts(
-        [video.task for video in videos], lambda index: videos[index].linking, kind
-    )
+    tasks = [video.task for video in videos]
+    unshown = unshown_texts(tasks, lambda index: videos[index].linking, kind)
     samples = []
-    for video, places, (other, rows) in zip(videos, labels, chosen, strict=True):
-        own = [row for row, span in enumerate(places) if span is not None]
+    for video, spans, (other, rows) in zip(videos, labels, unshown, strict=True):
+        own = [row for row, span in enumerate(spans) if span is not None]
         if not own:
             continue
-        some = np.sort(rng.permutation(rows)[: len(own)])
-        vectors = np.concatenate([video.step_vectors[own], videos[other].step_vectors[some]])
-        spans = [[span] for span in places if span is not None] + [[] for _ in some]
-        order = np.argsort(
-            np.concatenate([np.sort(rng.random(len(part))) for part in (own, some)]), kind="stable"
+        foreign = np.sort(rng.permutation(rows)[: len(own)])
+        vectors = np.concatenate([video.step_vectors[own], videos[other].step_vectors[foreign]])
+        text_spans: list[list[Span]] = [[span] for span in spans if span is not None]
+        text_spans += [[] for _ in foreign]
+
+        # a random merge of the two that keeps the order within each
+        positions = [np.sort(rng.random(len(part))) for part in (own, foreign)]
+        order = np.argsort(np.concatenate(positions), kind="stable")
+        ordered_spans = [text_spans[index] for index in order]
+        sample = labelled_sample(
+            video.id, video.features, vectors[order], ordered_spans, ordered=True
         )
-        placed = [spans[at] for at in order]
-        samples.append(
-            labelled_sample(video.id, video.features, vectors[order], placed, ordered=True)
-        )
+        samples.append(sample)
     return samples
 
 
 def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, float]:
-    """Return R@1 of each kind of text, and how well scores tell texts that are shown (ROC-AUC), in
-    per cent."""
-    found: dict[str, float] = {}
+    """Return R@1 of each kind of text, and the ROC-AUC of texts that are shown, in per cent."""
+    scores: dict[str, float] = {}
     for kind, samples in tests.items():
         matrices = alignment_matrices(network, samples)
         truths = [sample.positive for sample in samples]
-        found[f"{kind} R@1"] = 100 * recall_at_one(matrices, truths)
-        shown = np.concatenate([truth.any(axis=1) for truth in truths])
-        if len(np.unique(shown)) == 2:
-            best = np.concatenate([best_scores(matrix) for matrix in matrices])
-            found[f"{kind} AUC cosine"] = 100 * roc_auc(shown, best)
-            if network.alignable is not None:
-                head = np.concatenate(alignable_logits(network, samples))
-                found[f"{kind} AUC head"] = 100 * roc_auc(shown, head)
-    return found
+        scores[f"{kind} R@1"] = 100 * recall_at_one(matrices, truths)
+        is_shown = np.concatenate([truth.any(axis=1) for truth in truths])
+        # an AUC needs texts of both kinds
+        if len(np.unique(is_shown)) < 2:
+            continue
+        best = np.concatenate([best_scores(matrix) for matrix in matrices])
+        scores[f"{kind} AUC cosine"] = 100 * roc_auc(is_shown, best)
+        if network.alignable is not None:
+            head = np.concatenate(alignable_logits(network, samples))
+            scores[f"{kind} AUC head"] = 100 * roc_auc(is_shown, head)
+    return scores
 
 
 def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Mask]) -> float:
@@ -310,26 +318,25 @@ def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Mask]) -> float:
     """
     hits: list[bool] = []
     for matrix, truth in zip(matrices, truths, strict=True):
-        shown = truth.any(axis=1)
-        hits += truth[shown, matrix[shown].argmax(axis=1)].tolist()
+        is_shown = truth.any(axis=1)
+        best = matrix[is_shown].argmax(axis=1)
+        hits += truth[is_shown, best].tolist()
     if not hits:
         raise DatasetError("no text is shown in any held-out video; R@1 needs at least one")
     return float(np.mean(hits))
 
 
 def _samples(trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans]) -> list[Sample]:
-    given = step_videos(corpus.videos)
-    steps: Sequence[Sample] = []
+    samples: list[Sample] = []
     if trial.unshown is not None:
-        steps = with_unshown_texts(
-            corpus.videos, labels, trial.unshown, np.random.default_rng(trial.seed)
-        )
+        rng = np.random.default_rng(trial.seed)
+        samples += with_unshown_texts(corpus.videos, labels, trial.unshown, rng)
     elif labels:
-        steps = step_samples(given, labels, keep_all=trial.head is not None)
-    narrations = (
-        narration_samples(corpus.videos, really=trial.planted) if "W" in trial.texts else []
-    )
-    return [*steps, *narrations]
+        videos = step_videos(corpus.videos)
+        samples += step_samples(videos, labels, keep_all=trial.head is not None)
+    if "W" in trial.texts:
+        samples += narration_samples(corpus.videos, really=trial.planted)
+    return samples
 
 
 def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -> dict[str, float]:
@@ -338,11 +345,11 @@ def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -
     if not labels or len(truths) != len(videos):
         return {}
     rates = [video.features.rate for video in videos]
-    inside, shown = fraction_inside(labels, truths, rates)
+    inside, shown_fraction = fraction_inside(labels, truths, rates)
     return {
         "labels kept": 100 * labelled_fraction(labels),
         "labels inside": 100 * inside,
-        "labels shown": 100 * shown,
+        "labels shown": 100 * shown_fraction,
         AFTER_START: median_after_start(labels, truths, rates),
     }
 
@@ -350,23 +357,25 @@ def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -
 def median_after_start(
     labels: Sequence[StepSpans], truths: Sequence[Mask], rates: Sequence[float]
 ) -> float:
-    """Return the median seconds from the start of the nearest window that shows a text to that of
-    its label.
+    """Return the median seconds from the start of a text's window to the start of its label.
 
-    NaN where no labelled text is shown.
+    Of several windows that show the text, the nearest counts. NaN where no labelled text is shown.
     """
-    after = []
-    for places, rows, rate in zip(labels, truths, rates, strict=True):
-        for span, row in zip(places, rows, strict=True):
-            if span is not None and row.any():
-                starts = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0) == 1) / rate
-                gaps = span.start - starts
-                after.append(float(gaps[np.abs(gaps).argmin()]))
-    return float(np.median(after)) if after else float("nan")
+    delays = []
+    for spans, rows, rate in zip(labels, truths, rates, strict=True):
+        for span, row in zip(spans, rows, strict=True):
+            if span is None or not row.any():
+                continue
+            changes = np.diff(row.astype(np.int8), prepend=0)
+            starts = np.flatnonzero(changes == 1) / rate
+            gaps = span.start - starts
+            delays.append(float(gaps[np.abs(gaps).argmin()]))
+    return float(np.median(delays)) if delays else float("nan")
 
 
 def _model(trial: NasvaTrial, corpus: Corpus) -> AlignerNetworkSettings:
-    size, first = _network_size(trial), corpus.videos[0]
+    size = _network_size(trial)
+    first = corpus.videos[0]
     return AlignerNetworkSettings(
         video_width=first.features.values.shape[1],
         text_width=first.step_vectors.shape[1],
@@ -390,11 +399,9 @@ def _network_size(trial: NasvaTrial) -> NasvaSize:
 
 
 def _loss(trial: NasvaTrial) -> AlignerLossSettings:
-    return (
-        AlignerLossSettings()
-        if trial.head is None
-        else AlignerLossSettings(alignability=trial.head)
-    )
+    if trial.head is None:
+        return AlignerLossSettings()
+    return AlignerLossSettings(alignability=trial.head)
 
 
 def _training(trial: NasvaTrial) -> TrainSettings:

@@ -1,8 +1,8 @@
-"""The paper's comparisons with several training seeds a world, every arm at the rate that suits it.
+"""The paper's comparisons with several training seeds per world, every arm at its own rate.
 
-    tune       worlds 0 and 1: each tuned arm at each rate and number of steps; those of the highest mean SODA-D are
-               the arm's
-    compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order in each world
+    tune       worlds 0 and 1: each tuned arm at each rate and number of steps. The arm takes those
+               of the highest mean SODA-D
+    compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order per world
 
 Arms of one world and seed share data, so that claims are judged by paired differences. That is
 their mean, and its 95 % t-interval over all pairs and over the means of worlds. A cell is one
@@ -16,7 +16,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TypeAlias
 
-from research.procx.rows import PDVC, PROCX, VID2SEQ, ProcxSize, ProcxTrial, pretrained
+from research.procx.rows import (
+    PDVC_TRIAL,
+    PROCX_TRIAL,
+    VID2SEQ_TRIAL,
+    ProcxSize,
+    ProcxTrial,
+    pretrained,
+)
 from research.procx.trials import ProcxTrials, score_name
 from research.study import interval, markdown_table, spread
 from stepline.atomic_files import write_atomic
@@ -25,47 +32,53 @@ from stepline.locks import lock_output
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
 
-OPTIONS: Sequence[Option] = tuple((rate, steps) for rate in (1e-3, 3e-3) for steps in (600, 1200))
+TUNING_OPTIONS: Sequence[Option] = tuple(
+    (rate, steps) for rate in (1e-3, 3e-3) for steps in (600, 1200)
+)
 FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
-FEW = {"captioned_share": 0.25}
-ARMS: Mapping[str, ProcxTrial] = {
-    "ProcX": PROCX,
-    "ProcX, Sieve & Swap": pretrained(PROCX, "swap"),
-    "PDVC": PDVC,
-    "Vid2Seq": VID2SEQ,
-    "ProcX, roles": PROCX.changed(query_form="roles"),
-    "PDVC, roles": PDVC.changed(query_form="roles"),
-    "ProcX, roles, contrast": PROCX.changed(query_form="roles", role_weight=0.5),
-    "ProcX, roles, overlap": PROCX.changed(query_form="roles", overlap_weight=1.0),
-    "ProcX, raw speech": pretrained(PROCX, "raw"),
-    "ProcX, only sieved": pretrained(PROCX, "only-sieve"),
-    "ProcX, mixed": pretrained(PROCX, "mix"),
-    "ProcX, refined places": pretrained(PROCX, "refined"),
-    "ProcX, true places": pretrained(PROCX, "true"),
-    "vanilla attention": PROCX.changed(encoder="vanilla", decoder="vanilla"),
-    "vanilla attention, focal": PROCX.changed(
+QUARTER_OF_CAPTIONS = {"captioned_share": 0.25}
+ARM_TRIALS: Mapping[str, ProcxTrial] = {
+    "ProcX": PROCX_TRIAL,
+    "ProcX, Sieve & Swap": pretrained(PROCX_TRIAL, "swap"),
+    "PDVC": PDVC_TRIAL,
+    "Vid2Seq": VID2SEQ_TRIAL,
+    "ProcX, roles": PROCX_TRIAL.changed(query_form="roles"),
+    "PDVC, roles": PDVC_TRIAL.changed(query_form="roles"),
+    "ProcX, roles, contrast": PROCX_TRIAL.changed(query_form="roles", role_weight=0.5),
+    "ProcX, roles, overlap": PROCX_TRIAL.changed(query_form="roles", overlap_weight=1.0),
+    "ProcX, raw speech": pretrained(PROCX_TRIAL, "raw"),
+    "ProcX, only sieved": pretrained(PROCX_TRIAL, "only-sieve"),
+    "ProcX, mixed": pretrained(PROCX_TRIAL, "mix"),
+    "ProcX, refined places": pretrained(PROCX_TRIAL, "refined"),
+    "ProcX, true places": pretrained(PROCX_TRIAL, "true"),
+    "vanilla attention": PROCX_TRIAL.changed(encoder="vanilla", decoder="vanilla"),
+    "vanilla attention, focal": PROCX_TRIAL.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal"
     ),
-    "vanilla attention, focal, LSTM": PROCX.changed(
+    "vanilla attention, focal, LSTM": PROCX_TRIAL.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal", captioner="lstm", contrast="none"
     ),
-    FROM_ZERO: PROCX.changed(query_start="zero", offset_rate=0.1),
-    "PDVC, raw speech": pretrained(PDVC, "raw"),
-    "PDVC, Sieve & Swap": pretrained(PDVC, "swap"),
-    "PDVC, a tenth of Sieve & Swap": pretrained(PDVC, "swap", narrated_share=0.1),
-    "PDVC, half of Sieve & Swap": pretrained(PDVC, "swap", narrated_share=0.5),
-    "Vid2Seq, raw speech": pretrained(VID2SEQ, "raw"),
-    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ, "swap"),
-    "ProcX, captions not learnt": PROCX.changed(caption_weight=0.0, contrast="none"),
-    "PDVC, captions not learnt": PDVC.changed(caption_weight=0.0),
-    "ProcX, PDVC's captioner": PROCX.changed(captioner="lstm", contrast="none"),
-    "ProcX, Tasty": PROCX.changed(form="tasty"),
-    "ProcX, Sieve & Swap, Tasty": pretrained(PROCX, "swap", form="tasty"),
-    "ProcX, a quarter of the captions": PROCX.changed(**FEW),
-    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(PROCX, "swap", **FEW),
-    "ProcX, true places, a quarter of the captions": pretrained(PROCX, "true", **FEW),
+    FROM_ZERO: PROCX_TRIAL.changed(query_start="zero", offset_rate=0.1),
+    "PDVC, raw speech": pretrained(PDVC_TRIAL, "raw"),
+    "PDVC, Sieve & Swap": pretrained(PDVC_TRIAL, "swap"),
+    "PDVC, a tenth of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.1),
+    "PDVC, half of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.5),
+    "Vid2Seq, raw speech": pretrained(VID2SEQ_TRIAL, "raw"),
+    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ_TRIAL, "swap"),
+    "ProcX, captions not learnt": PROCX_TRIAL.changed(caption_weight=0.0, contrast="none"),
+    "PDVC, captions not learnt": PDVC_TRIAL.changed(caption_weight=0.0),
+    "ProcX, PDVC's captioner": PROCX_TRIAL.changed(captioner="lstm", contrast="none"),
+    "ProcX, Tasty": PROCX_TRIAL.changed(form="tasty"),
+    "ProcX, Sieve & Swap, Tasty": pretrained(PROCX_TRIAL, "swap", form="tasty"),
+    "ProcX, a quarter of the captions": PROCX_TRIAL.changed(**QUARTER_OF_CAPTIONS),
+    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(
+        PROCX_TRIAL, "swap", **QUARTER_OF_CAPTIONS
+    ),
+    "ProcX, true places, a quarter of the captions": pretrained(
+        PROCX_TRIAL, "true", **QUARTER_OF_CAPTIONS
+    ),
 }
-TUNED = (
+TUNED_ARMS = (
     "ProcX",
     "ProcX, Sieve & Swap",
     "PDVC",
@@ -78,24 +91,32 @@ TUNED = (
 
 
 def tuned_as(arm: str) -> str:
-    """Return the arm whose rate and steps `arm` takes: of its system, pre-trained or not as it
-    is."""
-    trial = ARMS[arm]
+    """Return the arm whose rate and steps `arm` takes.
+
+    It is of the same system, and pre-trained if `arm` is.
+    """
+    trial = ARM_TRIALS[arm]
     system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
     if trial.query_form == "roles":
         return f"{system}, roles"
     return system if trial.pretraining is None else f"{system}, Sieve & Swap"
 
 
-STAGES = ("tuning", "comparison")
-METRICS = ("SODA-D", "SODA-C", "CIDEr")
-FACTS = ("steps", "texts")  # kept, and not compared
+STUDY_STAGES = ("tuning", "comparison")
+METRIC_NAMES = ("SODA-D", "SODA-C", "CIDEr")
+# Heads of the tables of the result.
+TUNING_HEAD = ("tuned arm", "rate", "steps", "worlds", "SODA-D", "validation")
+ARMS_HEAD = ("arm", "rate", "trainings", *METRIC_NAMES, "texts", "rise at the end", "CPU s")
+CLAIMS_HEAD = ("claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs")
+CELL_FACTS = ("steps", "texts")  # in the cells, and not compared
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An ordering of the paper: that one arm is above another. published: its difference, by
-    metric."""
+    """An ordering of the paper: one arm is above another.
+
+    published: the paper's difference, by metric.
+    """
 
     statement: str
     more: str
@@ -103,7 +124,7 @@ class Comparison:
     published: Mapping[str, float]
 
 
-COMPARISONS = (
+ARM_COMPARISONS = (
     Comparison("ProcX: queries by role above shared", "ProcX, roles", "ProcX", {}),
     Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
     Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
@@ -244,7 +265,7 @@ COMPARISONS = (
 
 @dataclass(frozen=True)
 class ArmStudy:
-    """Cells in `folder`, and what they say in `result`, a JSON file written after each."""
+    """Cells in `folder`, and what they show in `result`, a JSON file written after every cell."""
 
     folder: Path
     result: Path
@@ -253,7 +274,7 @@ class ArmStudy:
     patience: int = 0  # as of a trial; above 0, rates are chosen by the validation score
 
     def tune(
-        self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS
+        self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = TUNING_OPTIONS
     ) -> None:
         """Run each arm at each rate and number of steps."""
         for world in worlds:
@@ -268,37 +289,44 @@ class ArmStudy:
         seeds: Sequence[int],
         option: Option | None = None,
     ) -> None:
-        """Run every arm, all worlds with one seed before the next seed. option: None takes each
-        arm's tuned one."""
+        """Run every arm, all worlds with one seed before the next seed.
+
+        option: None takes every arm's tuned one.
+        """
         for seed in seeds:
             for world in worlds:
                 for arm in arms:
-                    self._run("comparison", arm, world, seed, option or self.option_of(arm))
+                    arm_option = option or self.option_of(arm)
+                    self._run("comparison", arm, world, seed, arm_option)
 
     def option_of(self, arm: str) -> Option:
-        """Return the rate and number of steps with the highest mean in tuning: of SODA-D, or of the
-        validation score where there is one."""
+        """Return the rate and number of steps with the highest mean in tuning.
+
+        It is the mean SODA-D, or the mean validation score where there is one.
+        """
         name = tuned_as(arm)
-        found: dict[Option, list[float]] = {}
+        scores: dict[Option, list[float]] = {}
         for cell in self.cells("tuning"):
             if cell["arm"] == name:
-                found.setdefault((cell["rate"], cell["steps"]), []).append(tuning_score(cell))
-        if not found:
+                option = (cell["rate"], cell["steps"])
+                scores.setdefault(option, []).append(tuning_score(cell))
+        if not scores:
             raise KeyError(f"{name} is not tuned yet; run `tune` first")
-        return max(found, key=lambda option: mean(found[option]))
+        return max(scores, key=lambda option: mean(scores[option]))
 
     def cells(self, stage: str) -> list[Cell]:
-        """Return the cells of a stage that are done."""
-        tree = json.loads(self.result.read_text(encoding="utf-8")) if self.result.exists() else {}
-        cells: list[Cell] = tree.get(stage, [])
-        return cells
+        """Return the finished cells of a stage."""
+        tree: dict[str, list[Cell]] = {}
+        if self.result.exists():
+            tree = json.loads(self.result.read_text(encoding="utf-8"))
+        return tree.get(stage, [])
 
     def _run(self, stage: str, arm: str, world: int, seed: int, option: Option) -> None:
         rate, steps = option
-        place = {"arm": arm, "world": world, "seed": seed, "rate": rate, "steps": steps}
-        if any(place.items() <= cell.items() for cell in self.cells(stage)):
+        identity = {"arm": arm, "world": world, "seed": seed, "rate": rate, "steps": steps}
+        if any(identity.items() <= cell.items() for cell in self.cells(stage)):
             return
-        trial = ARMS[arm].changed(
+        trial = ARM_TRIALS[arm].changed(
             seed=world,
             network_seed=seed,
             rate=rate,
@@ -308,27 +336,26 @@ class ArmStudy:
         )
         store = ProcxTrials(self.folder, ("surest",), ())
         outcome = store.outcome(trial)
-        scores = {
-            metric: outcome.scores[score_name(trial.form, "surest", metric)]
-            for metric in (*METRICS, *FACTS)
-        }
-        cell = {**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
+        scores = {}
+        for metric in (*METRIC_NAMES, *CELL_FACTS):
+            scores[metric] = outcome.scores[score_name(trial.form, "surest", metric)]
+        cell = {**identity, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
         if self.patience:
             cell["validation"] = validation_curve(outcome.scores)
         # several processes share the cells
         with lock_output(self.folder / "result.lock", self.result, wait=True):
-            known = {name: self.cells(name) for name in STAGES}
-            known[stage].append(cell)
-            self.write(known)
+            cells = {name: self.cells(name) for name in STUDY_STAGES}
+            cells[stage].append(cell)
+            self.write(cells)
 
-    def write(self, known: Mapping[str, Sequence[Cell]]) -> None:
-        """Write the cells of both stages with what they say."""
+    def write(self, cells: Mapping[str, Sequence[Cell]]) -> None:
+        """Write the cells of both stages with what they show."""
         tree = {
             "command": self.command,
             "size": self.size.model_dump(mode="json"),
-            "tuned": list(tuning_means(known["tuning"])),
-            **known,
-            "claims": list(claims_of(known["comparison"])),
+            "tuned": list(tuning_means(cells["tuning"])),
+            **cells,
+            "claims": list(claims_of(cells["comparison"])),
         }
         write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
 
@@ -345,7 +372,7 @@ def validation_curve(scores: Mapping[str, float]) -> list[tuple[int, float]]:
 def rise_at_end(curve: Sequence[tuple[int, float]]) -> float:
     """Return by how much the last third of a validation curve is above all before it, in points.
 
-    It is 0 where it is not: the plateau was reached before.
+    It is 0 where the plateau was reached before.
     """
     first = len(curve) - len(curve) // 3
     before = max((score for _, score in curve[:first]), default=0.0)
@@ -354,7 +381,7 @@ def rise_at_end(curve: Sequence[tuple[int, float]]) -> float:
 
 
 def tuning_score(cell: Cell) -> float:
-    """Return what a rate is chosen by: the best validation score, or SODA-D without one."""
+    """Return the score that chooses a rate: the best validation score, or SODA-D without one."""
     score: float = cell["scores"]["SODA-D"]
     if "validation" in cell:
         score = max(value for _, value in cell["validation"])
@@ -363,14 +390,12 @@ def tuning_score(cell: Cell) -> float:
 
 def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the mean SODA-D of each arm, rate and number of steps."""
-    kinds = dict.fromkeys((cell["arm"], cell["rate"], cell["steps"]) for cell in cells)
-    for arm, rate, steps in kinds:
-        own = [
-            cell
-            for cell in cells
-            if (cell["arm"], cell["rate"], cell["steps"]) == (arm, rate, steps)
-        ]
-        tuned = {
+    groups: dict[tuple[str, float, int], list[Cell]] = {}
+    for cell in cells:
+        option = (cell["arm"], cell["rate"], cell["steps"])
+        groups.setdefault(option, []).append(cell)
+    for (arm, rate, steps), own in groups.items():
+        means = {
             "arm": arm,
             "rate": rate,
             "steps": steps,
@@ -378,78 +403,98 @@ def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
             "SODA-D": mean(cell["scores"]["SODA-D"] for cell in own),
         }
         if all("validation" in cell for cell in own):
-            tuned["validation"] = mean(tuning_score(cell) for cell in own)
-        yield tuned
+            means["validation"] = mean(tuning_score(cell) for cell in own)
+        yield means
 
 
 def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield what the cells say of each comparison and metric, where both arms have two cells of one
-    world and seed."""
+    """Yield what the cells show of each comparison and metric.
+
+    Both arms need two cells of one world and seed.
+    """
     by_arm: dict[str, dict[tuple[int, int], Mapping[str, float]]] = {}
     for cell in cells:
         by_arm.setdefault(cell["arm"], {})[cell["world"], cell["seed"]] = cell["scores"]
-    for claim in COMPARISONS:
-        more, less = by_arm.get(claim.more, {}), by_arm.get(claim.less, {})
-        places = sorted(more.keys() & less.keys())
-        for metric in METRICS if len(places) > 1 else ():
-            differences = {place: more[place][metric] - less[place][metric] for place in places}
-            worlds = [
-                mean(value for (world, _), value in differences.items() if world == one)
-                for one in sorted({world for world, _ in places})
-            ]
-            gains = list(differences.values())
+    for claim in ARM_COMPARISONS:
+        more = by_arm.get(claim.more, {})
+        less = by_arm.get(claim.less, {})
+        # of one world and seed
+        pairs = sorted(more.keys() & less.keys())
+        if len(pairs) < 2:
+            continue
+        for metric in METRIC_NAMES:
+            gains = []
+            by_world: dict[int, list[float]] = {}
+            for pair in pairs:
+                gain = more[pair][metric] - less[pair][metric]
+                gains.append(gain)
+                by_world.setdefault(pair[0], []).append(gain)
+            world_means = [mean(world_gains) for world_gains in by_world.values()]
             yield {
                 "claim": f"{claim.statement}, {metric}",
                 "metric": metric,
                 "published": claim.published.get(metric),
                 "gains": gains,
-                "places": places,
+                "places": pairs,
                 "mean": mean(gains),
                 "pairs": interval(gains),
-                "worlds": interval(worlds) if len(worlds) > 1 else None,
-                "world_means": worlds,
+                "worlds": interval(world_means) if len(world_means) > 1 else None,
+                "world_means": world_means,
             }
 
 
 def as_markdown(tree: Mapping[str, Any]) -> str:
     """Return what was measured as tables: tuning, arms, claims with their intervals."""
-    tuned = [
-        [
-            one["arm"],
-            f"{one['rate']:g}",
-            str(one["steps"]),
-            str(len(one["worlds"])),
-            f"{one['SODA-D']:.1f}",
-            f"{one['validation']:.1f}" if "validation" in one else "–",
-        ]
-        for one in tree["tuned"]
-    ]
-    arms = []
-    for arm in dict.fromkeys(cell["arm"] for cell in tree["comparison"]):
-        own = [cell for cell in tree["comparison"] if cell["arm"] == arm]
-        cells = [spread([cell["scores"][metric] for cell in own]) for metric in (*METRICS, "texts")]
-        seconds = mean(cell["cpu_seconds"] for cell in own)
-        curves = [cell["validation"] for cell in own if "validation" in cell]
-        rise = spread([rise_at_end(curve) for curve in curves]) if curves else "–"
-        arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, rise, f"{seconds:.0f}"])
-    claims = [
-        [
-            one["claim"],
-            "–" if one["published"] is None else f"{one['published']:+g}",
-            f"{one['mean']:+.1f}",
-            _range(one["pairs"]),
-            "–" if one["worlds"] is None else _range(one["worlds"]),
-            str(len(one["gains"])),
-        ]
-        for one in tree["claims"]
-    ]
-    heads = (
-        ["tuned arm", "rate", "steps", "worlds", "SODA-D", "validation"],
-        ["arm", "rate", "trainings", *METRICS, "texts", "rise at the end", "CPU s"],
-        ["claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
+    tables = (
+        markdown_table(TUNING_HEAD, [_tuning_row(means) for means in tree["tuned"]]),
+        markdown_table(ARMS_HEAD, _arm_rows(tree["comparison"])),
+        markdown_table(CLAIMS_HEAD, [_claim_row(claim) for claim in tree["claims"]]),
     )
-    return "\n".join(markdown_table(*one) for one in zip(heads, (tuned, arms, claims), strict=True))
+    return "\n".join(tables)
+
+
+def _tuning_row(means: Mapping[str, Any]) -> list[str]:
+    validation = f"{means['validation']:.1f}" if "validation" in means else "–"
+    return [
+        means["arm"],
+        f"{means['rate']:g}",
+        str(means["steps"]),
+        str(len(means["worlds"])),
+        f"{means['SODA-D']:.1f}",
+        validation,
+    ]
+
+
+def _arm_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    by_arm: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_arm.setdefault(cell["arm"], []).append(cell)
+    rows = []
+    for arm, own in by_arm.items():
+        row = [arm, f"{own[0]['rate']:g}", str(len(own))]
+        for metric in (*METRIC_NAMES, "texts"):
+            row.append(spread([cell["scores"][metric] for cell in own]))
+        rises = [rise_at_end(cell["validation"]) for cell in own if "validation" in cell]
+        row.append(spread(rises) if rises else "–")
+        seconds = mean(cell["cpu_seconds"] for cell in own)
+        row.append(f"{seconds:.0f}")
+        rows.append(row)
+    return rows
+
+
+def _claim_row(claim: Mapping[str, Any]) -> list[str]:
+    published = "–" if claim["published"] is None else f"{claim['published']:+g}"
+    worlds = "–" if claim["worlds"] is None else _range(claim["worlds"])
+    return [
+        claim["claim"],
+        published,
+        f"{claim['mean']:+.1f}",
+        _range(claim["pairs"]),
+        worlds,
+        str(len(claim["gains"])),
+    ]
 
 
 def _range(bounds: Sequence[float]) -> str:
-    return f"{bounds[0]:+.1f} to {bounds[1]:+.1f}"
+    low, high = bounds
+    return f"{low:+.1f} to {high:+.1f}"

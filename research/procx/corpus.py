@@ -1,5 +1,4 @@
-"""What ProcX's tables are made of: narrated videos to pre-train on, and videos with people's
-captions in two forms.
+"""What ProcX's tables are made of: narrated videos, and videos with people's captions in two forms.
 
     narrated   videos of the simulated world whose sentences are the steps, at the seconds of the speech: raw, only
                sieved, or swapped for lines of the world's text base by Sieve & Swap as it is (MiniLM, its defaults,
@@ -29,7 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -59,20 +58,26 @@ from stepline.storage import from_json, to_json
 from stepline.text import embed
 from stepline.text_base.build import build_base
 
-DIFFICULTY = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
-WORLDS: Mapping[Form, SimulationSettings] = {
-    "youcook2": SHORT.model_copy(update={"difficulty": DIFFICULTY}),
-    "tasty": TASTY.model_copy(update={"difficulty": DIFFICULTY}),
+NOISE_FACTOR = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
+WORLD_SETTINGS: Mapping[Form, SimulationSettings] = {
+    "youcook2": SHORT.model_copy(update={"difficulty": NOISE_FACTOR}),
+    "tasty": TASTY.model_copy(update={"difficulty": NOISE_FACTOR}),
 }
-FIRST: Mapping[Form, int] = {"youcook2": 100_000, "tasty": 200_000}  # numbers of their first videos
+FIRST_VIDEO: Mapping[Form, int] = {
+    "youcook2": 100_000,
+    "tasty": 200_000,
+}  # numbers of their first videos
 MADE_WORDINGS: tuple[Literal["raw", "only-sieve", "swap"], ...] = ("raw", "only-sieve", "swap")
+VOCABULARY_TOKENS = 2000
 CORPUS_VERSION = 2  # of what is kept of Sieve & Swap's work
 
 
 @dataclass(frozen=True)
 class Captioned:
-    """Videos with people's captions: to train on, withheld, and to validate on. speech: what is
-    said in each of the first two, by id."""
+    """Videos with people's captions: to train on, withheld, and to validate on.
+
+    speech: the sentences of the first two parts, by the video's id.
+    """
 
     train: tuple[StepSample, ...]
     test: tuple[StepSample, ...]
@@ -82,16 +87,16 @@ class Captioned:
     @property
     def reference(self) -> dict[str, list[Event]]:
         """The truth about the withheld videos: id -> (start, end, sentence)."""
-        return {one.id: events_of(one) for one in self.test}
+        return {sample.id: events_of(sample) for sample in self.test}
 
 
 @dataclass(frozen=True)
 class ProcxCorpus:
-    """narrated: by their words. A mix has every video twice. swap_quality: how right Sieve & Swap
-    was, by the truth.
+    """The videos of one world.
 
-    placed: the narrated videos with swapped steps at "refined" or "true" places, made when they are
-    asked for.
+    narrated: by their wording. A mix has every video twice.
+    placed: narrated videos with swapped steps at "refined" or "true" places, made on request.
+    swap_quality: how right Sieve & Swap was, by the truth.
     """
 
     narrated: Mapping[Wording, tuple[StepSample, ...]]
@@ -101,8 +106,10 @@ class ProcxCorpus:
     swap_quality: Mapping[str, float]
 
     def samples(self, wording: Wording) -> tuple[StepSample, ...]:
-        """Return the narrated videos whose steps say, and lie, so."""
-        return self.narrated[wording] if wording in self.narrated else self.placed(wording)
+        """Return the narrated videos whose steps have this wording and its places."""
+        if wording in self.narrated:
+            return self.narrated[wording]
+        return self.placed(wording)
 
 
 def events_of(sample: StepSample) -> list[Event]:
@@ -110,49 +117,68 @@ def events_of(sample: StepSample) -> list[Event]:
     return [(*sample.spans[step], sample.sentences[step]) for step in sample.order]
 
 
-@lru_cache(maxsize=3)  # tables go from world to world, row by row
+# Tables go from world to world, row by row.
+@lru_cache(maxsize=3)
 def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     """Return the videos of one world. What Sieve & Swap made of them is kept in `folder`."""
-    videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))
-    seen = {video.id: video.features() for video in videos}
+    videos = list(stream(seed, WORLD_SETTINGS["youcook2"], count=size.narrated))
+    features = {video.id: video.features() for video in videos}
+
+    # narrated videos, whose steps are sentences
     records = _by_wording(videos, seed, folder)
-    narrated: dict[Wording, tuple[StepSample, ...]] = {
-        words: _samples(told, seen, "steps", size.rows) for words, told in records.items()
-    }
+    narrated: dict[Wording, tuple[StepSample, ...]] = {}
+    for wording, own_records in records.items():
+        narrated[wording] = _samples(own_records, features, "steps", size.rows)
     narrated["mix"] = (*narrated["only-sieve"], *narrated["swap"])
-    captioned = {form: _captioned(seed, form, size) for form in WORLDS}
-    known = [sample for part in narrated.values() for sample in part]
-    known += [sample for part in captioned.values() for sample in part.train]
-    sentences = sorted({text for sample in known for text in sample.sentences})
-    speech = {
-        one.text for part in captioned.values() for said in part.speech.values() for one in said
-    }
-    vocabulary = train_vocabulary([*sentences, *sorted(speech)], VocabularySettings(size=2000))
 
     @cache
     def placed(wording: Wording) -> tuple[StepSample, ...]:
         pairs = zip(videos, records["swap"], strict=True)
         if wording == "true":
-            told = [true_record(video, record) for video, record in pairs]
+            moved = [true_record(video, record) for video, record in pairs]
         else:
             towers = narration_towers(videos, seed)
-            told = [refined_record(video, record, towers) for video, record in pairs]
-        return _samples(told, seen, "steps", size.rows)
+            moved = [refined_record(video, record, towers) for video, record in pairs]
+        return _samples(moved, features, "steps", size.rows)
 
-    return ProcxCorpus(
-        narrated, placed, captioned, vocabulary, swap_quality(videos, records["swap"])
-    )
+    # captioned videos, and one vocabulary of all
+    captioned = {form: _captioned(seed, form, size) for form in WORLD_SETTINGS}
+    vocabulary = _vocabulary(narrated, captioned)
+    quality = swap_quality(videos, records["swap"])
+    return ProcxCorpus(narrated, placed, captioned, vocabulary, quality)
+
+
+def _vocabulary(
+    narrated: Mapping[Wording, Sequence[StepSample]], captioned: Mapping[Form, Captioned]
+) -> Vocabulary:
+    """Return the vocabulary of all sentences to train on and of all captioned videos' speech."""
+    training = [*narrated.values(), *(part.train for part in captioned.values())]
+    sentences: set[str] = set()
+    for samples in training:
+        for sample in samples:
+            sentences.update(sample.sentences)
+    speech: set[str] = set()
+    for part in captioned.values():
+        for narration in part.speech.values():
+            speech.update(sentence.text for sentence in narration)
+    texts = [*sorted(sentences), *sorted(speech)]
+    return train_vocabulary(texts, VocabularySettings(size=VOCABULARY_TOKENS))
 
 
 def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:
     count = size.captioned + size.withheld
-    videos = list(stream(seed, WORLDS[form], start=FIRST[form], count=count + size.validated))
-    records = [video.record for video in videos]
-    samples = _samples(
-        records, {video.id: video.features() for video in videos}, "captions", size.rows
+    videos = list(
+        stream(seed, WORLD_SETTINGS[form], start=FIRST_VIDEO[form], count=count + size.validated)
     )
-    speech = {one.id: one.transcript.sentences for one in records[:count] if one.transcript}
-    train, test = samples[: size.captioned], samples[size.captioned : count]
+    records = [video.record for video in videos]
+    features = {video.id: video.features() for video in videos}
+    samples = _samples(records, features, "captions", size.rows)
+    speech = {}
+    for record in records[:count]:
+        if record.transcript:
+            speech[record.id] = record.transcript.sentences
+    train = samples[: size.captioned]
+    test = samples[size.captioned : count]
     return Captioned(train, test, samples[count:], speech)
 
 
@@ -162,14 +188,16 @@ def _samples(
     target: Literal["steps", "captions"],
     rows: int,
 ) -> tuple[StepSample, ...]:
-    """Return the samples, their features at the length that the networks take, so that they are
-    resized once.
+    """Return the samples, their features resized once to the length that the networks take.
 
-    Rows have norm sqrt(C) instead of 1: at a hundredth of a network's other numbers, biases would
-    drown them.
+    Rows have norm sqrt(C) instead of 1. With norm 1 their numbers are a hundredth of a network's
+    other numbers, and biases would drown them.
     """
-    found = gather_samples(records, features, DataSettings(target=target, speech=1.0))
-    return tuple(replace(one, values=_unit_numbers(resize_rows(one.values, rows))) for one in found)
+    samples = []
+    for sample in gather_samples(records, features, DataSettings(target=target, speech=1.0)):
+        values = _unit_numbers(resize_rows(sample.values, rows))
+        samples.append(replace(sample, values=values))
+    return tuple(samples)
 
 
 def _unit_numbers(rows: Matrix) -> Matrix:
@@ -181,32 +209,44 @@ def _unit_numbers(rows: Matrix) -> Matrix:
 def _by_wording(
     videos: Sequence[SimulatedVideo], seed: int, folder: Path
 ) -> dict[Wording, list[Record]]:
-    """Return the videos with their sentences as steps, by wording, from the folder where it has
-    been done."""
+    """Return the videos with their sentences as steps, by wording.
+
+    They are read from the folder where Sieve & Swap has already run.
+    """
     path = folder / f"sieve-swap-{CORPUS_VERSION}-{seed}-{len(videos)}.json"
     if not path.exists():
-        records = [video.record for video in videos]
-        with tempfile.TemporaryDirectory() as scratch:
-            write_atomic(
-                Path(scratch, "recipes.json"), json.dumps(recipes(make_world(seed, SHORT)))
-            )
-            base = build_base([Path(scratch, "recipes.json")], Path(scratch, "base"))
-            embedder = CachedEmbedder()
-            told = {
-                words: sieve_and_swap(
-                    records, base, SwapSettings(variant=words, merge="before"), embed=embedder
-                )
-                for words in MADE_WORDINGS
-            }
-        trees = {
-            words: [json.loads(to_json(one)) for one in found] for words, found in told.items()
-        }
-        write_atomic(path, json.dumps(trees) + "\n")
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        words: [from_json(json.dumps(tree), str(path)) for tree in kept[words]]
-        for words in MADE_WORDINGS
-    }
+        _write_wordings(path, videos, seed)
+    trees = json.loads(path.read_text(encoding="utf-8"))
+    records: dict[Wording, list[Record]] = {}
+    for wording in MADE_WORDINGS:
+        records[wording] = [from_json(json.dumps(tree), str(path)) for tree in trees[wording]]
+    return records
+
+
+def _write_wordings(path: Path, videos: Sequence[SimulatedVideo], seed: int) -> None:
+    """Run Sieve & Swap in every wording on the world's own text base, and write its records."""
+    records = [video.record for video in videos]
+    trees = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        recipe_path = Path(scratch, "recipes.json")
+        write_atomic(recipe_path, json.dumps(recipes(make_world(seed, SHORT))))
+        base = build_base([recipe_path], Path(scratch, "base"))
+        embedder = CachedEmbedder()
+        for wording in MADE_WORDINGS:
+            settings = SwapSettings(variant=wording, merge="before")
+            swapped = sieve_and_swap(records, base, settings, embed=embedder)
+            trees[wording] = [json.loads(to_json(record)) for record in swapped]
+    write_atomic(path, json.dumps(trees) + "\n")
+
+
+class PieceFacts(NamedTuple):
+    """What is true of one piece that Sieve & Swap kept."""
+
+    describes: bool  # a step
+    in_view: bool  # it describes a step that is shown
+    is_swapped: bool
+    is_right: bool  # it is swapped for the step that it describes
+    sentences: int
 
 
 class CachedEmbedder:
@@ -217,8 +257,9 @@ class CachedEmbedder:
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
         """Return (len(texts), 384) unit rows."""
-        new = sorted({text for text in texts if text not in self._vectors})
-        self._vectors |= dict(zip(new, embed(new), strict=True)) if new else {}
+        new = sorted(set(texts) - self._vectors.keys())
+        if new:
+            self._vectors.update(zip(new, embed(new), strict=True))
         return np.stack([self._vectors[text] for text in texts])
 
 
@@ -229,41 +270,35 @@ def swap_quality(videos: Sequence[SimulatedVideo], records: Sequence[Record]) ->
     swaps: those that are the step described. recall: of the sentences that describe a step, those
     kept.
     """
-    found = [
-        row
-        for video, record in zip(videos, records, strict=True)
-        for row in _piece_facts(video, record)
-    ]
-    columns = (np.array(column, dtype=np.float64) for column in zip(*found, strict=True))
-    tells, shown, swapped, right, sentences = columns
-    told = sum(int((video.narration.step >= 0).sum()) for video in videos)
+    pieces: list[PieceFacts] = []
+    for video, record in zip(videos, records, strict=True):
+        pieces += _piece_facts(video, record)
+    columns = (np.array(column, dtype=np.float64) for column in zip(*pieces, strict=True))
+    describes, in_view, swapped, is_right, sentences = columns
+    describing = sum(int((video.narration.step >= 0).sum()) for video in videos)
+    kept_sentences = (describes * sentences).sum()
     return {
-        "pieces kept": float(len(found)),
-        "tell a step": float(tells.mean()),
-        "tell a step in view": float(shown.mean()),
+        "pieces kept": float(len(pieces)),
+        "tell a step": float(describes.mean()),
+        "tell a step in view": float(in_view.mean()),
         "swapped": float(swapped.mean()),
-        "swaps right": float(right.sum() / max(1.0, swapped.sum())),
-        "recall of telling sentences": float((tells * sentences).sum() / max(1, told)),
+        "swaps right": float(is_right.sum() / max(1.0, swapped.sum())),
+        "recall of telling sentences": float(kept_sentences / max(1, describing)),
     }
 
 
-def _piece_facts(
-    video: SimulatedVideo, record: Record
-) -> Iterator[tuple[bool, bool, bool, bool, int]]:
-    lines, article = (
-        video.narration,
-        dict(zip(video.record.recipe, video.recipe.step.tolist(), strict=True)),
-    )
+def _piece_facts(video: SimulatedVideo, record: Record) -> Iterator[PieceFacts]:
+    lines = video.narration
+    step_of_text = dict(zip(video.record.recipe, video.recipe.step.tolist(), strict=True))
     for step in record.steps:
-        told = {int(lines.step[source]) for source in step.sources} - {-1}
-        shown = any(lines.window[source] >= 0 for source in step.sources)
-        swapped = step.source_text is not None
-        yield (
-            bool(told),
-            shown,
-            swapped,
-            swapped and article.get(step.text) in told,
-            len(step.sources),
+        described = {int(lines.step[source]) for source in step.sources} - {-1}
+        is_swapped = step.source_text is not None
+        yield PieceFacts(
+            describes=bool(described),
+            in_view=any(lines.window[source] >= 0 for source in step.sources),
+            is_swapped=is_swapped,
+            is_right=is_swapped and step_of_text.get(step.text) in described,
+            sentences=len(step.sources),
         )
 
 
@@ -284,7 +319,8 @@ def baseline_steps(
     if baseline == "nearest video":
         return nearest_video_steps(train, test)
     spans: SpanBaseline = "uniform" if baseline.startswith("uniform") else "prior"
-    return unseen_steps(train, test, spans, "common" if baseline.endswith("common") else "nearest")
+    captions: CaptionBaseline = "common" if baseline.endswith("common") else "nearest"
+    return unseen_steps(train, test, spans, captions)
 
 
 def unseen_steps(
@@ -293,42 +329,52 @@ def unseen_steps(
     spans: SpanBaseline,
     captions: CaptionBaseline,
 ) -> dict[str, list[Event]]:
-    """Return the steps of each test video, by its id. Raises ShapeError without a training video
-    that has a step."""
+    """Return the steps of each test video, by its id.
+
+    Raises ShapeError without a training video that has a step.
+    """
     count = typical_count(train)
     fractions = uniform_spans(count) if spans == "uniform" else prior_spans(train, count)
-    common = Counter(text for one in train for text in one.sentences).most_common(1)[0][0]
-    found = {}
-    for one in test:
-        sentences = (
-            [common] * count
-            if captions == "common"
-            else evenly_spaced(nearest_video(train, one), count)
-        )
-        found[one.id] = [
-            (*span, text)
-            for span, text in zip((fractions * one.duration).tolist(), sentences, strict=True)
-        ]
-    return found
+    sentence_counts: Counter[str] = Counter()
+    for sample in train:
+        sentence_counts.update(sample.sentences)
+    common, _ = sentence_counts.most_common(1)[0]
+
+    # spans in seconds of every test video, with a sentence each
+    steps = {}
+    for sample in test:
+        sentences = [common] * count
+        if captions == "nearest":
+            sentences = evenly_spaced(nearest_video(train, sample), count)
+        seconds = (fractions * sample.duration).tolist()
+        events = []
+        for (start, end), sentence in zip(seconds, sentences, strict=True):
+            events.append((start, end, sentence))
+        steps[sample.id] = events
+    return steps
 
 
 def nearest_video_steps(
     train: Sequence[StepSample], test: Sequence[StepSample]
 ) -> dict[str, list[Event]]:
-    """Return for each test video the steps of the most similar training video, stretched to its own
-    length."""
-    found = {}
-    for one in test:
-        like = nearest_video(train, one)
-        scale = one.duration / like.duration
-        found[one.id] = [(start * scale, end * scale, text) for start, end, text in events_of(like)]
-    return found
+    """Return for each test video the steps of the most similar training video, stretched to fit."""
+    steps = {}
+    for sample in test:
+        similar = nearest_video(train, sample)
+        scale = sample.duration / similar.duration
+        events = []
+        for start, end, text in events_of(similar):
+            events.append((start * scale, end * scale, text))
+        steps[sample.id] = events
+    return steps
 
 
 def typical_count(train: Sequence[StepSample]) -> int:
-    """Return how many steps a training video has on average, rounded. Raises ShapeError where none
-    has any."""
-    counts = [len(one.spans) for one in train]
+    """Return how many steps a training video has on average, rounded.
+
+    Raises ShapeError where no video has a step.
+    """
+    counts = [len(sample.spans) for sample in train]
     if not sum(counts):
         raise ShapeError("no training video has a step; a baseline needs one at least")
     return max(1, round(float(np.mean(counts))))
@@ -341,36 +387,48 @@ def uniform_spans(count: int) -> SpanFractions:
 
 
 def prior_spans(train: Sequence[StepSample], count: int) -> SpanFractions:
-    """Return where the first, second, ... of K steps is on average in training videos with K steps,
-    or nearest to K."""
-    apart = [abs(len(one.spans) - count) if one.spans else np.inf for one in train]
-    like = [
-        _at_rank(one, count) for one, far in zip(train, apart, strict=True) if far == min(apart)
-    ]
-    fractions: SpanFractions = np.mean(like, axis=0)
+    """Return where the first, second, ... of K steps is on average in training videos.
+
+    Only the videos count that have K steps, or nearest to K.
+    """
+    videos = [sample for sample in train if sample.spans]
+    distances = [abs(len(sample.spans) - count) for sample in videos]
+    nearest = min(distances)
+    ranks = []
+    for sample, distance in zip(videos, distances, strict=True):
+        if distance == nearest:
+            ranks.append(_at_rank(sample, count))
+    fractions: SpanFractions = np.mean(ranks, axis=0)
     return fractions
 
 
 def _at_rank(sample: StepSample, count: int) -> SpanFractions:
     """Return a sample's steps as fractions in the order of time, read at K evenly spaced ranks."""
-    own = np.array(sorted(sample.spans)) / sample.duration
-    ranks = np.linspace(0, len(own) - 1, count)
-    return np.stack([np.interp(ranks, np.arange(len(own)), column) for column in own.T], axis=1)
+    fractions = np.array(sorted(sample.spans)) / sample.duration  # (steps, 2)
+    steps = np.arange(len(fractions))
+    ranks = np.linspace(0, len(fractions) - 1, count)
+    columns = [np.interp(ranks, steps, column) for column in fractions.T]
+    return np.stack(columns, axis=1)
 
 
 def nearest_video(train: Sequence[StepSample], sample: StepSample) -> StepSample:
-    """Return the training video with steps whose mean feature row has the greatest cosine with the
-    sample's."""
-    able = [one for one in train if one.spans]
+    """Return the training video with steps that is most similar by its mean feature row."""
+    candidates = [candidate for candidate in train if candidate.spans]
     own = _mean_feature(sample)
-    return max(able, key=lambda one: float(_mean_feature(one) @ own))
+    return max(candidates, key=lambda candidate: float(_mean_feature(candidate) @ own))
 
 
 def evenly_spaced(sample: StepSample, count: int) -> list[str]:
-    """Return K of a video's sentences in the order of time, evenly chosen. Some twice where it has
-    fewer."""
+    """Return K of a video's sentences, evenly chosen in the order of time.
+
+    A video with fewer sentences repeats some.
+    """
     texts = [text for _, _, text in events_of(sample)]
-    return [texts[int((step + 0.5) * len(texts) / count)] for step in range(count)]
+    chosen_texts = []
+    for step in range(count):
+        middle = (step + 0.5) * len(texts) / count
+        chosen_texts.append(texts[int(middle)])
+    return chosen_texts
 
 
 def _mean_feature(sample: StepSample) -> Matrix:

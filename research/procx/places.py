@@ -2,7 +2,7 @@
 or by the truth.
 
 Refined: two towers learn by MIL-NCE which clips of 3 s go with which narration (WYS2's baseline, no
-labels). A step moves to the `LENGTH` seconds near its speech that its sentences fit best. True: the
+labels). A step moves to the `STEP_SECONDS` seconds near its speech that its sentences fit best. True: the
 window that one of its sentences describes. A step that is not shown is left out. ProcX names
 refined times as future work. Letters: K steps, S sentences, T feature rows, D width.
 """
@@ -23,17 +23,15 @@ from stepline.wys2.detector import Detector
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.wys2.train import train_detector
 
-LENGTH = 10.0  # s of a refined step
-REACH = 15.0  # s that its middle may lie from the middle of its speech
+STEP_SECONDS = 10.0  # length of a refined step
+REACH_SECONDS = 15.0  # from the middle of its speech to its own middle, at most
 
 
 def narration_towers(videos: Sequence[SimulatedVideo], seed: int) -> Detector:
-    """Return two towers that compare clips and narrations, learnt from the videos without any
-    label."""
+    """Return two towers that compare clips and narrations, learnt without any label."""
     pairs = clips_of(videos).pairs
-    shape = DetectorSettings(
-        video_width=pairs[0].array().shape[1], text_width=pairs[0].text.shape[1]
-    )
+    first = pairs[0]
+    shape = DetectorSettings(video_width=first.array().shape[1], text_width=first.text.shape[1])
     with TemporaryDirectory() as folder:
         return train_detector(
             pairs,
@@ -49,29 +47,30 @@ def refined_record(
     record: Record,
     towers: Detector,
     *,
-    length: float = LENGTH,
-    reach: float = REACH,
+    length: float = STEP_SECONDS,
+    reach: float = REACH_SECONDS,
 ) -> Record:
-    """Return the record with each step where its sentences fit the picture best, near its
-    speech."""
+    """Return the record with each step where its words fit the picture best, near its speech."""
     rows = embed_seconds(towers, video.features())
     sentences = embed_sentences(towers, video.vectors("narration"))  # (S, D)
     fit = sentences @ rows.values.T  # (S, T)
+
+    # the mean fit of every window of `length` seconds, by its start: (S, T - width + 1)
     width = min(max(1, round(length * rows.rate)), fit.shape[1])
-    # (S, T - width + 1), by start
-    means = np.apply_along_axis(np.convolve, 1, fit, np.ones(width) / width, "valid")
+    kernel = np.ones(width) / width
+    means = np.apply_along_axis(np.convolve, 1, fit, kernel, "valid")
     starts = np.arange(means.shape[1]) / rows.rate
+    window_length = width / rows.rate
+
     steps = []
     for step in record.steps:
-        said = place_of(step)
+        speech = place_of(step)
         scores = means[list(step.sources)].mean(axis=0)
-        near = np.abs(starts + width / rows.rate / 2 - said.center) <= reach
-        best = (
-            float(starts[int(np.where(near, scores, -np.inf).argmax())])
-            if near.any()
-            else said.start
-        )
-        span = Span(best, min(best + width / rows.rate, rows.duration))
+        near = np.abs(starts + window_length / 2 - speech.center) <= reach
+        best = speech.start
+        if near.any():
+            best = float(starts[int(np.where(near, scores, -np.inf).argmax())])
+        span = Span(best, min(best + window_length, rows.duration))
         steps.append(step.model_copy(update={"spans": (span,)}))
     return record.model_copy(update={"steps": tuple(steps)})
 
@@ -88,13 +87,16 @@ def true_record(video: SimulatedVideo, record: Record) -> Record:
 
 def true_window(video: SimulatedVideo, step: Step) -> Span | None:
     """Return where a step's first sentence of something shown is shown. None without one."""
-    windows = [int(video.narration.window[source]) for source in step.sources]
-    shown = next((window for window in windows if window >= 0), None)
-    return None if shown is None else Span(*map(float, video.timeline.windows[shown]))
+    for source in step.sources:
+        window = int(video.narration.window[source])
+        if window >= 0:
+            start, end = video.timeline.windows[window]
+            return Span(float(start), float(end))
+    return None
 
 
 def place_of(step: Step) -> Span:
-    """Return where a swapped step is taken to be: its span, else its speech."""
+    """Return the span of a swapped step, or of its speech where it has none."""
     if step.spans:
         return step.spans[0]
     if step.said is None:
@@ -103,12 +105,12 @@ def place_of(step: Step) -> Span:
 
 
 def mean_agreement(videos: Sequence[SimulatedVideo], records: Sequence[Record]) -> float:
-    """Return the mean IoU of steps with the windows that they tell of, over steps that are
+    """Return the mean IoU of steps with the windows that they describe, over steps that are
     shown."""
-    pairs = [
-        (place_of(step), window)
-        for video, record in zip(videos, records, strict=True)
-        for step in record.steps
-        if (window := true_window(video, step)) is not None
-    ]
-    return float(np.mean([place.iou(window) for place, window in pairs]))
+    overlaps = []
+    for video, record in zip(videos, records, strict=True):
+        for step in record.steps:
+            window = true_window(video, step)
+            if window is not None:
+                overlaps.append(place_of(step).iou(window))
+    return float(np.mean(overlaps))

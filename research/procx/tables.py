@@ -5,31 +5,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from statistics import mean
 from typing import ClassVar
 
+from research.procx.attention_spread import spread_plot, spread_points
+from research.procx.claims import TABLE_CLAIMS
 from research.procx.corpus import baseline_steps, procx_corpus
 from research.procx.rows import (
-    CLAIMS,
-    COLUMNS,
-    FORMS,
-    TITLES,
-    USUAL,
+    BENCHMARK_FORMS,
+    METRIC_COLUMNS,
+    TABLE_TITLES,
+    USUAL_TABLES,
     ProcxRow,
     ProcxSize,
     ProcxTrial,
     procx_rows,
 )
-from research.procx.trials import (
-    METRICS,
-    ProcxTrials,
-    score_events,
-    score_name,
-    spread_plot,
-    spread_points,
-)
+from research.procx.trials import METRIC_NAMES, ProcxTrials, score_events, score_name
 from research.study import Claim, Outcome, Study
 from stepline.atomic_files import write_atomic
 from stepline.evaluate.benchmarks import DENSE_RULE
@@ -41,7 +34,7 @@ from stepline.procx.model import ProcX
 class Facts:
     """What the tables rest on.
 
-    scored: ids of the videos scored, by form, a list per seed.
+    scored: ids of the scored videos, by form, a list per seed.
     swap_quality: how right Sieve & Swap was, per seed.
     steps: of all narrated videos, by their wording, per seed.
     attention: over how many points it spreads on average, by the row of table 2b, per seed.
@@ -58,16 +51,18 @@ class Facts:
 
 @dataclass(frozen=True)
 class ProcxStudy(Study[ProcxRow, ProcxTrial]):
-    """processes: of one thread each. train_missing: else only rows whose trials have all been
-    run."""
+    """ProcX's tables.
+
+    processes: of one thread each. train_missing: False keeps only rows whose trials have all run.
+    """
 
     seeds: Sequence[int] = (2, 3, 4)  # sizes were chosen on worlds 0 and 1
     size: ProcxSize = field(default_factory=ProcxSize)
     processes: int = 1
     train_missing: bool = True
 
-    titles: ClassVar[Mapping[str, str]] = TITLES
-    columns: ClassVar[Sequence[str]] = (*COLUMNS, "F1", "steps")
+    titles: ClassVar[Mapping[str, str]] = TABLE_TITLES
+    columns: ClassVar[Sequence[str]] = (*METRIC_COLUMNS, "F1", "steps")
     means_only: ClassVar[Collection[str]] = ("METEOR", "CIDEr", "BLEU-4", "F1", "steps")
     published_names: ClassVar[Sequence[str]] = ("SODA-C", "SODA-D")
     published_form: ClassVar[str] = ".2f"
@@ -78,15 +73,16 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return ProcxTrials(self.folder)
 
     def rows(self) -> list[ProcxRow]:
-        """Return the rows of the chosen tables. Of all tables what has been run, where nothing is
-        to be trained."""
-        tables = self.tables or (USUAL if self.train_missing else TITLES)
-        chosen = [row for row in procx_rows() if row.table in tables]
-        return [
-            row
-            for row in chosen
-            if self.train_missing or row.baseline is not None or self._has_run(row)
-        ]
+        """Return the rows of the chosen tables.
+
+        Where nothing is to be trained, these are the rows of all tables that have run.
+        """
+        usual = USUAL_TABLES if self.train_missing else TABLE_TITLES
+        tables = self.tables or usual
+        rows = [row for row in procx_rows() if row.table in tables]
+        if self.train_missing:
+            return rows
+        return [row for row in rows if row.baseline is not None or self._has_run(row)]
 
     def _has_run(self, row: ProcxRow) -> bool:
         return all(self.store.has_run(self.sized(row.trial, seed)) for seed in self.seeds)
@@ -97,27 +93,29 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and those of what goes beyond it."""
-        return CLAIMS
+        return TABLE_CLAIMS
 
     def trials(self) -> list[ProcxTrial]:
         """Return every training once, pre-trainings before what goes on from them."""
-        asked = [
-            self.sized(row.trial, seed)
-            for seed in self.seeds
-            for row in self.rows()
-            if row.baseline is None
-        ]
-        return list(dict.fromkeys(one for trial in asked for one in (*trial.predecessors, trial)))
+        rows = [row for row in self.rows() if row.baseline is None]
+        trials: dict[ProcxTrial, None] = {}
+        for seed in self.seeds:
+            for row in rows:
+                trial = self.sized(row.trial, seed)
+                trials.update(dict.fromkeys((*trial.predecessors, trial)))
+        return list(trials)
 
     def train(self) -> dict[ProcxTrial, str]:
         """Run all trials. Those that go on from one pre-training stay together in a process."""
-        if self.train_missing:
-            trials, done = self.trials(), 0
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for count in self._finished(list(families(trials))):
-                done += count
-                if self.report is not None:
-                    self.report(done, len(trials))
+        if not self.train_missing:
+            return {}
+        trials = self.trials()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        finished = 0
+        for count in self._finished(list(families(trials))):
+            finished += count
+            if self.report is not None:
+                self.report(finished, len(trials))
         return {}
 
     def _finished(self, jobs: list[list[ProcxTrial]]) -> Iterator[int]:
@@ -126,39 +124,38 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
             for job in jobs:
                 yield run_trials(job, self.folder)
             return
-        for seed in self.seeds:  # what Sieve & Swap makes is kept before two processes need it
+        # what Sieve & Swap makes is kept before two processes need it
+        for seed in self.seeds:
             procx_corpus(seed, self.size, self.folder)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(
             self.processes, mp_context=context, initializer=limit_to_one_thread
         ) as pool:
-            for ended in as_completed([pool.submit(run_trials, job, self.folder) for job in jobs]):
-                yield ended.result()
+            futures = [pool.submit(run_trials, job, self.folder) for job in jobs]
+            for future in as_completed(futures):
+                yield future.result()
 
     def outcome(self, row: ProcxRow, seed: int) -> Outcome:
-        """Return a row's metrics: of its baseline, or of its trial's steps as the row selects
-        them."""
+        """Return the metrics of a row's baseline, or of the steps that it selects of its trial."""
         if row.baseline is not None:
             part = procx_corpus(seed, self.size, self.folder).captioned[row.form]
-            return Outcome(
-                score_events(part.reference, baseline_steps(part.train, part.test, row.baseline)),
-                0.0,
-            )
-        given = super().outcome(row, seed)
-        scores = {
-            name: given.scores[score_name(row.form, row.selection, name)]
-            for name in (*METRICS, "steps")
-        }
-        return Outcome(scores, given.cpu_seconds)
+            steps = baseline_steps(part.train, part.test, row.baseline)
+            return Outcome(score_events(part.reference, steps), 0.0)
+        outcome = super().outcome(row, seed)
+        scores = {}
+        for name in (*METRIC_NAMES, "steps"):
+            scores[name] = outcome.scores[score_name(row.form, row.selection, name)]
+        return Outcome(scores, outcome.cpu_seconds)
 
     def facts(self) -> dict[str, object]:
-        """Return the rule of scoring, the ids scored, and what else the tables rest on. Draw
-        attention.svg."""
-        found = self._facts
-        if found.attention:
-            write_atomic(
-                self.folder / "attention.svg", spread_plot(self._attention_spreads(self.seeds[0]))
-            )
+        """Return the rule of scoring, the scored ids, and what else the tables rest on.
+
+        Draws attention.svg.
+        """
+        facts = self._facts
+        if facts.attention:
+            plot = spread_plot(self._attention_spreads(self.seeds[0]))
+            write_atomic(self.folder / "attention.svg", plot)
         return {
             "protocol": {
                 "benchmarks": ["youcook2", "tasty"],
@@ -166,87 +163,96 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
                 "rule": DENSE_RULE,
             },
             "size": self.size.model_dump(mode="json"),
-            "cpu_seconds": found.cpu_seconds,
-            "trainings": found.trainings,
-            "sieve_and_swap": [dict(one) for one in found.swap_quality],
-            "narrated_steps": dict(found.steps),
-            "attention": dict(found.attention),
-            "scored": dict(found.scored),
+            "cpu_seconds": facts.cpu_seconds,
+            "trainings": facts.trainings,
+            "sieve_and_swap": [dict(quality) for quality in facts.swap_quality],
+            "narrated_steps": dict(facts.steps),
+            "attention": dict(facts.attention),
+            "scored": dict(facts.scored),
         }
 
     def preface(self) -> str:
         """Return what was scored, and how."""
-        found = self._facts
-        counts = ", ".join(
-            f"{form} {'/'.join(str(len(ids)) for ids in lists)}"
-            for form, lists in found.scored.items()
-        )
-        steps = ", ".join(f"{wording} {mean(count):.0f}" for wording, count in found.steps.items())
-        first = found.swap_quality[0]
-        swaps = ", ".join(
-            f"{name} {mean(one[name] for one in found.swap_quality):.3g}" for name in first
-        )
-        spreads = ", ".join(
-            f"{name} {mean(points):.1f}" for name, points in found.attention.items()
-        )
-        points = (
-            f"Points over which a query and head of the last decoder layer spreads: {spreads}.\n"
-        )
-        return (
+        facts = self._facts
+        # means over the seeds
+        counts = []
+        for form, ids_by_seed in facts.scored.items():
+            sizes = "/".join(str(len(ids)) for ids in ids_by_seed)
+            counts.append(f"{form} {sizes}")
+        steps = [f"{wording} {mean(count):.0f}" for wording, count in facts.steps.items()]
+        swaps = []
+        for name in facts.swap_quality[0]:
+            average = mean(quality[name] for quality in facts.swap_quality)
+            swaps.append(f"{name} {average:.3g}")
+        text = (
             f"Protocol of every number: youcook2 and tasty, convention stepline: {DENSE_RULE}.\n"
-            f"Videos scored, a seed: {counts}; their ids are in tables.json (`scored`). Per cent, the mean of "
-            f"{len(self.seeds)} seeds (least to most). {found.trainings} trainings, {found.cpu_seconds:.0f} CPU s.\n"
-            f"Steps of the narrated videos: {steps}. Sieve & Swap by the planted truth: {swaps}.\n"
-            f"{points if spreads else ''}"
+            f"Videos scored, a seed: {', '.join(counts)}; "
+            "their ids are in tables.json (`scored`). "
+            f"Per cent, the mean of {len(self.seeds)} seeds (least to most). "
+            f"{facts.trainings} trainings, {facts.cpu_seconds:.0f} CPU s.\n"
+            f"Steps of the narrated videos: {', '.join(steps)}. "
+            f"Sieve & Swap by the planted truth: {', '.join(swaps)}.\n"
+        )
+        if not facts.attention:
+            return text
+        spreads = [f"{name} {mean(points):.1f}" for name, points in facts.attention.items()]
+        return text + (
+            "Points over which a query and head of the last decoder layer spreads: "
+            f"{', '.join(spreads)}.\n"
         )
 
     @cached_property
     def _facts(self) -> Facts:
         corpora = [procx_corpus(seed, self.size, self.folder) for seed in self.seeds]
         trials = self.trials()
-        spreads = [self._attention_spreads(seed) for seed in self.seeds]
+        # lists per seed, by form, by wording and by row
+        scored: dict[str, list[list[str]]] = {form: [] for form in BENCHMARK_FORMS}
+        steps: dict[str, list[int]] = {wording: [] for wording in corpora[0].narrated}
+        for corpus in corpora:
+            for form in BENCHMARK_FORMS:
+                scored[form].append([sample.id for sample in corpus.captioned[form].test])
+            for wording, samples in corpus.narrated.items():
+                steps[wording].append(sum(len(sample.spans) for sample in samples))
+        attention: dict[str, list[float]] = {}
+        for seed in self.seeds:
+            for name, points in self._attention_spreads(seed).items():
+                attention.setdefault(name, []).append(float(points.mean()))
         return Facts(
-            {
-                form: [[one.id for one in corpus.captioned[form].test] for corpus in corpora]
-                for form in FORMS
-            },
-            [dict(corpus.swap_quality) for corpus in corpora],
-            {
-                wording: [
-                    sum(len(one.spans) for one in corpus.narrated[wording]) for corpus in corpora
-                ]
-                for wording in corpora[0].narrated
-            },
-            {name: [float(one[name].mean()) for one in spreads] for name in spreads[0]},
-            sum(self.store.outcome(trial).cpu_seconds for trial in trials),
-            len(trials),
+            scored=scored,
+            swap_quality=[dict(corpus.swap_quality) for corpus in corpora],
+            steps=steps,
+            attention=attention,
+            cpu_seconds=sum(self.store.outcome(trial).cpu_seconds for trial in trials),
+            trainings=len(trials),
         )
 
     def _attention_spreads(self, seed: int) -> dict[str, Floats]:
-        """Return how attention spreads in the networks of table 2b, none where it is not asked
-        for."""
+        """Return how attention spreads in the networks of table 2b, nothing without this table."""
         spreads = {}
         for row in self.rows():
-            if row.table == "2b":
-                corpus = procx_corpus(seed, self.size, self.folder)
-                network = self.store.network(self.sized(row.trial, seed), corpus)
-                if isinstance(network, ProcX):
-                    spreads[f"keys: {row.name}"] = spread_points(
-                        network, corpus.captioned["youcook2"].test
-                    )
+            if row.table != "2b":
+                continue
+            corpus = procx_corpus(seed, self.size, self.folder)
+            network = self.store.network(self.sized(row.trial, seed), corpus)
+            if isinstance(network, ProcX):
+                samples = corpus.captioned["youcook2"].test
+                spreads[f"keys: {row.name}"] = spread_points(network, samples)
         return spreads
 
 
 def families(trials: Sequence[ProcxTrial]) -> Iterator[list[ProcxTrial]]:
-    """Yield trials that one process should run: a seed's from fresh weights one by one, others with
-    their start."""
+    """Yield trials that one process should run together.
+
+    A trial from fresh weights is alone, another one is with its start.
+    """
 
     def family(trial: ProcxTrial) -> str:
         return trial.key if trial.start is None else trial.start.key
 
-    order = {key: number for number, key in enumerate(dict.fromkeys(map(family, trials)))}
-    for _, group in groupby(sorted(trials, key=lambda trial: order[family(trial)]), family):
-        yield list(group)
+    groups: dict[str, list[ProcxTrial]] = {}
+    for trial in trials:
+        groups.setdefault(family(trial), []).append(trial)
+    yield from groups.values()
 
 
 def run_trials(trials: Sequence[ProcxTrial], folder: Path) -> int:
@@ -257,7 +263,7 @@ def run_trials(trials: Sequence[ProcxTrial], folder: Path) -> int:
 
 
 def limit_to_one_thread() -> None:
-    """Keep this process to one thread, so that two of them do not wait for each other."""
+    """Use one thread in this process, so that two processes do not wait for each other."""
     import torch
 
     torch.set_num_threads(1)

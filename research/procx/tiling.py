@@ -28,7 +28,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Segmentation:
-    """proposals: their numbers in the order of time. spans: (k, 2) seconds of each. worth: W(k)."""
+    """A segmentation of a video.
+
+    proposals: their numbers in the order of time. spans: (k, 2), their seconds. worth: W(k).
+    """
 
     proposals: tuple[int, ...]
     spans: Floats
@@ -40,51 +43,65 @@ def tile(
 ) -> list[Segmentation]:
     """Return the worthiest tiling of every number of segments from 0 to `most` that there is.
 
-    boxes: (N, 2) seconds, start before end. scores: (N,) of what each is worth. cost: of an
-    uncovered second.
+    boxes: (N, 2) seconds, start before end. scores: (N,) worth of a proposal. cost: of an uncovered
+    second.
     """
     order = np.argsort(boxes.sum(axis=1), kind="stable")
-    ends = np.unique(np.concatenate(([0.0, duration], boxes.ravel().clip(0.0, duration))))  # (G,)
+    inner_ends = boxes.ravel().clip(0.0, duration)
+    ends = np.unique(np.concatenate(([0.0, duration], inner_ends)))  # (G,)
+
+    # best: the worth of k segments that are all before an end, (k, G)
+    # last_rows: their last segment, as a row of `segments`, (k, G)
     most = min(most, len(order))
-    best = np.full((most + 1, len(ends)), -np.inf)  # with that many segments, all before this end
+    best = np.full((most + 1, len(ends)), -np.inf)
     best[0] = -cost * ends
-    node = np.full(best.shape, -1)  # the last segment of each, as a row of `segments`
+    last_rows = np.full(best.shape, -1)
     segments = _Segments()
     for number in order.tolist():
         worth = scores[number] * _iou(ends, boxes[number])  # (G, G) from row to column
-        reached = best[:-1, :, None] + worth  # (k, G, G)
-        first = reached.argmax(axis=1)  # (k, G)
-        value = np.take_along_axis(reached, first[:, None], axis=1)[:, 0]
+        totals = best[:-1, :, None] + worth  # (k, G, G)
+        first = totals.argmax(axis=1)  # (k, G)
+        value = np.take_along_axis(totals, first[:, None], axis=1)[:, 0]  # (k, G)
+
+        # what is better with this proposal as the last segment
         better = value > best[1:]
         count, last = np.nonzero(better)
-        parents = node[count, first[better]]
+        parents = last_rows[count, first[better]]
         best[1:][better] = value[better]
-        node[1:][better] = segments.add(number, first[better], last, parents)
-        best, node = _with_gaps(best, node, ends, cost)
-    return [
-        segments.chain(int(node[k, -1]), ends, float(best[k, -1]))
-        for k in range(most + 1)
-        if best[k, -1] > -np.inf
-    ]
+        last_rows[1:][better] = segments.add(number, first[better], last, parents)
+        best, last_rows = _with_gaps(best, last_rows, ends, cost)
+
+    segmentations = []
+    for k in range(most + 1):
+        worth_of_all = float(best[k, -1])
+        if worth_of_all > -np.inf:
+            row = int(last_rows[k, -1])
+            segmentations.append(segments.chain(row, ends, worth_of_all))
+    return segmentations
 
 
 def _iou(ends: Floats, box: Floats) -> Floats:
-    """Return the IoU of every segment with a box, (G, G). -inf where a segment would have no
-    length."""
-    start, end = ends[:, None], ends[None, :]
-    shared = np.minimum(end, box[1]) - np.maximum(start, box[0])
-    whole = np.maximum(end, box[1]) - np.minimum(start, box[0])
-    return np.where(end > start, np.maximum(shared, 0.0) / np.maximum(whole, 1e-9), -np.inf)
+    """Return the IoU of every segment with a box, (G, G). -inf for a segment without length."""
+    start = ends[:, None]
+    end = ends[None, :]
+    box_start, box_end = box
+    shared = np.minimum(end, box_end) - np.maximum(start, box_start)
+    whole = np.maximum(end, box_end) - np.minimum(start, box_start)
+    iou = np.maximum(shared, 0.0) / np.maximum(whole, 1e-9)
+    return np.where(end > start, iou, -np.inf)
 
 
-def _with_gaps(best: Floats, node: Ints, ends: Floats, cost: float) -> tuple[Floats, Ints]:
-    """Return both tables where a segmentation may also end earlier, at the cost of the seconds
-    between."""
+def _with_gaps(best: Floats, last_rows: Ints, ends: Floats, cost: float) -> tuple[Floats, Ints]:
+    """Return both tables where a segmentation may also end earlier.
+
+    The seconds between cost `cost` each.
+    """
     level = best + cost * ends
     top = np.maximum.accumulate(level, axis=1)
+    # the last column at which the top was reached
     columns = np.where(level == top, np.arange(len(ends)), 0)
     columns = np.maximum.accumulate(columns, axis=1)
-    return top - cost * ends, np.take_along_axis(node, columns, axis=1)
+    return top - cost * ends, np.take_along_axis(last_rows, columns, axis=1)
 
 
 class _Segments:
@@ -96,26 +113,27 @@ class _Segments:
     def add(self, number: int, first: Ints, last: Ints, parents: Ints) -> Ints:
         """Keep a proposal's segments, from end `first` to end `last`, and return their rows."""
         begin = len(self._rows)
-        self._rows += [
-            (number, *row)
-            for row in zip(first.tolist(), last.tolist(), parents.tolist(), strict=True)
-        ]
+        columns = (first.tolist(), last.tolist(), parents.tolist())
+        for first_end, last_end, parent in zip(*columns, strict=True):
+            self._rows.append((number, first_end, last_end, parent))
         return np.arange(begin, len(self._rows))
 
     def chain(self, row: int, ends: Floats, worth: float) -> Segmentation:
         """Return the segmentation whose last segment is this row, -1: none."""
-        found = []
+        numbers = []
+        spans = []
         while row >= 0:
             number, first, last, row = self._rows[row]
-            found.append((number, ends[first], ends[last]))
-        spans = np.array([span for _, *span in found[::-1]], dtype=np.float64).reshape(-1, 2)
-        return Segmentation(tuple(number for number, *_ in found[::-1]), spans, worth)
+            numbers.append(number)
+            spans.append((ends[first], ends[last]))
+        span_rows = np.array(spans[::-1], dtype=np.float64).reshape(-1, 2)
+        return Segmentation(tuple(numbers[::-1]), span_rows, worth)
 
 
 def expected_f1(segmentation: Segmentation, counts: Floats) -> float:
-    """Return the F1 to be expected of a tiling, where (C,) are the chances of 0 ... C - 1 steps."""
-    taken = len(segmentation.proposals)
-    halves = np.maximum((taken + np.arange(len(counts))) / 2, 0.5)
+    """Return the expected F1 of a tiling. counts: (C,) chances of 0 ... C - 1 steps."""
+    size = len(segmentation.proposals)
+    halves = np.maximum((size + np.arange(len(counts))) / 2, 0.5)
     return float(segmentation.worth * (counts / halves).sum())
 
 
@@ -127,28 +145,27 @@ def tile_proposals(
     least: int = 1,
     floor: float = 0.0,
 ) -> tuple[list[int], Floats]:
-    """Return the proposals that together fill the video best, and the segment of each, (k, 2)
-    seconds.
+    """Return the proposals that together fill the video best, and their segments, (k, 2) seconds.
 
-    cover: cost of leaving as much as an average step uncovered, in steps. 0: gaps stay. count: of
+    cover: cost in steps of leaving as much as an average step uncovered. 0: gaps stay. count: of
     the steps, as many as there can be. None: the count of the greatest expected F1, at least
     `least`. floor: a proposal of less confidence is left out.
     """
     usable = proposals.usable(floor)
     chances = softmax(proposals.counts)  # (C,)
-    expected = max(1.0, float(chances @ np.arange(len(chances))))
-    tilings = tile(
-        proposals.boxes[usable],
-        np.maximum(proposals.scores[usable], 0.0),
-        proposals.duration,
-        most=len(chances) - 1 if count is None else count,
-        cost=cover * expected / proposals.duration,
-    )
+    expected_steps = max(1.0, float(chances @ np.arange(len(chances))))
+    scores = np.maximum(proposals.scores[usable], 0.0)
+    most = len(chances) - 1 if count is None else count
+    cost = cover * expected_steps / proposals.duration
+    tilings = tile(proposals.boxes[usable], scores, proposals.duration, most=most, cost=cost)
+
+    # the largest number of steps, or the one of the greatest expected F1
     best = tilings[-1]
     if count is None:
         enough = tilings[min(least, len(tilings) - 1) :]
         best = max(enough, key=lambda tiling: expected_f1(tiling, chances))
-    return [int(usable[number]) for number in best.proposals], best.spans
+    numbers = [int(usable[number]) for number in best.proposals]
+    return numbers, best.spans
 
 
 def tiling_selector(cover: float = 0.0) -> ProposalSelector:

@@ -1,14 +1,8 @@
-"""Running ProcX's trials: their networks and losses, training, and scores as `stepline evaluate`
-gives them.
+"""Running ProcX's trials: networks, losses, training, and scores as `stepline evaluate` gives them.
 
 Described videos are scored as `stepline evaluate youcook2` and `tasty` do: SODA-C, SODA-D and
 densevid_eval. The convention is "stepline": every withheld video counts, one without a prediction
 0. All in per cent.
-
-How attention spreads over the points that it samples, with and without a look at the keys (ProcX,
-figure 3). A query and head spreads over exp(entropy of its weights) points, 1 where one point has
-all, 16 where all are alike. Letters: B videos, N queries, H heads, L levels, P points, D width of a
-head.
 """
 
 import json
@@ -22,13 +16,19 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors.torch import load_file, save_file
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
-from research.procx.rows import FORMS, SELECTIONS, Attention, Form, ProcxTrial, Selection
+from research.procx.rows import (
+    BENCHMARK_FORMS,
+    SELECTION_NAMES,
+    Attention,
+    Form,
+    ProcxTrial,
+    Selection,
+)
 from research.procx.tiling import tiling_selector
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
@@ -48,17 +48,17 @@ from stepline.evaluate.dense_captioning import densevid
 from stepline.evaluate.events import Event, segment_iou, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
-from stepline.plots import grouped_histogram, plot_style
-from stepline.procx.batch import StepSample, stack_videos
-from stepline.procx.deformable_attention import (
-    DeformableAttention,
-    gather_dot_products,
-    sampling_points,
+from stepline.procx.batch import StepSample
+from stepline.procx.inference import (
+    Description,
+    Proposals,
+    ProposalSelector,
+    VideoToDescribe,
+    describe_many,
 )
-from stepline.procx.inference import Proposals, ProposalSelector, VideoToDescribe, describe_many
 from stepline.procx.model import ProcX
-from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import (
+    PDVC_LOSSES,
     PROCX_TRAINING,
     AttentionSettings,
     CaptionerSettings,
@@ -70,45 +70,50 @@ from stepline.procx.settings import (
 from stepline.procx.train import soda_scorer, train_procx
 from stepline.training.loop import HeldOutScorer, Progress
 
-VALIDATION_STEPS = 300  # about how many steps are between two validation scores
-LONGEST = 32  # tokens of a sentence; what is said has 20
+VALIDATION_STEPS = 300  # between two validation scores, about
+MAX_CAPTION_TOKENS = 32  # of a sentence; a spoken one has 20
+SAVE_STEPS = 1_000_000  # between two saved states: a trial is never taken up half way
 
 
 def model_of(trial: ProcxTrial) -> ModelSettings:
     """Return ProcX's network, or PDVC's in full, of the trial's size."""
-    size, pdvc = trial.size, trial.system == "pdvc"
-    kind = "lstm" if pdvc else trial.captioner
-    encoder: Attention = "vanilla" if pdvc else trial.encoder
-    decoder: Attention = "vanilla" if pdvc else trial.decoder
+    size = trial.size
+    is_pdvc = trial.system == "pdvc"
+    encoder: Attention = "vanilla" if is_pdvc else trial.encoder
+    decoder: Attention = "vanilla" if is_pdvc else trial.decoder
+    # what reads the rows
+    attention = AttentionSettings(
+        width=size.width, heads=size.heads, form=encoder, query_start=trial.query_start
+    )
+    # what writes the sentences
+    captioner = CaptionerSettings(
+        kind="lstm" if is_pdvc else trial.captioner,
+        width=size.width,
+        heads=size.heads,
+        text_layers=1,
+        joint_layers=1,
+        feed_forward=2 * size.width,
+        projection=size.width // 2,
+        longest=MAX_CAPTION_TOKENS,
+    )
     return ModelSettings(
         features=size.features,
         rows=size.rows,
         encoder_layers=size.layers,
         decoder_layers=size.layers,
-        attention=AttentionSettings(
-            width=size.width, heads=size.heads, form=encoder, query_start=trial.query_start
-        ),
+        attention=attention,
         decoder_form=decoder,
         feed_forward=2 * size.width,
         queries=size.queries,
         query_form=trial.query_form,
         most_steps=size.queries,
-        fuse=not pdvc,
-        captioner=CaptionerSettings(
-            kind=kind,
-            width=size.width,
-            heads=size.heads,
-            text_layers=1,
-            joint_layers=1,
-            feed_forward=2 * size.width,
-            projection=size.width // 2,
-            longest=LONGEST,
-        ),
+        fuse=not is_pdvc,
+        captioner=captioner,
     )
 
 
 def loss_of(trial: ProcxTrial) -> LossSettings:
-    """Return what a trial lowers: section E.2's parts and weights, or PDVC's."""
+    """Return the loss of a trial: section E.2's parts and weights, or PDVC's."""
     own: dict[str, object] = {
         "role_weight": trial.role_weight,
         "overlap_weight": trial.overlap_weight,
@@ -116,7 +121,7 @@ def loss_of(trial: ProcxTrial) -> LossSettings:
     if trial.caption_weight is not None:
         own["caption_weight"] = trial.caption_weight
     if trial.system == "pdvc":
-        return PDVC.model_copy(update=own)
+        return PDVC_LOSSES.model_copy(update=own)
     own["confidence"] = trial.confidence
     if trial.contrast == "none":
         own["contrast_weight"] = 0.0
@@ -148,38 +153,44 @@ def fresh_network(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
     return ProcX(model_of(trial), len(corpus.vocabulary))
 
 
-# the order of the paper's columns
-METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")
+# The order of the paper's columns.
+METRIC_NAMES = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")
 
 Events = Mapping[str, Sequence[Event]]
 
 
-def score_events(reference: Events, given: Events) -> dict[str, float]:
-    """Return the metrics of `METRICS`, "steps" and "texts". Both: id -> (start, end, sentence).
+def score_events(reference: Events, predicted: Events) -> dict[str, float]:
+    """Return the metrics of `METRIC_NAMES`, "steps" and "texts".
 
-    steps: how many a video was given. texts: METEOR of the sentences alone. The steps are
-    paired one to one by IoU, however little it is.
+    Both arguments are id -> (start, end, sentence). steps: predicted per video. texts: METEOR of
+    the sentences alone. The steps are paired one to one by IoU, however little it is.
     """
-    words = densevid([reference], given, meteor=_meteor()).mean
-    return {
-        "SODA-C": 100 * soda(reference, given, kind="c", meteor=_meteor()).f1,
-        "SODA-D": 100 * soda(reference, given, kind="d").f1,
-        **{name: 100 * words[name] for name in ("METEOR", "CIDEr", "BLEU-4", "F1")},
-        "steps": float(np.mean([len(given.get(video, ())) for video in reference])),
-        "texts": 100 * _meteor_of_pairs(reference, given),
+    words = densevid([reference], predicted, meteor=_meteor()).mean
+    scores = {
+        "SODA-C": 100 * soda(reference, predicted, kind="c", meteor=_meteor()).f1,
+        "SODA-D": 100 * soda(reference, predicted, kind="d").f1,
     }
+    for name in ("METEOR", "CIDEr", "BLEU-4", "F1"):
+        scores[name] = 100 * words[name]
+    counts = [len(predicted.get(video, ())) for video in reference]
+    scores["steps"] = float(np.mean(counts))
+    scores["texts"] = 100 * _meteor_of_pairs(reference, predicted)
+    return scores
 
 
-def _meteor_of_pairs(reference: Events, given: Events) -> float:
+def _meteor_of_pairs(reference: Events, predicted: Events) -> float:
     """Return the mean METEOR of paired sentences, 0 without a pair. Roles as officially in SODA."""
     pairs: list[tuple[list[str], str]] = []
     for video, truth in reference.items():
-        told = list(given.get(video, ()))
-        agree = segment_iou(times(list(truth)), times(told))  # (steps, told)
-        for step, other in zip(*linear_sum_assignment(-agree), strict=True):
-            if agree[step, other] > 0:
-                pairs.append(([told[other][2]], truth[step][2]))
-    return float(np.mean(_meteor().compare(pairs).segments)) if pairs else 0.0
+        predictions = list(predicted.get(video, ()))
+        iou = segment_iou(times(list(truth)), times(predictions))  # (steps, predictions)
+        for step, prediction in zip(*linear_sum_assignment(-iou), strict=True):
+            if iou[step, prediction] > 0:
+                _, _, sentence = predictions[prediction]
+                pairs.append(([sentence], truth[step][2]))
+    if not pairs:
+        return 0.0
+    return float(np.mean(_meteor().compare(pairs).segments))
 
 
 @lru_cache(maxsize=1)
@@ -189,37 +200,36 @@ def _meteor() -> Meteor:
 
 def write_reference(path: Path, reference: Events, durations: Mapping[str, float]) -> None:
     """Write the truth in YouCook2's flat form, as `stepline evaluate --reference` reads it."""
-    tree = {
-        video: {
+    tree = {}
+    for video, events in reference.items():
+        tree[video] = {
             "duration": durations[video],
-            "timestamps": [event[:2] for event in events],
-            "sentences": [event[2] for event in events],
+            "timestamps": [(start, end) for start, end, _ in events],
+            "sentences": [sentence for _, _, sentence in events],
         }
-        for video, events in reference.items()
-    }
     write_atomic(path, json.dumps(tree) + "\n")
 
 
-def write_predictions(path: Path, given: Events) -> None:
+def write_predictions(path: Path, predicted: Events) -> None:
     """Write described videos as `stepline evaluate --predictions` reads them."""
-    tree = {
-        video: [{"timestamp": event[:2], "sentence": event[2]} for event in events]
-        for video, events in given.items()
-    }
+    tree = {}
+    for video, events in predicted.items():
+        tree[video] = [
+            {"timestamp": (start, end), "sentence": sentence} for start, end, sentence in events
+        ]
     write_atomic(path, json.dumps({"results": tree}) + "\n")
 
 
 def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
-    """Return the selector that knows where the steps are: for each the proposal of a one-to-one
-    pairing by IoU.
+    """Return the selector that reads the truth: proposals are paired with steps one to one by IoU.
 
     ProcX section 5 measures with it how much ranking by confidence loses.
     """
 
     def selector(number: int, proposals: Proposals) -> tuple[list[int], Floats]:
-        wanted = times(list(truth[number]))
-        agree = segment_iou(wanted, proposals.boxes)  # (steps, queries)
-        _, queries = linear_sum_assignment(-agree)
+        true_spans = times(list(truth[number]))
+        iou = segment_iou(true_spans, proposals.boxes)  # (steps, queries)
+        _, queries = linear_sum_assignment(-iou)
         ordered = sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
         return ordered, proposals.boxes[ordered]
 
@@ -227,8 +237,10 @@ def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
 
 
 def selector_of(selection: Selection, truth: Sequence[Sequence[Event]]) -> ProposalSelector | None:
-    """Return what chooses the steps. None: the settings do. truth: of each video, for the
-    oracle."""
+    """Return the selector of the steps, None where the settings select.
+
+    truth: steps of every video, for the oracle.
+    """
     if selection == "oracle":
         return oracle_selection(truth)
     return tiling_selector() if selection == "tile" else None
@@ -243,12 +255,11 @@ def score_name(form: str, selection: Selection, metric: str) -> str:
 class ProcxTrials(TrialStore[ProcxTrial]):
     """Trials kept with their networks and with what these described.
 
-    selections: how steps are chosen for scoring. forms: those that a pre-training alone is scored
-    on.
+    selections: how steps are chosen for scoring. forms: what a pre-training alone is scored on.
     """
 
-    selections: Sequence[Selection] = tuple(SELECTIONS)
-    forms: Sequence[Form] = FORMS
+    selections: Sequence[Selection] = tuple(SELECTION_NAMES)
+    forms: Sequence[Form] = BENCHMARK_FORMS
 
     def run(self, trial: ProcxTrial, folder: Path) -> Outcome:
         """Train and score a trial, on from the network of its pre-training where it has one."""
@@ -278,8 +289,10 @@ class ProcxTrials(TrialStore[ProcxTrial]):
 def _validation(
     trial: ProcxTrial, corpus: ProcxCorpus, best: dict[str, Tensor]
 ) -> HeldOutScorer[StepSample]:
-    """Return the scorer of the validation videos, places and words. `best` gets the weights of the
-    best network."""
+    """Return the scorer of the validation videos, places and words.
+
+    best: gets the weights of the best network.
+    """
 
     def keep(network: nn.Module) -> None:
         best.update({name: weight.clone() for name, weight in network.state_dict().items()})
@@ -294,25 +307,17 @@ def _trained(
     folder: Path,
     curve: list[Progress],
 ) -> ProcX | Vid2Seq:
-    """Return the trained network, the best on validation videos where it has `patience`. `curve`
-    gets every step."""
+    """Return the trained network, the best on validation videos where it has `patience`.
+
+    curve: gets the progress of every step.
+    """
     samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
     try:
-        if isinstance(start, Vid2Seq) or trial.system == "vid2seq":
-            speech = corpus.captioned[trial.form].speech if trial.speech else None
-            given = [
-                vid2seq_sample(one, None if speech is None else speech[one.id]) for one in samples
-            ]
-            vocabulary = TimedVocabulary(corpus.vocabulary, vid2seq_of(trial).bins)
-            return train_vid2seq(
-                given,
-                folder,
-                vocabulary=vocabulary,
-                model=vid2seq_of(trial),
-                settings=settings,
-                start=start if isinstance(start, Vid2Seq) else None,
-            )
+        if trial.system == "vid2seq" or isinstance(start, Vid2Seq):
+            first = start if isinstance(start, Vid2Seq) else None
+            return _trained_vid2seq(trial, corpus, samples, settings, first, folder)
+        # `best` holds the weights of the best validation score
         best: dict[str, Tensor] = {}
         scorer = _validation(trial, corpus, best) if trial.patience else None
         network = train_procx(
@@ -333,24 +338,56 @@ def _trained(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _trained_vid2seq(
+    trial: ProcxTrial,
+    corpus: ProcxCorpus,
+    samples: Sequence[StepSample],
+    settings: ProcxTrainSettings,
+    start: Vid2Seq | None,
+    folder: Path,
+) -> Vid2Seq:
+    """Return the trained sequence baseline, on from `start` where there is one."""
+    speech = corpus.captioned[trial.form].speech
+    own_samples = []
+    for sample in samples:
+        narration = speech[sample.id] if trial.speech else None
+        own_samples.append(vid2seq_sample(sample, narration))
+    model = vid2seq_of(trial)
+    return train_vid2seq(
+        own_samples,
+        folder,
+        vocabulary=TimedVocabulary(corpus.vocabulary, model.bins),
+        model=model,
+        settings=settings,
+        start=start,
+    )
+
+
 def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
-    """Return what a trial is trained on itself. What is said goes with it only where that is
-    read."""
+    """Return what a trial is trained on itself. Speech goes with it only where it is read."""
     if trial.zero_shot:
         samples = first_fraction(corpus.samples(trial.pretraining or "raw"), trial.narrated_share)
     else:
         samples = first_fraction(corpus.captioned[trial.form].train, trial.captioned_share)
-    return [one if trial.speech else replace(one, speech=None) for one in samples]
+    if trial.speech:
+        return list(samples)
+    return [replace(sample, speech=None) for sample in samples]
 
 
 def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
-    """Return a training of about the size's steps, in whole epochs, whatever the number of
-    samples."""
-    size, pretrained = trial.size, trial.start is not None
-    steps = trial.steps or (size.finetuning_steps if pretrained else size.steps)
-    rate = size.finetuning_rate if pretrained else size.learning_rate
+    """Return a training of about the size's steps, in whole epochs, for any number of samples."""
+    size = trial.size
+    steps = size.steps
+    rate = size.learning_rate
+    if trial.start is not None:
+        steps = size.finetuning_steps
+        rate = size.finetuning_rate
+    steps = trial.steps or steps
+    if trial.zero_shot:
+        steps = size.pretraining_steps
+    # whole epochs
     batches = math.ceil(count / size.batch)
-    epochs = max(1, round((size.pretraining_steps if trial.zero_shot else steps) / batches))
+    epochs = max(1, round(steps / batches))
     own = {
         "epochs": epochs,
         "batch": size.batch,
@@ -358,7 +395,7 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
         "clip": size.clip,
         "seed": trial.seed if trial.network_seed is None else trial.network_seed,
         "readers": 0,
-        "save_every": 1_000_000,
+        "save_every": SAVE_STEPS,
         "device": "cpu",
         "offset_rate": trial.offset_rate,
         "patience": trial.patience,
@@ -375,23 +412,21 @@ def _scored(
     forms: Sequence[Form],
     selections: Sequence[Selection],
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the metrics of every selection of steps in the withheld videos. What was described is
-    also written."""
+    """Return the metrics of every selection of steps in the withheld videos, and what is counted.
+
+    It also writes what was described.
+    """
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
     for form in forms:
         part = corpus.captioned[form]
-        write_reference(
-            folder / f"{form}.json", part.reference, {one.id: one.duration for one in part.test}
-        )
-        for selection, given in _described(
-            trial, network, corpus, part, selections, counted
-        ).items():
-            write_predictions(folder / f"{form}-{selection}.json", given)
-            found = score_events(part.reference, given)
-            scores |= {
-                score_name(form, selection, metric): value for metric, value in found.items()
-            }
+        durations = {sample.id: sample.duration for sample in part.test}
+        write_reference(folder / f"{form}.json", part.reference, durations)
+        described = _described(trial, network, corpus, part, selections, counted)
+        for selection, events in described.items():
+            write_predictions(folder / f"{form}-{selection}.json", events)
+            for metric, value in score_events(part.reference, events).items():
+                scores[score_name(form, selection, metric)] = value
     counted["samples"] = len(training_samples(trial, corpus))
     return scores, dict(counted)
 
@@ -407,35 +442,41 @@ def _described(
     """Return the described videos, by how their steps were chosen."""
     if isinstance(network, Vid2Seq):
         return {"surest": _described_by_vid2seq(trial, network, corpus, part, counted)}
-    clips = [
-        VideoToDescribe(
-            one.values,
-            one.duration,
-            one.duration,
-            tuple(part.speech[one.id]) if trial.speech else (),
-        )
-        for one in part.test
-    ]
-    truth = [events_of(one) for one in part.test]
-    found: dict[Selection, dict[str, list[Event]]] = {}
+    clips = []
+    for sample in part.test:
+        speech = tuple(part.speech[sample.id]) if trial.speech else ()
+        clips.append(VideoToDescribe(sample.values, sample.duration, sample.duration, speech))
+    truth = [events_of(sample) for sample in part.test]
+
+    # PDVC ranks by its captions too, where it learns them
+    learns_captions = trial.caption_weight != 0.0
+    events: dict[Selection, dict[str, list[Event]]] = {}
     for selection in selections:
-        # as PDVC ranks
-        by_captions = (
-            trial.system == "pdvc" and selection == "surest" and trial.caption_weight != 0.0
-        )
+        by_captions = trial.system == "pdvc" and selection == "surest" and learns_captions
         settings = DescribeSettings(
             choose="apart" if selection == "apart" else "surest",
             speech=trial.speech,
             caption_weight=1.0 if by_captions else 0.0,
         )
         selector = selector_of(selection, truth)
-        described = describe_many(network, corpus.vocabulary, clips, settings, selector=selector)
-        found[selection] = {
-            one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
-            for one, each in zip(part.test, described, strict=True)
-        }
-        counted[f"{selection}: chosen, no step"] += sum(len(each.dropped) for each in described)
-    return found
+        descriptions = describe_many(network, corpus.vocabulary, clips, settings, selector=selector)
+        events[selection] = events_by_video(part.test, descriptions)
+        dropped = sum(len(description.dropped) for description in descriptions)
+        counted[f"{selection}: chosen, no step"] += dropped
+    return events
+
+
+def events_by_video(
+    samples: Sequence[StepSample], descriptions: Sequence[Description]
+) -> dict[str, list[Event]]:
+    """Return the described steps of every sample: id -> (start, end, sentence)."""
+    events: dict[str, list[Event]] = {}
+    for sample, description in zip(samples, descriptions, strict=True):
+        events[sample.id] = []
+        for step in description.steps:
+            span = step.spans[0]
+            events[sample.id].append((span.start, span.end, step.text))
+    return events
 
 
 def _described_by_vid2seq(
@@ -443,84 +484,17 @@ def _described_by_vid2seq(
 ) -> dict[str, list[Event]]:
     """Return what the sequence baseline writes. What was malformed is counted by its reason."""
     vocabulary = TimedVocabulary(corpus.vocabulary, network.settings.bins)
-    watched = [
-        VideoInput(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None)
-        for one in part.test
-    ]
-    parsed = predict_steps(network, vocabulary, watched)
-    counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
-    longest = network.settings.longest
-    counted["sequences cut"] = pack_sequences(
-        [vid2seq_sample(one) for one in training_samples(trial, corpus)], vocabulary, longest
-    ).truncated
-    return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
+    videos = []
+    for sample in part.test:
+        speech = tuple(part.speech[sample.id]) if trial.speech else None
+        videos.append(VideoInput(sample.values, sample.duration, speech))
+    events = {}
+    for sample, parsed in zip(part.test, predict_steps(network, vocabulary, videos), strict=True):
+        events[sample.id] = list(parsed.events)
+        counted.update(f"malformed: {row.reason}" for row in parsed.dropped)
 
-
-AT_ONCE = 16  # videos
-
-
-@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
-def spread_points(network: ProcX, samples: Sequence[StepSample]) -> Floats:
-    """Return over how many points each query and head of the last decoder layer spreads, (videos N
-    H,)."""
-    found: list[Tensor] = []
-
-    def look(
-        module: DeformableAttention, given: tuple[Tensor, Tensor, Tensor, Sequence[int]], _: Tensor
-    ) -> None:
-        weights = point_weights(module, *given[:4])
-        found.append(torch.special.entr(weights).sum(dim=-1).exp().flatten())
-
-    handle = network.decoder[-1].attention.register_forward_hook(look)
-    try:
-        for first in range(0, len(samples), AT_ONCE):
-            part = samples[first : first + AT_ONCE]
-            network(
-                stack_videos(
-                    [one.values for one in part],
-                    [one.duration for one in part],
-                    network.settings.rows,
-                )
-            )
-    finally:
-        handle.remove()
-    spread: Floats = torch.cat(found).double().numpy()
-    return spread
-
-
-def point_weights(
-    module: DeformableAttention,
-    query: Tensor,
-    references: Tensor,
-    memory: Tensor,
-    lengths: Sequence[int],
-) -> Tensor:
-    """Return what each sampled point counts, (B, N, H, L P), summing to 1: equation 10 or 12."""
-    heads = module.settings.heads
-    if module.settings.form == "vanilla":
-        weights: Tensor = module.weights(query).unflatten(-1, (heads, -1)).softmax(dim=-1)
-        return weights
-    read = sampling_points(
-        module.locations(query, references, lengths),
-        lengths,
-        module.settings.padding,
-        backward=False,
-    )
-    key, asked = (
-        part.unflatten(-1, (heads, -1)) for part in (module.key(memory), module.query(query))
-    )
-    return (gather_dot_products(asked, key, read) / math.sqrt(asked.shape[-1])).softmax(dim=-1)
-
-
-def spread_plot(spreads: dict[str, Floats]) -> str:
-    """Return the histograms of several networks as one self-contained SVG file."""
-    series = {
-        name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()
-    }
-    counts = {
-        name: {str(key): count for key, count in sorted(found.items())}
-        for name, found in series.items()
-    }
-    svg = grouped_histogram(counts, "points over which a query and head spreads", bar=0.5)
-    opened, rest = svg.split(">", 1)
-    return f'{opened} xmlns="http://www.w3.org/2000/svg"><style>{plot_style()}</style>{rest}\n'
+    # training sequences that are longer than the network's places
+    samples = [vid2seq_sample(sample) for sample in training_samples(trial, corpus)]
+    packed = pack_sequences(samples, vocabulary, network.settings.longest)
+    counted["sequences cut"] = packed.truncated
+    return events

@@ -3,22 +3,24 @@ tokens.
 
     <start> <end> words ... <start> <end> words ...        in the order of time
 
-    seen = video layers(rows)                      rows see each other
-    heard = speech layers(times and words)         only where speech is given
-    P(next token) = softmax(norm(h) E^T + b)       h: writer layers(tokens so far; [seen; heard]); E: all tokens
+    video = video layers(rows)                     rows see each other
+    speech = speech layers(times and words)        only where speech is given
+    P(next token) = softmax(norm(h) E^T + b)       h: writer layers(tokens so far; [video; speech])
+                                                   E: all tokens
 
 A time token is one of `bins` equal parts of the video's length. They follow the vocabulary's own
-tokens. What a network writes need not be of this form, and what cannot be a step is left out with
-its reason:
+tokens. What a network writes need not be of this form. What cannot be a step is left out with its
+reason:
 
     words before any time               NO_TIMES
     one time alone, then words          ONE_TIME
-    an end that is before its start     REVERSED
+    an end that is before its start     REVERSED_TIMES
     two times without words             NO_WORDS
     more than two times in a row        the last two are taken, the others are SPARE_TIMES
 
-The same bin as start and end is that bin: a step is never without length. Half bytes that are not a
-character become U+FFFD. Steps come back in the order in which they were written. They may overlap.
+A start and an end in one bin are that bin: a step is never without length. Half bytes that are not
+a character become U+FFFD. Steps come back in the order in which they were written. They may
+overlap.
 
 Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP,
 so that no language model is pre-trained. The denoising loss of its pre-training is left out.
@@ -65,8 +67,10 @@ from stepline.training.settings import TrainSettings
 
 
 class Vid2SeqSettings(Settings):
-    """A network that reads feature rows, and speech where it is given, and writes one sequence a
-    video."""
+    """A network that reads feature rows, and speech where it is given.
+
+    It writes one sequence per video.
+    """
 
     features: Count = 512  # C of a feature row; S3D: 512, CLIP: 768
     rows: Count = 100  # that each video is resized to; Vid2Seq
@@ -89,32 +93,37 @@ class Vid2SeqSettings(Settings):
         return self
 
 
-SMALL_VID2SEQ: Final = Vid2SeqSettings(  # learns the simulated world in minutes
+# Learns the simulated world in minutes.
+SMALL_VID2SEQ: Final = Vid2SeqSettings(
     rows=64, width=64, heads=4, speech_layers=1, feed_forward=128, longest=320, longest_speech=400
 )
 
 
 class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The baseline, fresh until weights are loaded. It writes word by word. token_count: of words
-    and times."""
+    """The baseline, fresh until weights are loaded. It writes word by word.
+
+    token_count: of words and times.
+    """
 
     def __init__(self, settings: Vid2SeqSettings, token_count: int) -> None:
         super().__init__()
-        self.settings, self.longest = settings, settings.longest
+        self.settings = settings
+        self.longest = settings.longest
         width = settings.width
-        self.rows, self.rows_norm = nn.Linear(settings.features, width), nn.LayerNorm(width)
+        # The order of these lines is that of the random draws of fresh weights.
+        self.rows = nn.Linear(settings.features, width)
+        self.rows_norm = nn.LayerNorm(width)
         self.row_places = nn.Embedding(settings.rows, width)
-        self.words, self.places = (
-            nn.Embedding(token_count, width),
-            nn.Embedding(settings.longest, width),
-        )
+        self.words = nn.Embedding(token_count, width)
+        self.places = nn.Embedding(settings.longest, width)
         self.speech_places = nn.Embedding(settings.longest_speech, width)
-        # added to what is seen, and to what is heard
+        # added to the rows of the video, and to those of the speech
         self.kinds = nn.Parameter(torch.randn(2, width) * EMBEDDING_STD)
         self.video_layers = self._layers(settings.video_layers, crosses=False)
         self.speech_layers = self._layers(settings.speech_layers, crosses=False)
         self.writer_layers = self._layers(settings.writer_layers, crosses=True)
-        self.norm, self.bias = nn.LayerNorm(width), nn.Parameter(torch.zeros(token_count))
+        self.norm = nn.LayerNorm(width)
+        self.bias = nn.Parameter(torch.zeros(token_count))
         self.drop = nn.Dropout(settings.dropout)
         for table in (self.row_places, self.words, self.places, self.speech_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
@@ -122,40 +131,39 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def context(
         self, values: Tensor, speech: Tensor | None = None, speech_pad: Tensor | None = None
     ) -> CaptionContext:
-        """Return what the sequences of B videos are about. values: (B, R, C). speech: (B, A)
-        tokens, and their mask.
+        """Return what the sequences of B videos are about.
 
-        Raises ShapeError for values of another shape than the network's, or more speech than it has
-        places for.
+        values: (B, R, C). speech: (B, A) tokens. speech_pad: True at padding. Raises ShapeError for
+        values of another shape than the network's, or more speech than it has places for.
         """
-        wanted = (self.settings.rows, self.settings.features)
-        if values.ndim != 3 or values.shape[1:] != wanted:
-            raise ShapeError(
-                f"features must be (videos, {wanted[0]}, {wanted[1]}), not {tuple(values.shape)}; resize"
-            )
+        rows, features = self.settings.rows, self.settings.features
+        if values.ndim != 3 or values.shape[1:] != (rows, features):
+            shape = tuple(values.shape)
+            raise ShapeError(f"features must be (videos, {rows}, {features}), not {shape}; resize")
         if speech is not None and speech.shape[1] > self.settings.longest_speech:
             raise ShapeError(
                 f"{speech.shape[1]} tokens of speech; cut them to {self.settings.longest_speech}"
             )
-        rows = self.drop(self.rows_norm(self.rows(values)) + self.row_places.weight)  # (B, R, D)
+        embedded = self.rows_norm(self.rows(values)) + self.row_places.weight
+        hidden = self.drop(embedded)  # (B, R, D)
         for layer in self.video_layers:
-            rows = layer(rows)
-        videos = torch.arange(len(rows), device=rows.device)
+            hidden = layer(hidden)
+        videos = torch.arange(len(hidden), device=hidden.device)
         return CaptionContext(
-            rows.mean(dim=1), rows, videos, transcript=speech, transcript_pad=speech_pad
+            hidden.mean(dim=1), hidden, videos, transcript=speech, transcript_pad=speech_pad
         )
 
     def forward(self, tokens: Tensor, context: CaptionContext) -> Tensor:
-        """Return the logits (B, W, V) of what comes after each token (B, W). Padding is at the
-        end.
+        """Return the logits (B, W, V) of what comes after each token (B, W).
 
-        Raises ShapeError when there are more tokens than places.
+        Padding is at the end. Raises ShapeError when there are more tokens than places.
         """
-        if tokens.shape[1] > self.longest:
+        length = tokens.shape[1]
+        if length > self.longest:
             raise ShapeError(
-                f"{tokens.shape[1]} tokens are more than the {self.longest} places; cut the sequences"
+                f"{length} tokens are more than the {self.longest} places; cut the sequences"
             )
-        rows = self.drop(self.words(tokens) + self.places.weight[: tokens.shape[1]])  # (B, W, D)
+        rows = self.drop(self.words(tokens) + self.places.weight[:length])  # (B, W, D)
         for layer, memory in zip(self.writer_layers, self._remember(context), strict=True):
             rows = layer(rows, memory, causal=True)
         return self._logits(rows)
@@ -165,51 +173,57 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return DecoderState(self._remember(context), [None] * len(self.writer_layers))
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (B, V) of what comes after the last tokens (B,). `state` then holds
-        them."""
+        """Return the logits (B, V) of what comes after the last tokens (B,).
+
+        `state` then holds them.
+        """
         rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (B, 1, D)
-        for place, layer in enumerate(self.writer_layers):
-            rows, state.pasts[place] = layer.step(rows, state.pasts[place], state.contexts[place])
+        for index, layer in enumerate(self.writer_layers):
+            rows, past = layer.step(rows, state.pasts[index], state.contexts[index])
+            state.pasts[index] = past
         state.length += 1
         return self._logits(rows)[:, 0]
 
     def _layers(self, count: int, *, crosses: bool) -> nn.ModuleList:
         own = self.settings
-        return nn.ModuleList(
-            CaptionerLayer(own.width, own.heads, own.feed_forward, own.dropout, crosses=crosses)
-            for _ in range(count)
-        )
+        layers = nn.ModuleList()
+        for _ in range(count):
+            layer = CaptionerLayer(
+                own.width, own.heads, own.feed_forward, own.dropout, crosses=crosses
+            )
+            layers.append(layer)
+        return layers
 
     def _logits(self, rows: Tensor) -> Tensor:
         return F.linear(self.norm(rows), self.words.weight, self.bias)
 
     def _remember(self, context: CaptionContext) -> list[KeyValueCache]:
-        """Return each writer layer's keys and values of what is seen and heard."""
-        heard = self._heard(context)
+        """Return each writer layer's keys and values of the video and of the speech."""
+        video_kind, speech_kind = self.kinds
+        speech = self._speech_rows(context)
         memories = []
         for layer in self.writer_layers:
             attention: Attention = layer.across
-            memory = attention.key_values(context.features + self.kinds[0])
-            if heard is not None:
-                memory = memory.concat(
-                    attention.key_values(heard + self.kinds[1], context.transcript_pad)
-                )
+            memory = attention.key_values(context.features + video_kind)
+            if speech is not None:
+                speech_memory = attention.key_values(speech + speech_kind, context.transcript_pad)
+                memory = memory.concat(speech_memory)
             memories.append(memory)
         return memories
 
-    def _heard(self, context: CaptionContext) -> Tensor | None:
+    def _speech_rows(self, context: CaptionContext) -> Tensor | None:
         """Return what is said as rows (B, A, D), after layers in which they see each other."""
-        tokens, pad = context.transcript, context.transcript_pad
+        tokens = context.transcript
         if tokens is None or not tokens.shape[1]:
             return None
-        # (B, A, D)
-        rows = self.drop(self.words(tokens) + self.speech_places.weight[: tokens.shape[1]])
+        length = tokens.shape[1]
+        rows = self.drop(self.words(tokens) + self.speech_places.weight[:length])  # (B, A, D)
+        pad = context.transcript_pad
         keep = None
-        if pad is not None:  # every word sees itself, so that a row of padding alone has no NaN
-            # (B, 1, A, A)
-            keep = ~pad[:, None, None] | torch.eye(
-                pad.shape[1], dtype=torch.bool, device=pad.device
-            )
+        if pad is not None:
+            # every word sees itself, so that a row of padding alone has no NaN
+            itself = torch.eye(length, dtype=torch.bool, device=pad.device)
+            keep = ~pad[:, None, None] | itself  # (B, 1, A, A)
         for layer in self.speech_layers:
             rows = layer(rows, keep=keep)
         return rows
@@ -217,7 +231,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 NO_TIMES = "words without a time"
 ONE_TIME = "words with one time alone"
-REVERSED = "its end is before its start"
+REVERSED_TIMES = "its end is before its start"
 NO_WORDS = "times without words"
 SPARE_TIMES = "more times than two"
 
@@ -233,8 +247,10 @@ class TimedVocabulary:
         return len(self.words) + self.bins
 
     def time(self, second: float, duration: float) -> int:
-        """Return the token of a second, clipped to the video. The end of the video is in the last
-        bin."""
+        """Return the token of a second, clipped to the video.
+
+        The end of the video is in the last bin.
+        """
         time_bin = int(second / duration * self.bins)
         return len(self.words) + min(max(time_bin, 0), self.bins - 1)
 
@@ -245,8 +261,7 @@ class TimedVocabulary:
 
 @dataclass(frozen=True)
 class ParsedSteps:
-    """The steps in a sequence, (start, end, sentence) in seconds, and what of it is not a
-    step."""
+    """The steps in a sequence, (start, end, sentence) in seconds, and what is not a step."""
 
     events: tuple[Event, ...]
     dropped: tuple[Rejected, ...]
@@ -266,45 +281,38 @@ def encode_events(
     width = duration / vocabulary.bins
     for start, end, sentence in sorted(events, key=lambda event: event[:2]):
         first = vocabulary.time(start, duration)
-        tokens += [
-            first,
-            max(first, vocabulary.time(end - width / 2, duration)),
-            *vocabulary.words.encode(sentence),
-        ]
+        last = max(first, vocabulary.time(end - width / 2, duration))
+        tokens += [first, last]
+        tokens += vocabulary.words.encode(sentence)
     return tokens
 
 
 def decode_events(
     tokens: Sequence[int], duration: float, vocabulary: TimedVocabulary
 ) -> ParsedSteps:
-    """Return the steps of a sequence, read up to its end mark. A token of another vocabulary raises
-    ShapeError."""
-    if any(not 0 <= token < len(vocabulary) for token in tokens):
+    """Return the steps of a sequence, read up to its end mark.
+
+    Raises ShapeError for a token of another vocabulary.
+    """
+    count = len(vocabulary)
+    if any(not 0 <= token < count for token in tokens):
         raise ShapeError(
-            f"a token is not one of the {len(vocabulary)} of this vocabulary; parse with the network's own"
+            f"a token is not one of the {count} of this vocabulary; parse with the network's own"
         )
     events: list[Event] = []
     dropped: list[Rejected] = []
     for times, words in _time_word_groups(tokens, vocabulary):
         sentence = vocabulary.words.decode(words)
-        reason = _malformed_reason(times, sentence)
+        # only the last two times count
         if len(times) > 2:
-            dropped.append(
-                Rejected(
-                    what="step",
-                    text=f"{len(times) - 2} times before {sentence!r}",
-                    reason=SPARE_TIMES,
-                )
-            )
+            text = f"{len(times) - 2} times before {sentence!r}"
+            dropped.append(Rejected(what="step", text=text, reason=SPARE_TIMES))
+        reason = _malformed_reason(times, sentence)
         if reason is None:
             first, last = times[-2:]
-            events.append(
-                (
-                    first * duration / vocabulary.bins,
-                    (last + 1) * duration / vocabulary.bins,
-                    sentence,
-                )
-            )
+            start = first * duration / vocabulary.bins
+            end = (last + 1) * duration / vocabulary.bins
+            events.append((start, end, sentence))
         else:
             dropped.append(Rejected(what="step", text=sentence, reason=reason))
     return ParsedSteps(tuple(events), tuple(dropped))
@@ -316,14 +324,16 @@ def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
         return ONE_TIME if times else NO_TIMES
     if not sentence:
         return NO_WORDS
-    return REVERSED if times[-1] < times[-2] else None
+    return REVERSED_TIMES if times[-1] < times[-2] else None
 
 
 def _time_word_groups(
     tokens: Sequence[int], vocabulary: TimedVocabulary
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield each run of times, as bins, with the words after it. Either may be empty, never
-    both."""
+    """Yield each run of times, as bins, with the words after it.
+
+    One of the two may be empty, never both.
+    """
     times: list[int] = []
     words: list[int] = []
     for token in tokens:
@@ -336,7 +346,8 @@ def _time_word_groups(
             words.append(token)
         elif words:
             yield times, words
-            times, words = [time_bin], []
+            times = [time_bin]
+            words = []
         else:
             times.append(time_bin)
     if times or words:
@@ -345,8 +356,10 @@ def _time_word_groups(
 
 @dataclass(frozen=True)
 class VideoInput:
-    """A video as the baseline gets it. values: (T, C) over `duration` seconds. speech: None where
-    no one listens."""
+    """A video as the baseline gets it.
+
+    values: (T, C) over `duration` seconds. speech: None where it is not read.
+    """
 
     values: Matrix
     duration: float
@@ -362,15 +375,19 @@ class Vid2SeqSample:
     events: tuple[Event, ...]
 
 
-def vid2seq_sample(sample: StepSample, said: Sequence[Sentence] | None = None) -> Vid2SeqSample:
-    """Return a sample of ProcX as one of this baseline. said: its whole narration, where that is to
-    be read."""
-    events = tuple((*span, text) for span, text in zip(sample.spans, sample.sentences, strict=True))
-    return Vid2SeqSample(
-        sample.id,
-        VideoInput(sample.values, sample.duration, None if said is None else tuple(said)),
-        events,
-    )
+def vid2seq_sample(
+    sample: StepSample, narration: Sequence[Sentence] | None = None
+) -> Vid2SeqSample:
+    """Return a sample of ProcX as a sample of this baseline.
+
+    narration: the whole of it, where it is to be read.
+    """
+    events: list[Event] = []
+    for (start, end), sentence in zip(sample.spans, sample.sentences, strict=True):
+        events.append((start, end, sentence))
+    speech = None if narration is None else tuple(narration)
+    video = VideoInput(sample.values, sample.duration, speech)
+    return Vid2SeqSample(sample.id, video, tuple(events))
 
 
 def train_vid2seq(
@@ -384,11 +401,10 @@ def train_vid2seq(
     report: Callable[[Progress], None] | None = None,
     device: str | torch.device = "cpu",
 ) -> Vid2Seq:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, in
-    evaluation mode.
+    """Return a network trained on the samples, in evaluation mode.
 
-    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
-    on.
+    It starts from fresh weights, or from those of `start`. A run in `folder` that was killed is
+    taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or TrainSettings()
     torch.manual_seed(settings.seed)  # of fresh weights
@@ -401,57 +417,60 @@ def train_vid2seq(
 def vid2seq_task(
     samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, settings: Vid2SeqSettings
 ) -> TrainingTask[Vid2SeqSample]:
-    """Return what training learns: the next token of every video's sequence, videos of as many
-    steps together."""
+    """Return what training learns: the next token of every video's sequence.
 
-    def losses(network: nn.Module, chosen: Sequence[Vid2SeqSample]) -> list[Loss]:
-        wanted = pack_sequences(chosen, vocabulary, settings.longest).to(
-            next(network.parameters()).device
-        )
-        context = caption_context(network, [one.video for one in chosen], vocabulary)
-        logits = network(wanted.tokens, context)
-        return [caption_loss(logits, wanted.targets, wanted.token_pad, settings.label_smoothing)]
+    Videos of as many steps are in one batch.
+    """
 
-    return TrainingTask(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
+    def losses(network: nn.Module, batch: Sequence[Vid2SeqSample]) -> list[Loss]:
+        device = next(network.parameters()).device
+        packed = pack_sequences(batch, vocabulary, settings.longest).to(device)
+        context = caption_context(network, [sample.video for sample in batch], vocabulary)
+        logits = network(packed.tokens, context)
+        return [caption_loss(logits, packed.targets, packed.token_pad, settings.label_smoothing)]
+
+    return TrainingTask(samples, lambda sample: len(sample.events), lambda batch, _: batch, losses)
 
 
 def pack_sequences(
     samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, longest: int
 ) -> CaptionTokens:
-    """Return the videos' sequences as padded tensors. `cut`: how many were longer than `longest`,
-    the end mark too."""
-    return pack_tokens(
-        [encode_events(one.events, one.video.duration, vocabulary) for one in samples], longest
-    )
+    """Return the videos' sequences as padded tensors.
+
+    `truncated` of them were longer than `longest`, the end mark included.
+    """
+    sequences = []
+    for sample in samples:
+        sequences.append(encode_events(sample.events, sample.video.duration, vocabulary))
+    return pack_tokens(sequences, longest)
 
 
 def caption_context(
     network: Vid2Seq, videos: Sequence[VideoInput], vocabulary: TimedVocabulary
 ) -> CaptionContext:
-    """Return what the network writes about: videos at the network's length, and what is said where
-    anyone listens."""
+    """Return the network's context: videos at its length, and their speech where it is read."""
     settings = network.settings
     device = next(network.parameters()).device
-    seen = stack_videos(
-        [one.values for one in videos],
-        [one.duration for one in videos],
-        settings.rows,
-        settings.features,
-    )
+    values = [video.values for video in videos]
+    durations = [video.duration for video in videos]
+    stacked = stack_videos(values, durations, settings.rows, settings.features)
     speech: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if any(one.speech is not None for one in videos):
-        rows, pad = pad_tokens(
-            [_speech_tokens(one, vocabulary)[: settings.longest_speech] for one in videos]
-        )
+    if any(video.speech is not None for video in videos):
+        sequences = [_speech_tokens(video, vocabulary) for video in videos]
+        rows, pad = pad_tokens([tokens[: settings.longest_speech] for tokens in sequences])
         speech = rows.to(device), pad.to(device)
-    context: CaptionContext = network.context(seen.values.to(device), *speech)
+    context: CaptionContext = network.context(stacked.values.to(device), *speech)
     return context
 
 
 def _speech_tokens(video: VideoInput, vocabulary: TimedVocabulary) -> list[int]:
-    """Return what is said as a sequence of times and words. Sentences after the video's end are
-    put at its end."""
-    events = [(one.span.start, one.span.end, one.text) for one in video.speech or ()]
+    """Return what is said as a sequence of times and words.
+
+    Sentences after the video's end are put at its end.
+    """
+    events: list[Event] = []
+    for sentence in video.speech or ():
+        events.append((sentence.span.start, sentence.span.end, sentence.text))
     return encode_events(events, video.duration, vocabulary)
 
 
@@ -464,15 +483,17 @@ def predict_steps(
     *,
     at_once: int = 32,
 ) -> list[ParsedSteps]:
-    """Return the steps of each video, none where no row is known. The network should be in
-    evaluation mode."""
-    found: dict[int, ParsedSteps] = {
-        number: ParsedSteps((), ()) for number, one in enumerate(videos) if not len(one.values)
-    }
-    asked = [number for number in range(len(videos)) if number not in found]
-    for first in range(0, len(asked), at_once):
-        part = asked[first : first + at_once]
+    """Return the steps of each video, none for a video without feature rows.
+
+    The network should be in evaluation mode.
+    """
+    steps = [ParsedSteps((), ())] * len(videos)
+    numbers = [number for number, video in enumerate(videos) if len(video.values)]
+    for first in range(0, len(numbers), at_once):
+        part = numbers[first : first + at_once]
         context = caption_context(network, [videos[number] for number in part], vocabulary)
-        for number, one in zip(part, generate(network, context, search), strict=True):
-            found[number] = decode_events(one.tokens, videos[number].duration, vocabulary)
-    return [found[number] for number in range(len(videos))]
+        sequences = generate(network, context, search)
+        for number, sequence in zip(part, sequences, strict=True):
+            duration = videos[number].duration
+            steps[number] = decode_events(sequence.tokens, duration, vocabulary)
+    return steps

@@ -7,16 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.shown_negatives import UNSHOWN_KINDS, measured
+from research.nasva.claims import EXPLAINED_CLAIMS
 from research.nasva.corpus import simulated
-from research.nasva.rows import (
-    EXPLAINED,
-    LABELLERS,
-    NasvaSize,
-    NasvaTrial,
-    of_corpus,
-    of_lag,
-    sized,
-)
+from research.nasva.rows import LABELLER_TRIALS, NasvaSize, NasvaTrial, of_corpus, of_lag, sized
 from research.nasva.tables import NasvaStudy
 from research.nasva.trials import (
     NasvaTrials,
@@ -72,7 +65,7 @@ def test_the_lag_of_a_trial_is_that_of_its_world():
 
 def test_labels_of_small_loss_are_those_that_the_teacher_finds_likely():
     videos = simulated(0, "usual", "clean", TINY).videos[:2]
-    labels = first_labels(videos, LABELLERS["the early-stopped teacher"].labels)
+    labels = first_labels(videos, LABELLER_TRIALS["the early-stopped teacher"].labels)
     sure = []
     for video, places in zip(videos, labels, strict=True):
         rows = label_matrix([[span] if span else [] for span in places], video.features)
@@ -98,13 +91,13 @@ def test_soft_labels_are_drawn_at_their_probability():
     drawn = np.mean([one_second(sums, rng)[0] for _ in range(4000)], axis=0)
     assert drawn == pytest.approx([0.2, 0.5, 0.3], abs=0.03)
     with pytest.raises(SettingsError, match="soft labels are those of written steps"):
-        soft = LABELLERS["soft labels of one teacher"]
+        soft = LABELLER_TRIALS["soft labels of one teacher"]
         validate(NasvaTrial, soft.model_dump() | {"texts": "W"})
 
 
 def test_unshown_texts_stand_unlabelled_among_the_labelled_ones():
     videos = simulated(0, "usual", "clean", TINY).videos
-    labels = first_labels(videos, LABELLERS["the early-stopped teacher"].labels)
+    labels = first_labels(videos, LABELLER_TRIALS["the early-stopped teacher"].labels)
     samples = with_unshown_texts(videos, labels, "same task", np.random.default_rng(0))
     by_id = {video.id: (video, places) for video, places in zip(videos, labels, strict=True)}
     more = 0
@@ -122,7 +115,7 @@ def test_the_tables_that_explain_run_whole_in_their_small_form(tmp_path: Path):
     lines, judged = NasvaStudy(tmp_path, (0,), ("labellers", "unshown"), None, TINY).run()
     assert all(line.failure is None for line in lines)
     assert len(judged) >= 12
-    names = [claim.statement for claim in EXPLAINED]
+    names = [claim.statement for claim in EXPLAINED_CLAIMS]
     assert len(names) == len(set(names))
     found = measured(NasvaTrials(tmp_path / "trials"), 0, "short-2", TINY)
     assert {*UNSHOWN_KINDS, "other task, apart", "best cosine", "told the truth"} <= found.keys()

@@ -9,17 +9,16 @@ import torch
 from click.testing import CliRunner
 
 from research.cli import research
-from research.nasva.corpus import BENCHMARKS, BenchmarkFiles, read_corpus
+from research.nasva.claims import ASSERTED_CLAIMS, REPORTED_CLAIMS
+from research.nasva.corpus import BENCHMARK_OF_KIND, BenchmarkFiles, read_corpus
 from research.nasva.rows import (
-    ASSERTED,
-    EARLY,
-    FIRST,
-    NARRATED,
-    OURS,
-    PAPER,
-    REPORTED,
-    STEPS,
-    TITLES,
+    EARLY_TEACHER,
+    FIRST_LABELS,
+    NARRATION_TRIAL,
+    OUR_ROUND,
+    PAPER_ROUNDS,
+    STEP_RECALL,
+    TABLE_TITLES,
     NasvaRow,
     NasvaSize,
     Round,
@@ -51,25 +50,28 @@ TINY = NasvaSize(
 def test_rows_carry_the_published_values_of_their_table():
     by_name = {(row.table, row.name): row.published for row in nasva_rows()}
     assert by_name["2", "InternVideo-ViT/L-14 (here sharp), W + S"] == {
-        STEPS: 46.4,
+        STEP_RECALL: 46.4,
         "narration R@1": 71.6,
     }
-    assert by_name["3", "Step-ASR, eps1 0.20, eps2 0.8"] == {STEPS: 43.7}
-    assert by_name["8", "eps2 0.8, center, 8 s"] == {STEPS: 37.2}
-    assert by_name["9", "2 rounds, center, grown, W + S"] == {STEPS: 46.9, "narration R@1": 72.1}
-    assert {row.table for row in nasva_rows()} == set(TITLES)
+    assert by_name["3", "Step-ASR, eps1 0.20, eps2 0.8"] == {STEP_RECALL: 43.7}
+    assert by_name["8", "eps2 0.8, center, 8 s"] == {STEP_RECALL: 37.2}
+    assert by_name["9", "2 rounds, center, grown, W + S"] == {
+        STEP_RECALL: 46.9,
+        "narration R@1": 72.1,
+    }
+    assert {row.table for row in nasva_rows()} == set(TABLE_TITLES)
 
 
 def test_trials_are_named_by_all_that_they_do():
-    one = labelled(*PAPER)
-    assert one.key == labelled(*PAPER).key
+    one = labelled(*PAPER_ROUNDS)
+    assert one.key == labelled(*PAPER_ROUNDS).key
     assert (
         len(
             {
                 one.key,
-                FIRST.key,
-                EARLY.key,
-                NARRATED.key,
+                FIRST_LABELS.key,
+                EARLY_TEACHER.key,
+                NARRATION_TRIAL.key,
                 sized(one, TINY, 0).key,
                 sized(one, NasvaSize(), 1).key,
             }
@@ -79,38 +81,52 @@ def test_trials_are_named_by_all_that_they_do():
 
 
 def test_teachers_stop_early_and_learn_the_labels_of_the_round_before():
-    assert labelled(*PAPER).predecessors == (EARLY,)
-    first, second = labelled(OURS, OURS).predecessors
+    assert labelled(*PAPER_ROUNDS).predecessors == (EARLY_TEACHER,)
+    first, second = labelled(OUR_ROUND, OUR_ROUND).predecessors
     assert (first.again, second.again) == (0, 1)
-    assert first.labels == labelled(OURS).labels
+    assert first.labels == labelled(OUR_ROUND).labels
     assert first.early
-    assert FIRST.predecessors == NARRATED.predecessors == ()
+    assert FIRST_LABELS.predecessors == NARRATION_TRIAL.predecessors == ()
 
 
 def test_a_claim_is_about_gains_seed_by_seed():
     recalls = {
-        FIRST: (30.0, 31.0),
-        labelled(*PAPER): (40.0, 30.0),
-        NARRATED: (20.0, 20.0),
-        EARLY: (25.0, 20.0),
+        FIRST_LABELS: (30.0, 31.0),
+        labelled(*PAPER_ROUNDS): (40.0, 30.0),
+        NARRATION_TRIAL: (20.0, 20.0),
+        EARLY_TEACHER: (25.0, 20.0),
     }
-    scores = {trial: {STEPS: recall} for trial, recall in recalls.items()}
-    gain = Claim("x", STEPS, labelled(*PAPER), FIRST, least=4.0)
+    scores = {trial: {STEP_RECALL: recall} for trial, recall in recalls.items()}
+    gain = Claim("x", STEP_RECALL, labelled(*PAPER_ROUNDS), FIRST_LABELS, least=4.0)
     assert gain.gains(scores) == (10.0, -1.0)
-    beyond = Claim("x", STEPS, labelled(*PAPER), FIRST, least=6.0, beyond=(NARRATED, EARLY))
+    beyond = Claim(
+        "x",
+        STEP_RECALL,
+        labelled(*PAPER_ROUNDS),
+        FIRST_LABELS,
+        least=6.0,
+        beyond=(NARRATION_TRIAL, EARLY_TEACHER),
+    )
     assert beyond.gains(scores) == (5.0, -1.0)
     assert [
         ClaimResult(*judged).holds
-        for judged in ((gain, (10.0, -1.0)), (beyond, (5.0,)), (REPORTED[0], (1.0,)))
+        for judged in ((gain, (10.0, -1.0)), (beyond, (5.0,)), (REPORTED_CLAIMS[0], (1.0,)))
     ] == [True, False, None]
 
 
 def test_tables_give_the_mean_and_from_least_to_most():
     assert (spread([1.0, 2.0, 4.5]), spread([3.0]), spread([])) == ("2.5 (1.0 to 4.5)", "3.0", "–")
-    row = NasvaRow("3", "Step-ASR", FIRST, {STEPS: 36.0})
-    scores = {STEPS: (40.0, 42.0), "narration R@1": (20.0, 22.0), "labels inside": (50.0, 52.0)}
+    row = NasvaRow("3", "Step-ASR", FIRST_LABELS, {STEP_RECALL: 36.0})
+    scores = {
+        STEP_RECALL: (40.0, 42.0),
+        "narration R@1": (20.0, 22.0),
+        "labels inside": (50.0, 52.0),
+    }
     results = [RowResult(row, scores, (9.0, 11.0))]
-    judged = [ClaimResult(ASSERTED[1], (3.0, 8.0)), ClaimResult(ASSERTED[0], (1.0, 2.0))]
+    judged = [
+        ClaimResult(ASSERTED_CLAIMS[1], (3.0, 8.0)),
+        ClaimResult(ASSERTED_CLAIMS[0], (1.0, 2.0)),
+    ]
     study = NasvaStudy(Path(), (0, 1))
     text = study.as_markdown(results, judged)
     assert (
@@ -120,7 +136,7 @@ def test_tables_give_the_mean_and_from_least_to_most():
     assert "| +7.7 | +3.0, +8.0 | +5.5 | > 4 | holds |" in text
     assert "| +10.2 | +1.0, +2.0 | +1.5 | > 5 | **does not hold** |" in text
     tree = json.loads(study.as_json(results, judged))
-    assert tree["rows"][0]["scores"][STEPS] == [40.0, 42.0]
+    assert tree["rows"][0]["scores"][STEP_RECALL] == [40.0, 42.0]
     assert [claim["holds"] for claim in tree["claims"]] == [True, False]
 
 
@@ -135,7 +151,9 @@ def test_a_table_is_trained_once_and_a_rerun_only_reads(tmp_path):
     assert [line.row.name for line in lines] == [
         row.name for row in nasva_rows() if row.table == "dropout"
     ]
-    assert all(0 <= line.scores[STEPS][0] <= 100 and line.cpu_seconds[0] > 0 for line in lines)
+    assert all(
+        0 <= line.scores[STEP_RECALL][0] <= 100 and line.cpu_seconds[0] > 0 for line in lines
+    )
     kept = {
         path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()
     }
@@ -162,7 +180,7 @@ def test_a_head_is_scored_next_to_the_best_cosine(tmp_path):
 
 def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeypatch):
     high = Round(refine=RefineSettings(threshold=0.99, threshold_kind="cosine"))
-    chosen = (NasvaRow("8", "high", labelled(high)), NasvaRow("8", "first labels", EARLY))
+    chosen = (NasvaRow("8", "high", labelled(high)), NasvaRow("8", "first labels", EARLY_TEACHER))
     monkeypatch.setattr("research.nasva.tables.nasva_rows", lambda: chosen)
     failed, trained = NasvaStudy(tmp_path, (0,), size=TINY).run()[0]
     assert (dict(failed.scores), trained.failure) == ({}, None)
@@ -191,7 +209,7 @@ def scored_as_the_commands_do(stepline, corpus, data, folder):
     network = Aligner(AlignerNetworkSettings(video_width=width, text_width=width, **sizes)).eval()
     write_aligner(network, folder / "network.safetensors")
     found = corpus.benchmarks.score(network, folder)
-    for kind, row in BENCHMARKS.items():
+    for kind, row in BENCHMARK_OF_KIND.items():
         reference, out = data / row.file, folder / f"{kind}.json"
         chosen = () if row.subset is None else ("--subset", row.subset)
         predicted = stepline(
@@ -260,7 +278,7 @@ def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(stepl
         file = data / "ht-step" / name
         file.write_text(file.read_text().replace("val_unseen", "val_seen"))
     (raw / "htm_align.json").rename(data / "htm_align.json")
-    corpus = read_corpus(data, EARLY)
+    corpus = read_corpus(data, EARLY_TEACHER)
     assert sorted(video.id for video in corpus.videos) == sorted(
         one.id for one in simulation.videos[:7]
     )
@@ -271,11 +289,11 @@ def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(stepl
             video.likeness, whole.embeddings("step") @ whole.embeddings("narration").T, atol=1e-2
         )
     scored_as_the_commands_do(stepline, corpus, data, tmp_path)
-    trial = sized(labelled(*PAPER), TINY, 0, cosines=True)
+    trial = sized(labelled(*PAPER_ROUNDS), TINY, 0, cosines=True)
     assert trial.labels.rounds[0].refine.threshold_kind == "cosine"
     assert trial.labels.rounds[0].refine.threshold == 0.8
     lines, _ = NasvaStudy(tmp_path / "out", (0,), ("dropout",), size=TINY, data=data).run()
-    assert 0 <= lines[0].scores[STEPS][0] <= 100
+    assert 0 <= lines[0].scores[STEP_RECALL][0] <= 100
 
 
 def test_the_command_prints_the_tables_it_wrote(tmp_path, monkeypatch):
@@ -293,7 +311,7 @@ def test_the_command_prints_the_tables_it_wrote(tmp_path, monkeypatch):
 def test_the_papers_orderings_hold_on_one_seed(tmp_path):
     """About 2.5 CPU minutes: what docs/results/nasva.md reports of three seeds."""
     trials = NasvaTrials(tmp_path)
-    for claim in ASSERTED:
+    for claim in ASSERTED_CLAIMS:
         outcomes = {trial: trials.outcome(sized(trial, NasvaSize(), 0)) for trial in claim.subjects}
         gains = claim.gains(
             {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from research.procx.arms import (
-    ARMS,
-    COMPARISONS,
-    METRICS,
-    TUNED,
+    ARM_COMPARISONS,
+    ARM_TRIALS,
+    METRIC_NAMES,
+    TUNED_ARMS,
     ArmStudy,
     as_markdown,
     claims_of,
@@ -73,9 +73,9 @@ def test_an_interval_is_students():
 
 
 def test_every_comparison_is_between_arms_whose_rate_is_tuned():
-    assert all({one.more, one.less} <= set(ARMS) for one in COMPARISONS)
-    assert {tuned_as(arm) for arm in ARMS} == set(TUNED)
-    assert all(tuned_as(arm) == arm for arm in TUNED)
+    assert all({one.more, one.less} <= set(ARM_TRIALS) for one in ARM_COMPARISONS)
+    assert {tuned_as(arm) for arm in ARM_TRIALS} == set(TUNED_ARMS)
+    assert all(tuned_as(arm) == arm for arm in TUNED_ARMS)
     assert tuned_as("ProcX, true places") == "ProcX, Sieve & Swap"
     assert tuned_as("PDVC, raw speech") == "PDVC, Sieve & Swap"
 
@@ -100,7 +100,7 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
         ("vanilla attention", 1),
     ]
     assert {one["claim"] for one in tree["claims"]} == {
-        f"key-aware above vanilla, {metric}" for metric in METRICS
+        f"key-aware above vanilla, {metric}" for metric in METRIC_NAMES
     }
     before = result.stat().st_mtime_ns
     study.compare(["ProcX", "vanilla attention"], [0], [0, 1])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from research.procx.decoders import (
-    CHOICES,
-    COVERS,
+    CHOICE_SELECTORS,
+    COVER_COSTS,
     DecoderStudy,
     as_markdown,
     place_scores,
@@ -48,7 +48,7 @@ def test_every_choice_sees_the_same_proposals():
         "a", np.zeros((3, 2), np.float32), 20.0, ((0.0, 10.0), (10.0, 20.0)), ("x", "y")
     )
     given = placed([sample], [proposals])
-    assert len(given) == 3 + 3 * len(COVERS)
+    assert len(given) == 3 + 3 * len(COVER_COSTS)
     assert given["surest"]["a"] == [(0.0, 9.0, ""), (11.0, 20.0, "")]
     assert given["surest, stretched"]["a"] == [(0.0, 10.0, ""), (10.0, 20.0, "")]
     whole = given["tile of true count, cover 4"]["a"]
@@ -66,7 +66,7 @@ def test_a_network_is_scored_once(tmp_path):
     study = DecoderStudy(tmp_path, result, "here", TINY)
     study.run("tasty", 0, 0)
     (network,) = json.loads(result.read_text())["networks"]
-    assert set(network["described"]) == {*CHOICES, "oracle"}
+    assert set(network["described"]) == {*CHOICE_SELECTORS, "oracle"}
     assert set(network["described"]["tile, cover 1"]) == {"SODA-C", "SODA-D", "texts", "steps"}
     before = result.stat().st_mtime_ns
     study.run("tasty", 0, 0)

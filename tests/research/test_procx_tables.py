@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from research.procx.attention_spread import point_weights, spread_plot, spread_points
+from research.procx.claims import TABLE_CLAIMS
 from research.procx.corpus import (
     baseline_steps,
     first_fraction,
@@ -15,16 +17,20 @@ from research.procx.corpus import (
     typical_count,
     uniform_spans,
 )
-from research.procx.rows import CLAIMS, PROCX, SYSTEMS, ProcxSize, pretrained, procx_rows, zero_shot
+from research.procx.rows import (
+    PROCX_TRIAL,
+    SYSTEM_TRIALS,
+    ProcxSize,
+    pretrained,
+    procx_rows,
+    zero_shot,
+)
 from research.procx.tables import ProcxStudy, families
 from research.procx.trials import (
-    METRICS,
+    METRIC_NAMES,
     ProcxTrials,
     oracle_selection,
-    point_weights,
     score_events,
-    spread_plot,
-    spread_points,
     training,
     training_samples,
     write_predictions,
@@ -144,8 +150,8 @@ def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
     found = score_events(part.reference, given)
     names = {"SODA-C": "SODA_c", "SODA-D": "SODA_d"}
     metrics = report(official, draws=2).metrics
-    assert {name: found[name] for name in METRICS} == pytest.approx(
-        {name: 100 * metrics[names.get(name, name)].value for name in METRICS}
+    assert {name: found[name] for name in METRIC_NAMES} == pytest.approx(
+        {name: 100 * metrics[names.get(name, name)].value for name in METRIC_NAMES}
     )
 
 
@@ -175,7 +181,7 @@ def test_a_run_in_two_processes_trains_what_one_would(folder, tmp_path):
 
 def test_pre_trainings_are_shared_and_come_first():
     trials = ProcxStudy(None, (0, 1), ("3", "4"), size=TINY).trials()
-    swap = zero_shot(PROCX, "swap").changed(size=TINY)
+    swap = zero_shot(PROCX_TRIAL, "swap").changed(size=TINY)
     assert trials.count(swap) == 1
     followers = [trial for trial in trials if trial.start == swap]
     assert {trial.form for trial in followers} == {"youcook2", "tasty"}
@@ -187,11 +193,11 @@ def test_pre_trainings_are_shared_and_come_first():
 def test_a_trial_is_named_by_its_content():
     every = {row.trial.key for row in procx_rows()}
     assert len(every) == len({row.trial for row in procx_rows()})
-    assert PROCX.changed().key == PROCX.key != PROCX.changed(seed=1).key
+    assert PROCX_TRIAL.changed().key == PROCX_TRIAL.key != PROCX_TRIAL.changed(seed=1).key
 
 
 def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus):
-    trial = pretrained(PROCX, "swap", narrated_share=0.5, size=TINY)
+    trial = pretrained(PROCX_TRIAL, "swap", narrated_share=0.5, size=TINY)
     assert [one.id for one in training_samples(trial.start, corpus)] == [
         one.id for one in corpus.narrated["swap"][:2]
     ]
@@ -200,25 +206,27 @@ def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus
     ]
     assert all(one.speech is None for one in training_samples(trial, corpus))
     assert all(
-        one.speech for one in training_samples(PROCX.changed(speech=True, size=TINY), corpus)
+        one.speech for one in training_samples(PROCX_TRIAL.changed(speech=True, size=TINY), corpus)
     )
     assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 
 def test_trainings_take_about_as_many_steps_whatever_they_are_on():
-    trial = PROCX.changed(size=ProcxSize(steps=300))
+    trial = PROCX_TRIAL.changed(size=ProcxSize(steps=300))
     steps = [training(trial, count).epochs * -(-count // 8) for count in (12, 30, 60, 120, 600)]
     assert all(abs(taken - 300) <= 38 for taken in steps)
 
 
 def test_every_claim_is_about_rows_that_there_are():
     rows = {row.subject for row in procx_rows()}
-    assert all(claim.metric in METRICS and set(claim.subjects) <= rows for claim in CLAIMS)
+    assert all(
+        claim.metric in METRIC_NAMES and set(claim.subjects) <= rows for claim in TABLE_CLAIMS
+    )
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", SYSTEM_TRIALS)
 def test_every_system_trains_on_narration_then_captions(system, folder):
-    trial = pretrained(SYSTEMS[system], "raw", size=TINY)
+    trial = pretrained(SYSTEM_TRIALS[system], "raw", size=TINY)
     outcome = ProcxTrials(folder).outcome(trial)
     start = ProcxTrials(folder).outcome(trial.start)
     assert set(start.scores) >= {f"{form} surest SODA-C" for form in ("youcook2", "tasty")}
@@ -269,7 +277,7 @@ def test_spread_is_counted_in_points_and_drawn():
 def test_a_trained_network_is_far_above_guesses_without_a_look(tmp_path):
     """World 2, the first of the experiment, at its own size, without pre-training."""
     size = ProcxSize()
-    scores = ProcxTrials(tmp_path).outcome(PROCX.changed(seed=2)).scores
+    scores = ProcxTrials(tmp_path).outcome(PROCX_TRIAL.changed(seed=2)).scores
     part = procx_corpus(2, size, tmp_path).captioned["youcook2"]
     for baseline in ("uniform, common", "prior, common"):
         found = score_events(part.reference, baseline_steps(part.train, part.test, baseline))

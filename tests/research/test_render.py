@@ -13,7 +13,7 @@ import research.drawn_videos as world
 import stepline
 from research.drawn_videos import RenderSettings, Script, read_script, render, true_record
 from research.drawn_videos.__main__ import main
-from research.drawn_videos.motions import MOTIONS
+from research.drawn_videos.motions import MOTIONS_BY_ACTION
 from research.drawn_videos.paint import Pen
 from research.drawn_videos.scene_renderer import SceneRenderer
 from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
@@ -24,7 +24,7 @@ from research.drawn_videos.speech import (
     schedule_utterances,
     synthesize_speech,
 )
-from research.drawn_videos.things import THINGS
+from research.drawn_videos.things import THINGS_BY_NAME
 from stepline.errors import MediaError
 from stepline.records import Span
 from stepline.storage import read_record
@@ -138,14 +138,14 @@ def test_the_mouth_opens_where_it_is_loud() -> None:
 def test_at_least_forty_things_can_be_drawn_and_none_is_empty() -> None:
     from random import Random
 
-    assert len(THINGS) >= 40
-    for name, thing in THINGS.items():
+    assert len(THINGS_BY_NAME) >= 40
+    for name, thing in THINGS_BY_NAME.items():
         pen = Pen(24)
         thing.draw(pen, Random(1))
         assert np.asarray(pen.image())[..., 3].mean() > 4, name
 
 
-@pytest.mark.parametrize("action", sorted(MOTIONS))
+@pytest.mark.parametrize("action", sorted(MOTIONS_BY_ACTION))
 def test_every_action_moves_something(action: str) -> None:
     stage = SceneRenderer(2, RenderSettings(width=96, height=64))
     scene = Scene(

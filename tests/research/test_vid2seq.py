@@ -9,7 +9,7 @@ from research.procx.vid2seq import (
     NO_TIMES,
     NO_WORDS,
     ONE_TIME,
-    REVERSED,
+    REVERSED_TIMES,
     SPARE_TIMES,
     TimedVocabulary,
     Vid2Seq,
@@ -110,7 +110,7 @@ def test_times_outside_of_the_video_are_clipped_and_no_step_is_without_length():
     [
         ([*WORDS], [NO_TIMES]),
         ([t(1), *WORDS], [ONE_TIME]),
-        ([t(3), t(2), *WORDS], [REVERSED]),
+        ([t(3), t(2), *WORDS], [REVERSED_TIMES]),
         ([t(1), t(2)], [NO_WORDS]),
         ([t(1), t(2), END_TOKEN, *WORDS], [NO_WORDS]),
         ([t(1)], [ONE_TIME]),
@@ -136,7 +136,7 @@ def test_a_malformed_step_does_not_take_the_next_one_with_it():
         [*WORDS, t(5), *WORDS, t(8), t(2), *WORDS, t(6), t(7), *WORDS], 100.0, ALPHABET
     )
     assert parsed.events == ((60.0, 80.0, SENTENCES[0]),)
-    assert [one.reason for one in parsed.dropped] == [NO_TIMES, ONE_TIME, REVERSED]
+    assert [one.reason for one in parsed.dropped] == [NO_TIMES, ONE_TIME, REVERSED_TIMES]
 
 
 def test_a_token_of_another_vocabulary_is_refused():

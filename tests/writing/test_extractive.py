@@ -389,7 +389,7 @@ def test_no_steps_score_no_recall_and_claim_nothing(bench: ModuleType) -> None:
 
 
 def test_the_lemonade_has_half_of_its_actions_and_one_line_of_chat(bench: ModuleType) -> None:
-    if not (bench.SHARED / "metric_cases" / "lemonade.json").is_file():
+    if not (bench.SHARED_FOLDER / "metric_cases" / "lemonade.json").is_file():
         pytest.skip("needs ../shared/metric_cases/lemonade.json")
     ((_, got),) = bench.measure(WritingSettings(), ["lemonade"])
     assert got.actions == 11

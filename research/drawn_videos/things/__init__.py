@@ -1,11 +1,18 @@
 """Everyday things that the world can draw, by name."""
 
-from research.drawn_videos.things.craft import CRAFT
-from research.drawn_videos.things.food import FOOD
-from research.drawn_videos.things.garden import GARDEN
-from research.drawn_videos.things.kitchen import KITCHEN
-from research.drawn_videos.things.produce import PRODUCE
+from research.drawn_videos.things.craft import CRAFT_THINGS
+from research.drawn_videos.things.food import FOOD_THINGS
+from research.drawn_videos.things.garden import GARDEN_THINGS
+from research.drawn_videos.things.kitchen import KITCHEN_THINGS
+from research.drawn_videos.things.produce import PRODUCE_THINGS
 from research.drawn_videos.things.thing import Thing
-from research.drawn_videos.things.tools import TOOLS
+from research.drawn_videos.things.tools import TOOLS_THINGS
 
-THINGS: dict[str, Thing] = {**KITCHEN, **FOOD, **PRODUCE, **TOOLS, **CRAFT, **GARDEN}
+THINGS_BY_NAME: dict[str, Thing] = {
+    **KITCHEN_THINGS,
+    **FOOD_THINGS,
+    **PRODUCE_THINGS,
+    **TOOLS_THINGS,
+    **CRAFT_THINGS,
+    **GARDEN_THINGS,
+}

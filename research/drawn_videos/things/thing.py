@@ -29,15 +29,15 @@ class Thing:
     content: Color | None = None
 
 
-STEEL: Color = (176, 182, 190)
-DARK_STEEL: Color = (92, 98, 108)
-IRON: Color = (58, 60, 66)
-WOOD: Color = (186, 130, 78)
-DARK_WOOD: Color = (122, 78, 44)
-GLASS: Color = (190, 216, 222)
-CREAM: Color = (242, 234, 216)
-EARTH: Color = (84, 56, 38)
-LEAF: Color = (70, 138, 58)
+STEEL_COLOR: Color = (176, 182, 190)
+DARK_STEEL_COLOR: Color = (92, 98, 108)
+IRON_COLOR: Color = (58, 60, 66)
+WOOD_COLOR: Color = (186, 130, 78)
+DARK_WOOD_COLOR: Color = (122, 78, 44)
+GLASS_COLOR: Color = (190, 216, 222)
+CREAM_COLOR: Color = (242, 234, 216)
+EARTH_COLOR: Color = (84, 56, 38)
+LEAF_COLOR: Color = (70, 138, 58)
 SOFT_COLORS: tuple[Color, ...] = (
     (196, 66, 58),
     (62, 118, 176),
