@@ -162,7 +162,7 @@ def report_memory(name: str, form: str, queries: int) -> None:
     """Print the MiB of forward and backward. The process ends after it."""
     tensors = inputs(form, queries)
     output_gradient = torch.ones(BATCH_SIZE, queries, HEAD_COUNT, HEAD_WIDTH)
-    # What a first call loads is no part of it.
+    # What a first call loads does not count.
     value = torch.ones(1, 1, 1, 1, dtype=torch.float32, requires_grad=True)
     locations = torch.ones(1, 1, 1, 1, 1)
     deformable(value, locations, locations, (1,)).backward()
