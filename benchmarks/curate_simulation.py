@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cluster_simulation import (
-    NEVER,
+    NEVER_SECONDS,
     Cluster,
     SimulatedRun,
     Workload,
@@ -62,10 +62,10 @@ LARGE_CLUSTER = Cluster(
 CLUSTER_CASES: dict[str, Mapping[str, object]] = {
     "nothing breaks": {
         "slow_share": 0.0,
-        "loss_every": NEVER,
-        "driver_every": NEVER,
-        "storage": NEVER,
-        "stream": NEVER,
+        "loss_every": NEVER_SECONDS,
+        "driver_every": NEVER_SECONDS,
+        "storage": NEVER_SECONDS,
+        "stream": NEVER_SECONDS,
     },
     "as assumed": {},
     "with copies at the end": {"speculate": True},
