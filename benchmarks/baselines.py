@@ -8,9 +8,10 @@ but the training split's median count. CrossTask: the task's steps are known, wh
 is not. WhenAct: the time at which the action is spoken of is known. Videos there are the source
 videos of the one-minute clips.
 
-uniform      equal parts of the whole video, in order            (clip: of the part that answers the query)
+uniform      equal parts of the whole video, in order (clip: of the part that answers the query)
 rank prior   centre and length by rank / count, a line fitted on the training split
-step prior   median relative centre and length of that step in the training split (other folds for CrossTask)
+step prior   median relative centre and length of that step in the training split
+             (other folds for CrossTask)
 """
 
 import json

@@ -32,7 +32,8 @@ from stepline.text import embed
 
 WEIGHTS_PATH = Path(package.__file__).with_name("correspondence.json")
 CUE_NAMES = ("cuts", "topic", "text")
-CUE_SUBSETS = (("cuts",), ("topic",), ("text",), ("cuts", "topic"), ("cuts", "text"), CUE_NAMES)
+SINGLE_CUES = (("cuts",), ("topic",), ("text",))
+CUE_SUBSETS = (*SINGLE_CUES, ("cuts", "topic"), ("cuts", "text"), CUE_NAMES)
 LIMITS_OF_LOG_ODDS = (-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5)
 
 Array = npt.NDArray[np.float64]
@@ -46,7 +47,8 @@ def cues(
     record: Record, vectors: npt.NDArray[np.float32], visual: VisualFeatures, centre: Array
 ) -> list[float]:
     """Return the three cues of one clip's words over one clip's pictures. An unknown topic is 0."""
-    weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, {"conse": centre.tolist()})
+    mean_pictures = {"conse": centre.tolist()}
+    weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, mean_pictures)
     evidence = package.correspondence(
         record.sentences,
         visual.end,
@@ -63,23 +65,28 @@ def cues(
 def fit(rows: Array, own: npt.NDArray[np.bool_]) -> Any:
     """Return the regression. Each pair counts twice, once as if no text could be read."""
     blind = rows * [1.0, 1.0, 0.0]
+    both = np.concatenate([rows, blind])
+    labels = np.concatenate([own, own])
     model = LogisticRegression(C=10.0, class_weight="balanced")
-    return model.fit(np.concatenate([rows, blind]), np.concatenate([own, own]))
+    return model.fit(both, labels)
 
 
 def auc(own: Array, foreign: Array) -> float:
     """Return the area under the ROC curve of two samples."""
-    ranks = rankdata(np.concatenate([own, foreign]))[: len(own)]
-    least_sum = len(own) * (len(own) + 1) / 2
-    return float((ranks.sum() - least_sum) / (len(own) * len(foreign)))
+    count = len(own)
+    ranks = rankdata(np.concatenate([own, foreign]))
+    rank_sum = ranks[:count].sum()
+    least_sum = count * (count + 1) / 2
+    return float((rank_sum - least_sum) / (count * len(foreign)))
 
 
 def left_out(names: list[str], rows: Array, used: list[int]) -> Array:
     """Return the log odds (N, N), words by pictures, each by a fit without the makers of both
     clips."""
     makers = np.array([maker(name) for name in names])
-    own = np.eye(len(names), dtype=bool)
-    odds = np.zeros((len(names), len(names)))
+    count = len(names)
+    own = np.eye(count, dtype=bool)
+    odds = np.zeros((count, count))
     cue_mask = np.zeros(len(CUE_NAMES))
     cue_mask[used] = 1.0
     for a in sorted(set(makers)):
@@ -124,17 +131,20 @@ def read_clips(folder: Path, cache: Path, labels: dict[str, Any]) -> Clips:
         if any(step.get("spoken") for step in truth["steps"]):
             spoken.append(name)
     written = {}
-    for name, record in records(folder, spoken, cache).items():
+    all_records = records(folder, spoken, cache)
+    for name, record in all_records.items():
         if record.steps:
             written[name] = record
     visuals = {name: pictures(folder / name, cache) for name in labels}
     means = {}
     for name, visual in visuals.items():
         if visual.features:
-            means[name] = np.nan_to_num(visual.features.values).mean(axis=0)
+            values = np.nan_to_num(visual.features.values)
+            means[name] = values.mean(axis=0)
     vectors = {}
     for name, record in written.items():
-        vectors[name] = embed([sentence.text for sentence in record.sentences])
+        texts = [sentence.text for sentence in record.sentences]
+        vectors[name] = embed(texts)
     return Clips(written, vectors, visuals, means)
 
 
@@ -157,7 +167,10 @@ def pair_cues(clips: Clips, centre_of: Callable[[str, str], Array]) -> Array:
 def centre_without(clips: Clips, words: str, film: str) -> Array:
     """Return the mean of the pictures of all other makers."""
     makers = (maker(words), maker(film))
-    others = [mean for name, mean in clips.means.items() if maker(name) not in makers]
+    others = []
+    for name, mean in clips.means.items():
+        if maker(name) not in makers:
+            others.append(mean)
     centre: Array = np.mean(others, axis=0)
     return centre
 
@@ -193,16 +206,19 @@ def figures_of(
 ) -> list[float]:
     """Return AUC, the shares of steps shown over own and other pictures, and that of found steps
     rightly judged, for a draw of clips."""
-    part = odds[np.ix_(draw, draw)]
-    own = judged.own[np.ix_(draw, draw)]
-    weight = np.repeat(judged.steps[draw][:, None], len(draw), axis=1)
+    pairs = np.ix_(draw, draw)
+    part = odds[pairs]
+    own = judged.own[pairs]
+    steps = judged.steps[draw][:, None]
+    weight = np.repeat(steps, len(draw), axis=1)
     shown_shares = []
     for mask in (own, ~own):
         shown_steps = (weight * (part > least))[mask].sum()
         shown_shares.append(float(shown_steps / weight[mask].sum()))
     believed = (np.diag(part) > least).astype(int)
-    right = judged.right[draw, believed].sum() / judged.pairs[draw].sum()
-    return [auc(part[own], part[~own]), *shown_shares, float(right)]
+    right = judged.right[draw, believed].sum()
+    right_share = float(right / judged.pairs[draw].sum())
+    return [auc(part[own], part[~own]), *shown_shares, right_share]
 
 
 def print_limits(odds: Array, judged: Judgements, least: float) -> None:
@@ -227,12 +243,13 @@ def print_table(names: list[str], rows: Array, judged: Judgements) -> None:
     for cue_names in CUE_SUBSETS:
         used = [CUE_NAMES.index(cue) for cue in cue_names]
         odds = left_out(names, rows, used)
-        figures = [figures_of(np.arange(count), odds, judged, least)]
+        figures = figures_of(np.arange(count), odds, judged, least)
+        draws = []
         for draw in rng.integers(0, count, size=(DRAWS, count)):
-            figures.append(figures_of(draw, odds, judged, least))
-        low, high = np.percentile(figures[1:], [2.5, 97.5], axis=0)
+            draws.append(figures_of(draw, odds, judged, least))
+        low, high = np.percentile(draws, [2.5, 97.5], axis=0)
         cells = []
-        for value, bottom, top in zip(figures[0], low, high, strict=True):
+        for value, bottom, top in zip(figures, low, high, strict=True):
             cells.append(f"{value:.2f} [{bottom:.2f}, {top:.2f}]")
         print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")
         if cue_names == CUE_NAMES:
@@ -244,18 +261,20 @@ def write_weights(clips: Clips) -> None:
     centre = np.mean(list(clips.means.values()), axis=0)
     rows = pair_cues(clips, lambda *_: centre)
     own = np.eye(len(rows), dtype=bool)
-    model = fit(rows.reshape(-1, len(CUE_NAMES)), own.ravel())
-    cut, topic, text = (float(weight) for weight in model.coef_[0])
+    flat_rows = rows.reshape(-1, len(CUE_NAMES))
+    model = fit(flat_rows, own.ravel())
+    cut, topic, text = model.coef_[0].tolist()
     usual = -float(model.intercept_[0]) / topic
+    rounded_centre = [round(float(value), 4) for value in centre]
     weights: dict[str, Any] = {
         "cuts": round(cut, 2),
         "topic": round(topic, 1),
         "usual_topic": round(usual, 3),
         "text": round(text, 2),
-        "mean_pictures": {"conse": [round(float(value), 4) for value in centre]},
+        "mean_pictures": {"conse": rounded_centre},
     }
-    fitted = {"narrated": len(rows), "pairs": len(rows) ** 2, "pictures": len(clips.visuals)}
-    provenance = {"made_by": "benchmarks/correspondence.py", "fitted_on": fitted}
+    fitted_on = {"narrated": len(rows), "pairs": len(rows) ** 2, "pictures": len(clips.visuals)}
+    provenance = {"made_by": "benchmarks/correspondence.py", "fitted_on": fitted_on}
     WEIGHTS_PATH.write_text(json.dumps({"weights": weights, "provenance": provenance}) + "\n")
 
 

@@ -74,7 +74,7 @@ def made_again(out: Path) -> dict[str, object]:
 def compared(
     prediction: dict[str, object], run: SampleCosts, stages: dict[str, StageCosts]
 ) -> list[dict[str, object]]:
-    """Return a row per stage, and the sum: CPU seconds forecast, with the interval, and measured."""
+    """Return a row per stage, and the sum: CPU seconds forecast, with interval, and measured."""
     rows: list[dict[str, object]] = []
     total_forecast = 0.0
     total_measured = 0.0

@@ -3,7 +3,7 @@
     python benchmarks/curate_simulation_gpu.py [--price DOLLARS]
 
 Core seconds per second of video are those that `curate_simulation.py` took from a measured run. No
-GPU was had: how many times faster than a core it runs a network is assumed (GPU_SPEEDS), three times.
+GPU was had: how many times faster than a core it runs a network is assumed (GPU_SPEEDS).
 What stays on the core of a GPU's worker is measured (docs/results/speed.md: decoding and voice
 detection next to recognition, decoding and motion next to features). Money is node hours at --price
 per node hour, 1 by default. Writes benchmarks/results/curate_simulation_gpu.json.

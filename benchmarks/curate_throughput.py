@@ -141,8 +141,8 @@ def loads(ends: Sequence[Mapping[str, Any]]) -> float:
 def stages(
     ends: Sequence[Mapping[str, Any]], hours: Mapping[str, float]
 ) -> dict[str, dict[str, float]]:
-    """Return units, CPU seconds, peak memory and video-hours per CPU hour of each stage. First units
-    count in no pace."""
+    """Return units, CPU seconds, peak memory and video-hours per CPU hour of each stage. First
+    units count in no pace."""
     rows: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(line["stage"] for line in ends):
         own = [line for line in ends if line["stage"] == name]

@@ -1,12 +1,12 @@
 """What order, rivals, speech, grown spans and calibration gain over the best second, in the
 simulated world.
 
-    python benchmarks/decoding.py        # writes benchmarks/results/decoding.json, about 3 CPU minutes
+    python benchmarks/decoding.py        # about 3 CPU minutes
 
-One small network per seed (D = 64, one layer each) is trained on narrations and written steps at
-the times at which they are said. Nothing but the calibration sees planted truth, that of 100 videos
-which are neither trained on nor scored. The settings were chosen in worlds 10 and 11. R@1 in %,
-over texts that the video shows.
+Writes benchmarks/results/decoding.json. One small network per seed (D = 64, one layer each) is
+trained on narrations and written steps at the times at which they are said. Nothing but the
+calibration sees planted truth, that of 100 videos which are neither trained on nor scored. The
+settings were chosen in worlds 10 and 11. R@1 in %, over texts that the video shows.
 """
 
 import argparse

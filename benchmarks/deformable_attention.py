@@ -4,8 +4,8 @@
     python benchmarks/deformable_attention.py [--rounds N]
 
 Batch 8, 8 heads of width 64, 480 positions in 4 levels (256, 128, 64, 32), 4 points per level,
-zero padding. 480 queries as in the encoder, 100 as in the decoder. The attention alone, then the layer
-with its projections. Forward and backward, then without gradients. Variants take turns in one
+zero padding. 480 queries as in the encoder, 100 as in the decoder. The attention alone, then the
+layer with its projections. Forward and backward, then without gradients. Variants take turns in one
 process at one thread, CPU seconds, minima and medians. Memory is the peak of a process of its own.
 Writes benchmarks/results/deformable_attention.json.
 """

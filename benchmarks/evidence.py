@@ -38,6 +38,7 @@ from stepline.text import embed
 from stepline.weights import find_weights
 
 Labels = dict[str, Any]  # of all clips
+Rows = dict[str, dict[str, Array]]  # by clip and kind of evidence, (T,)
 Instances = tuple[Array, Array]  # columns (N, C) and their class (N,)
 
 # Of AudioSet's classes, from engines to crunching: things, materials, kitchen, tools.
@@ -61,7 +62,8 @@ def spoken(record: Record, seconds: int) -> Array:
     for n, sentence in enumerate(record.sentences):
         span = [sentence.span.start, sentence.span.end]
         edges = np.clip(span, second, second + 1)
-        speech[int(n not in used)] += edges[:, 1] - edges[:, 0]
+        row = 0 if n in used else 1
+        speech[row] += edges[:, 1] - edges[:, 0]
     return speech
 
 
@@ -83,7 +85,9 @@ def by_second(clip: Clip, record: Record | None, classes: slice) -> dict[str, Ar
     if record:
         step_speech, other_speech = spoken(record, seconds)
     at = np.arange(seconds)
-    near = np.exp(-np.abs(np.subtract.outer(at, at)) / 4)
+    distances = np.abs(np.subtract.outer(at, at))
+    near = np.exp(-distances / 4)
+    words = (near @ step_speech + 1) / (near @ other_speech + 1)
     # The mean of three seconds
     presenter = np.pad(np.nan_to_num(clip["presenter"]), 1, mode="edge")
     face = np.convolve(presenter, np.ones(3) / 3, "valid")
@@ -94,14 +98,14 @@ def by_second(clip: Clip, record: Record | None, classes: slice) -> dict[str, Ar
     moves = np.resize(clip["moves"], (seconds, 2))
     return {
         "face": face,
-        "words": np.log((near @ step_speech + 1) / (near @ other_speech + 1)),
+        "words": np.log(words),
         "sounds of things": np.array(things),
         "motion that repeats": moves[:, 0],
         "motion up and down": moves[:, 1],
     }
 
 
-def doing(rows: dict[str, dict[str, Array]], labels: Labels, columns: Sequence[str]) -> float:
+def doing(rows: Rows, labels: Labels, columns: Sequence[str]) -> float:
     """Return the AUC of the seconds marked doing against talk, by weights of other makers'
     clips."""
     scores = []
@@ -113,10 +117,11 @@ def doing(rows: dict[str, dict[str, Array]], labels: Labels, columns: Sequence[s
         train: list[Instances] = []
         test: list[Instances] = []
         for name, row in rows.items():
-            has_label = kinds[name] >= 0
+            own_kinds = kinds[name]
+            has_label = own_kinds >= 0
             stacked = np.stack([row[column] for column in columns], axis=1)
             part = test if maker(name) == left_out else train
-            part.append((stacked[has_label], kinds[name][has_label]))
+            part.append((stacked[has_label], own_kinds[has_label]))
         train_columns = np.concatenate([stacked for stacked, _ in train])
         train_kinds = np.concatenate([kind for _, kind in train])
         test_columns = np.concatenate([stacked for stacked, _ in test])
@@ -140,11 +145,13 @@ def _second_weights(train: Sequence[Instances]) -> Array:
     parts = []
     for _, kind in train:
         classes = kind.astype(int)
-        parts.append(1 / (20 + np.bincount(classes, minlength=2)[classes]))
+        counts_of_classes = np.bincount(classes, minlength=2)
+        parts.append(1 / (20 + counts_of_classes[classes]))
     weights = np.concatenate(parts)
     kinds = np.concatenate([kind for _, kind in train])
     for kind in (0, 1):
-        weights[kinds == kind] *= 100 / weights[kinds == kind].sum()
+        is_kind = kinds == kind
+        weights[is_kind] *= 100 / weights[is_kind].sum()
     return weights
 
 
@@ -154,7 +161,8 @@ def _kinds(shots: Sequence[tuple[float, float, str]], seconds: int) -> Array:
     kinds = []
     for t in range(seconds):
         names = (kind for start, end, kind in shots if start <= t + 0.5 < end)
-        kinds.append(classes.get(next(names, ""), -1))
+        name = next(names, "")
+        kinds.append(classes.get(name, -1))
     return np.array(kinds)
 
 
@@ -177,7 +185,8 @@ class ShownStep:
         seconds = np.arange(first, end) + 0.5
         part = row[seconds.astype(int)]
         near_words = -0.5 * ((seconds - self.at) / AROUND_SECONDS) ** 2
-        likely = near_words + weight * (part - part.mean()) / max(row.std(), 1e-6)
+        spread = max(row.std(), 1e-6)
+        likely = near_words + weight * (part - part.mean()) / spread
         best = self.at
         if weight:
             best = float(seconds[likely.argmax()])
@@ -194,10 +203,12 @@ def places(steps: Sequence[ShownStep], kind: str) -> dict[str, int]:
         others = [step for step in steps if step.maker != own]
         right_of_others = {}
         for weight in EVIDENCE_WEIGHTS:
-            right_of_others[weight] = sum(step.hit(kind, weight)[0] for step in others)
+            hits = [step.hit(kind, weight) for step in others]
+            right_of_others[weight] = sum(hit for hit, _ in hits)
         # Of equals the smallest weight
         best = max(EVIDENCE_WEIGHTS, key=lambda weight: (right_of_others[weight], -weight))
-        hits = [step.hit(kind, best) for step in steps if step.maker == own]
+        own_steps = [step for step in steps if step.maker == own]
+        hits = [step.hit(kind, best) for step in own_steps]
         right += sum(hit for hit, _ in hits)
         moved += sum(move for _, move in hits)
     forced = [step.hit(kind, 1.0) for step in steps]
@@ -217,12 +228,15 @@ def heard_in_pauses(
     a voice."""
     patches = clip["sounds"][:, classes]
     # A patch is quiet where at most a tenth of its frames has a voice.
+    voice = clip["voice"]
     first_frames = np.arange(len(patches))[:, None] * PATCH_STEP_SECONDS * 31.25
     frames = (first_frames + np.arange(30)).astype(int)
-    has_voice = clip["voice"][np.minimum(frames, len(clip["voice"]) - 1)] >= 0.5
+    frames = np.minimum(frames, len(voice) - 1)
+    has_voice = voice[frames] >= 0.5
     quiet = has_voice.mean(axis=1) <= 0.1
     contrast = step_vectors - step_vectors.mean(axis=0)
-    like = contrast @ class_vectors.T @ (patches * quiet[:, None]).T  # (K, N)
+    quiet_patches = patches * quiet[:, None]
+    like = contrast @ class_vectors.T @ quiet_patches.T  # (K, N)
     columns = []
     for part in patches_of_seconds(len(clip["presenter"])):
         columns.append(like[:, part].sum(axis=1))
@@ -316,7 +330,7 @@ def print_cpu(clips: dict[str, Clip]) -> None:
 MOTION_KINDS = ("motion that repeats", "motion up and down")
 
 
-def print_doing(rows: dict[str, dict[str, Array]], labels: Labels) -> None:
+def print_doing(rows: Rows, labels: Labels) -> None:
     """Print the AUC of each kind of evidence, alone and next to the face and the words."""
     kinds = ("sounds of things", *MOTION_KINDS)
     column_sets: list[tuple[str, ...]] = [("face", "words")]
@@ -330,7 +344,7 @@ def print_places(
     labels: Labels,
     step_records: dict[str, Record],
     clips: dict[str, Clip],
-    rows: dict[str, dict[str, Array]],
+    rows: Rows,
     class_names: list[str],
 ) -> None:
     """Print how many best seconds are right with each kind of evidence."""

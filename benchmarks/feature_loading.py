@@ -1,5 +1,5 @@
-"""Does training ever wait for features? Samples per second from a store on disk, and the share of the
-time waited.
+"""Does training ever wait for features? Samples per second from a store on disk, and the share of
+the time waited.
 
     python benchmarks/feature_loading.py        # writes benchmarks/results/feature_loading.json
 

@@ -1,6 +1,8 @@
 """Fits version 2 of the simulated world to WhenAct and to the labels of the shared real clips.
 
-    python benchmarks/fit_world.py          # about 15 CPU s; writes benchmarks/results/world_fit.json
+    python benchmarks/fit_world.py          # about 15 CPU s
+
+Writes benchmarks/results/world_fit.json.
 
 From WhenAct (2,105 phrases, when each is said and shown): how long after its words a window begins.
 These are the world's narration settings `offset`, `offset_scale`, `offset_freedom` and `anywhere`.
@@ -96,8 +98,10 @@ def simulated_apart(settings: SimulationSettings, passages: Array, videos: int) 
 
 def narration_values(x: Array) -> dict[str, float]:
     """Return the narration settings of a point of the search, (4,)."""
-    values = (float(x[0]), float(np.exp(x[1])), float(np.exp(x[2])), float(1 / (1 + np.exp(-x[3]))))
-    return dict(zip(FITTED_SETTINGS, values, strict=True))
+    offset, log_scale, log_freedom, logit = x
+    values = (offset, np.exp(log_scale), np.exp(log_freedom), 1 / (1 + np.exp(-logit)))
+    floats = [float(value) for value in values]
+    return dict(zip(FITTED_SETTINGS, floats, strict=True))
 
 
 def fit_narration(
@@ -107,11 +111,14 @@ def fit_narration(
     start = np.array([-1.0, np.log(2.5), np.log(1.2), np.log(0.34 / 0.66)])
 
     def loss(x: Array) -> float:
-        values = {**narration_values(x), "lag_spread": spread}
+        values = narration_values(x)
+        values["lag_spread"] = spread
         narration = SHORT.narration.model_copy(update=values)
         settings = SHORT.model_copy(update={"narration": narration})
-        quantiles = np.percentile(simulated_apart(settings, passages, videos), QUANTILES)
-        return float(np.abs((quantiles - target) / QUANTILE_WIDTHS).sum())
+        apart = simulated_apart(settings, passages, videos)
+        quantiles = np.percentile(apart, QUANTILES)
+        differences = (quantiles - target) / QUANTILE_WIDTHS
+        return float(np.abs(differences).sum())
 
     options = {"maxfev": steps, "initial_simplex": _simplex(start)}
     best = minimize(loss, start, method="Nelder-Mead", options=options).x
@@ -119,14 +126,17 @@ def fit_narration(
 
 
 def _simplex(start: Array) -> Array:
-    return np.vstack([start, start + np.diag([1.5, 0.4, 0.4, -0.5])])
+    steps = np.diag([1.5, 0.4, 0.4, -0.5])
+    return np.vstack([start, start + steps])
 
 
 def clip_figures(labels: Mapping[str, Any]) -> dict[str, float]:
     """Return what the clips' labels say of windows, repetitions and previews."""
     spoken_steps = []
     for clip in labels.values():
-        spoken_steps += [step for step in clip["steps"] if step.get("spoken")]
+        for step in clip["steps"]:
+            if step.get("spoken"):
+                spoken_steps.append(step)
     shown_steps = [step for step in spoken_steps if step.get("shown")]
     before = []
     after = []
@@ -138,19 +148,22 @@ def clip_figures(labels: Mapping[str, Any]) -> dict[str, float]:
         words = np.array(step["spoken"], float)
         spans = np.array(step["shown"], float)
         # The main window is the one nearest to the words.
-        gaps = np.maximum(spans[:, 0] - words[1], words[0] - spans[:, 1])
+        words_start, words_end = words
+        span_starts = spans[:, 0]
+        span_ends = spans[:, 1]
+        gaps = np.maximum(span_starts - words_end, words_start - span_ends)
         gaps = np.maximum(0.0, gaps)
         main = spans[gaps.argmin()]
         start, end = main
-        starts.append(start - words[0])
+        starts.append(start - words_start)
         middles.append(main.mean() - words.mean())
-        previewed.append(bool((spans[:, 1] <= start).any()))
-        repeated.append(bool((spans[:, 0] >= end).any()))
-        overlaps_words = min(words[1], end) > max(words[0], start)
+        previewed.append(bool((span_ends <= start).any()))
+        repeated.append(bool((span_starts >= end).any()))
+        overlaps_words = min(words_end, end) > max(words_start, start)
         if gaps.min() == 0 and overlaps_words:
             length = end - start
-            before.append(max(0.0, words[0] - start) / length)
-            after.append(max(0.0, end - words[1]) / length)
+            before.append(max(0.0, words_start - start) / length)
+            after.append(max(0.0, end - words_end) / length)
     return {
         "steps": len(spoken_steps),
         "shown": len(shown_steps),

@@ -90,7 +90,8 @@ class TrainedChain(torch.nn.Module):  # type: ignore[misc]   # torch is untyped 
         )
 
     def _evidence(self, batch: Batch) -> Tensor:
-        exponents = batch.features @ (self.evidence * self.used) + self.bias
+        evidence = self.evidence * self.used
+        exponents = batch.features @ evidence + self.bias
         weights = torch.exp(exponents.clamp(max=30.0))
         return weights * batch.lines[:, :, None]  # (B, K, S)
 
