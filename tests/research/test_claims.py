@@ -6,7 +6,15 @@ import json
 import pytest
 
 from benchmarks import claims
-from benchmarks.claims import PAGE_MARKS, PAGE_PATH, gains_of, line, mean_and_interval, table, verdict
+from benchmarks.claims import (
+    PAGE_MARKS,
+    PAGE_PATH,
+    gains_of,
+    line,
+    mean_and_interval,
+    table,
+    verdict,
+)
 
 
 def test_an_interval_over_seeds_says_what_can_be_told():
