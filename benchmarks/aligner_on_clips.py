@@ -33,8 +33,9 @@ def hits(labels: Sequence[dict[str, Any]], seconds: Sequence[float | None]) -> l
     """Return for each labelled step that is shown whether its second is in one of its spans."""
     right = []
     for label, second in zip(labels, seconds, strict=True):
-        if label["shown"]:
-            right.append(second is not None and is_inside(second, label["shown"]))
+        spans = label["shown"]
+        if spans:
+            right.append(second is not None and is_inside(second, spans))
     return right
 
 

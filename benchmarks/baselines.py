@@ -58,12 +58,17 @@ def measured(statistics: dict[str, Statistic]) -> Metrics:
 
 
 def uniform(video: Shown, count: int) -> Array:
-    edges = np.linspace(0.0, video.duration, count + 1)
-    return np.stack([edges[:-1], edges[1:]], axis=1)
+    return equal_parts(0.0, video.duration, count)
 
 
 def uniform_in_clip(video: Shown, count: int) -> Array:
-    edges = np.linspace(*video.bounds, count + 1)
+    start, end = video.bounds
+    return equal_parts(start, end, count)
+
+
+def equal_parts(start: float, end: float, count: int) -> Array:
+    """Return (count, 2): equal parts of a span."""
+    edges = np.linspace(start, end, count + 1)
     return np.stack([edges[:-1], edges[1:]], axis=1)
 
 
@@ -99,7 +104,9 @@ def step_prior(train: Sequence[Shown]) -> Placer:
     for video in train:
         for name, spans in zip(video.names, video.instances, strict=True):
             places[name].append(spans[0] / video.duration)
-    typical = {name: np.median(rows, axis=0) for name, rows in places.items()}
+    typical = {}
+    for name, rows in places.items():
+        typical[name] = np.median(rows, axis=0)
     fallback = rank_prior(train)
 
     def place(video: Shown, count: int) -> Array:
@@ -143,7 +150,10 @@ def finding(videos: Sequence[Shown], place: Placer, count: int) -> Metrics:
     statistics = overlap_statistics(overlaps, instance_counts)
     span_counts = np.full(len(videos), float(count))
     for threshold in IOU_THRESHOLDS:
-        right = [float((table.max(axis=1) >= threshold).sum()) for table in tables]
+        right = []
+        for table in tables:
+            best = table.max(axis=1)
+            right.append(float((best >= threshold).sum()))
         statistics[f"Precision@IoU {threshold}"] = Ratio(np.array(right), span_counts)
     return measured(statistics)
 
@@ -205,8 +215,9 @@ def centers(videos: Sequence[TaskVideo]) -> list[Array]:
         for segment, step in zip(video.segments, video.steps, strict=True):
             middles[video.task, step, int(part)].append(segment.mean() / video.duration)
     medians = []
+    parts = range(int(fold.max()) + 1)
     for video, part in zip(videos, fold, strict=True):
-        other_parts = [number for number in range(int(fold.max()) + 1) if number != part]
+        other_parts = [number for number in parts if number != part]
         row = []
         for step in range(video.count):
             values: list[float] = []

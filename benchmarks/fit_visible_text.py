@@ -32,12 +32,12 @@ def fit(x: Array, y: Array, ridge: float = RIDGE_WEIGHT) -> Array:
 
     def loss(w: Array) -> tuple[float, Array]:
         z = wide @ w
-        likelihood_loss = (np.logaddexp(0, z) - y * z).mean()
+        losses = np.logaddexp(0, z) - y * z
         penalty = ridge * (w[:-1] ** 2).sum()
         residuals = 1 / (1 + np.exp(-z)) - y
         slope = wide.T @ residuals / len(y)
         penalty_slope = np.append(2 * ridge * w[:-1], 0)
-        return float(likelihood_loss + penalty), slope + penalty_slope
+        return float(losses.mean() + penalty), slope + penalty_slope
 
     start = np.zeros(wide.shape[1])
     return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B").x)
@@ -63,8 +63,10 @@ def auc(score: Array, y: Array) -> float:
     ranks = rankdata(score)
     positive = y.sum()
     negative = len(y) - positive
-    least_sum = positive * (positive + 1) / 2  # of the ranks of the positives
-    return float((ranks[y > 0].sum() - least_sum) / (positive * negative))
+    # Of the ranks of the positives
+    rank_sum = ranks[y > 0].sum()
+    least_sum = positive * (positive + 1) / 2
+    return float((rank_sum - least_sum) / (positive * negative))
 
 
 def calibration(p: Array, y: Array) -> float:
@@ -74,7 +76,8 @@ def calibration(p: Array, y: Array) -> float:
     error = 0.0
     for number in set(bins):
         inside = bins == number
-        gap = abs(p[inside].mean() - y[inside].mean())
+        predicted = p[inside].mean()
+        gap = abs(predicted - y[inside].mean())
         error += gap * inside.mean()
     return float(error)
 
@@ -120,7 +123,8 @@ def main() -> None:
     names, groups = np.unique(sources, return_inverse=True)
     # How good it is on videos left out
     p = held_out(x, y, sources)
-    likelihood = np.log(np.where(y > 0, p, 1 - p)).mean()
+    p_of_truth = np.where(y > 0, p, 1 - p)
+    likelihood = np.log(p_of_truth).mean()
     base = y.mean()
     base_likelihood = base * np.log(base) + (1 - base) * np.log(1 - base)
     result = {
