@@ -18,33 +18,35 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-DEMOS = ("stepline/demo/demo.mp4", "stepline/world/demo/demo.mp4")  # where a checkout may have it
-VERBS, THINGS = (
-    ("cut", "fry", "mix", "boil", "fold"),
-    ("the onion", "an egg", "the dough", "some rice", "the beans"),
-)
+PROJECT_FOLDER = Path(__file__).resolve().parents[1]
+DEMO_FILES = (
+    "stepline/demo/demo.mp4",
+    "stepline/world/demo/demo.mp4",
+)  # where a checkout may have it
+STEP_VERBS = ("cut", "fry", "mix", "boil", "fold")
+STEP_THINGS = ("the onion", "an egg", "the dough", "some rice", "the beans")
 
 
 def write_data(folder: Path, videos: int = 60, seconds: int = 200) -> None:
     """Write features as .npy and steps and predictions in YouCook2's form."""
     rng = np.random.default_rng(0)
     (folder / "features").mkdir()
-    database, results = {}, {}
+    database = {}
+    results = {}
     for number in range(videos):
         id = f"v{number:09d}x"  # as long as a video's id
-        np.save(
-            folder / "features" / f"{id}.npy", rng.normal(size=(seconds, 384)).astype(np.float32)
-        )
+        features = rng.normal(size=(seconds, 384)).astype(np.float32)
+        np.save(folder / "features" / f"{id}.npy", features)
         starts = sorted(rng.integers(0, seconds - 20, size=8).tolist())
-        steps = [
-            {
-                "id": k,
-                "segment": [start, start + 15],
-                "sentence": f"{VERBS[(k + number) % 5]} {THINGS[(2 * k + number) % 5]} in pan {k}",
-            }
-            for k, start in enumerate(starts)
-        ]
+        steps = []
+        predictions = []
+        for k, start in enumerate(starts):
+            verb = STEP_VERBS[(k + number) % 5]
+            thing = STEP_THINGS[(2 * k + number) % 5]
+            text = f"{verb} {thing} in pan {k}"
+            steps.append({"id": k, "segment": [start, start + 15], "sentence": text})
+            prediction = {"timestamp": [start + 4, start + 18], "sentence": f"{text} well"}
+            predictions.append(prediction)
         database[id] = {
             "duration": seconds,
             "subset": "validation",
@@ -52,13 +54,7 @@ def write_data(folder: Path, videos: int = 60, seconds: int = 200) -> None:
             "annotations": steps,
             "video_url": f"https://www.youtube.com/watch?v={id}",
         }
-        results[id] = [
-            {
-                "timestamp": [step["segment"][0] + 4, step["segment"][1] + 3],
-                "sentence": step["sentence"] + " well",
-            }
-            for step in steps
-        ]
+        results[id] = predictions
     (folder / "truth.json").write_text(json.dumps({"database": database}))
     (folder / "predictions.json").write_text(json.dumps({"results": results}))
 
@@ -114,17 +110,17 @@ def cpu_seconds(checkout: Path, arguments: list[str]) -> float:
     took."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "stepline", *arguments],
         env=environment,
         capture_output=True,
         text=True,
         cwd=checkout,
     )
-    if done.returncode:
-        sys.exit(
-            f"stepline {' '.join(arguments)} ended with {done.returncode} in {checkout.name}:\n{done.stderr[-2000:]}"
-        )
+    if process.returncode:
+        command = " ".join(arguments)
+        outcome = f"ended with {process.returncode} in {checkout.name}"
+        sys.exit(f"stepline {command} {outcome}:\n{process.stderr[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -135,35 +131,39 @@ def main() -> None:
     parser.add_argument("other", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="Commands whose name holds this.")
-    given = parser.parse_args()
-    sides = {"before": given.other.resolve(), "now": ROOT}
-    print(
-        "| command | before, CPU s | now, CPU s | now / before: median [least, greatest] |\n|---|---|---|---|"
-    )
+    options = parser.parse_args()
+    sides = {"before": options.other.resolve(), "now": PROJECT_FOLDER}
+    print("| command | before, CPU s | now, CPU s | now / before: median [least, greatest] |")
+    print("|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(folder)
-        cpu_seconds(
-            ROOT, ["features", "import", str(folder / "features"), "--out", str(folder / "store")]
-        )
+        features = str(folder / "features")
+        store = str(folder / "store")
+        cpu_seconds(PROJECT_FOLDER, ["features", "import", features, "--out", store])
         for command in commands(folder, Path("demo.mp4"), folder):
-            if given.only not in command:
+            if options.only not in command:
                 continue
-            taken: dict[str, list[float]] = {side: [] for side in sides}
-            for turn in range(given.rounds + 1):
+            seconds: dict[str, list[float]] = {side: [] for side in sides}
+            for turn in range(options.rounds + 1):
                 for side, checkout in sides.items():
-                    demo = next(checkout / place for place in DEMOS if (checkout / place).exists())
-                    seconds = cpu_seconds(
-                        checkout,
-                        commands(folder, demo, folder / f"{command[:4]}-{turn}{side}")[command],
-                    )
-                    taken[side] += [seconds] if turn else []  # the first warms the disk
-            ratios = [
-                now / before for before, now in zip(taken["before"], taken["now"], strict=True)
-            ]
-            medians = " | ".join(f"{statistics.median(taken[side]):.2f}" for side in sides)
+                    out = folder / f"{command[:4]}-{turn}{side}"
+                    arguments = commands(folder, demo_of(checkout), out)[command]
+                    side_seconds = cpu_seconds(checkout, arguments)
+                    # The first turn warms the disk.
+                    if turn:
+                        seconds[side].append(side_seconds)
+            ratios = []
+            for before, now in zip(seconds["before"], seconds["now"], strict=True):
+                ratios.append(now / before)
+            medians = " | ".join(f"{statistics.median(seconds[side]):.2f}" for side in sides)
             spread = f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
             print(f"| {command} | {medians} | {spread} |", flush=True)
+
+
+def demo_of(checkout: Path) -> Path:
+    """Return the demo video of a checkout."""
+    return next(checkout / file for file in DEMO_FILES if (checkout / file).exists())
 
 
 if __name__ == "__main__":

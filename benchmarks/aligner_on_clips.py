@@ -11,6 +11,7 @@ does so for a network with fresh weights, which has learnt nothing.
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,17 @@ from stepline.text import embed
 
 def hits(labels: Sequence[dict[str, Any]], seconds: Sequence[float | None]) -> list[bool]:
     """Return for each labelled step that is shown whether its second is in one of its spans."""
-    return [
-        second is not None
-        and any(start - SLACK <= second <= end + SLACK for start, end in label["shown"])
-        for label, second in zip(labels, seconds, strict=True)
-        if label["shown"]
-    ]
+    right = []
+    for label, second in zip(labels, seconds, strict=True):
+        spans = label["shown"]
+        if spans:
+            right.append(second is not None and is_inside(second, spans))
+    return right
+
+
+def is_inside(second: float, spans: Sequence[Sequence[float]]) -> bool:
+    """Say whether a second is in one of the spans, with slack."""
+    return any(start - SLACK <= second <= end + SLACK for start, end in spans)
 
 
 def placed(
@@ -43,7 +49,8 @@ def placed(
 ) -> list[float]:
     """Return the network's second of each step."""
     settings = AlignerSettings(speech=speech)
-    fit = score_texts(network, features, embed([step.text for step in steps]), settings=settings)
+    vectors = embed([step.text for step in steps])
+    fit = score_texts(network, features, vectors, settings=settings)
     return list(place_steps(steps, fit, settings=settings).at)
 
 
@@ -54,33 +61,34 @@ def main() -> None:
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--aligner", type=Path, action="append", required=True)
-    args = parser.parse_args()
-    truths = json.loads((args.clips / "labels.json").read_text(encoding="utf-8"))
+    options = parser.parse_args()
+    truths = json.loads((options.clips / "labels.json").read_text(encoding="utf-8"))
     names = [name for name, truth in truths.items() if truth.get("steps")]
-    known = records(args.clips, names, args.cache)
-    networks = {str(path): load_aligner(path).aligner for path in args.aligner}
-    trained = next(iter(networks.values()))
-    networks["fresh weights"] = Aligner(trained.settings).eval()
-    found: dict[str, list[bool]] = {}
+    clip_records = records(options.clips, names, options.cache)
+    networks = {str(path): load_aligner(path).aligner for path in options.aligner}
+    first = next(iter(networks.values()))
+    networks["fresh weights"] = Aligner(first.settings).eval()
+    speech_weights = {"alone": 0.0, "beside speech": AlignerSettings().speech}
+    right_of_methods: dict[str, list[bool]] = defaultdict(list)
     for name in names:
-        transcript, labels = known[name].transcript, truths[name]["steps"]
+        transcript = clip_records[name].transcript
+        labels = truths[name]["steps"]
         if transcript is None or not transcript.sentences:
             continue
-        texts, features = (
-            [label["text"] for label in labels],
-            pictures(args.clips / name, args.cache).features,
-        )
+        features = pictures(options.clips / name, options.cache).features
         assert features is not None
-        steps = steps_from_texts(
-            texts, transcript, embed([one.text for one in transcript.sentences]), embed(texts)
-        )
-        spoken = [None if step.said is None else step.said.center for step in steps]
-        found.setdefault("speech", []).extend(hits(labels, spoken))
+        # Where speech alone places the steps
+        texts = [label["text"] for label in labels]
+        sentence_vectors = embed([sentence.text for sentence in transcript.sentences])
+        steps = steps_from_texts(texts, transcript, sentence_vectors, embed(texts))
+        centers = [step.said.center if step.said else None for step in steps]
+        right_of_methods["speech"] += hits(labels, centers)
+        # Where the networks do
         for path, network in networks.items():
-            for how, weight in (("alone", 0.0), ("beside speech", AlignerSettings().speech)):
+            for method, weight in speech_weights.items():
                 seconds = placed(network, steps, features, weight)
-                found.setdefault(f"{path}, {how}", []).extend(hits(labels, seconds))
-    for name, right in found.items():
+                right_of_methods[f"{path}, {method}"] += hits(labels, seconds)
+    for name, right in right_of_methods.items():
         print(f"{name}: {np.mean(right):.3f} of {len(right)}")
 
 

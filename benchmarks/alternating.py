@@ -7,36 +7,45 @@ from functools import partial
 
 import torch
 
+MATRIX_SIZE = 2048  # of the product that measures the peak rate
+
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
     """Return the wall and CPU seconds of some work."""
-    wall, used = time.perf_counter(), time.process_time()
+    wall_start = time.perf_counter()
+    cpu_start = time.process_time()
     work()
-    return time.perf_counter() - wall, time.process_time() - used
+    return time.perf_counter() - wall_start, time.process_time() - cpu_start
 
 
 def alternate(
     sides: Mapping[str, Callable[[], object]], rounds: int
 ) -> dict[str, dict[str, float]]:
     """Return what each side takes, all in turn in each round. Each has to be warm."""
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    wall_seconds: dict[str, list[float]] = {name: [] for name in sides}
+    cpu_seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, work in sides.items():
-            taken[name].append(timed(work))
-    return {
-        name: {
-            "wall_min_s": min(wall for wall, _ in pairs),
-            "wall_median_s": statistics.median(wall for wall, _ in pairs),
-            "cpu_min_s": min(used for _, used in pairs),
-            "cpu_median_s": statistics.median(used for _, used in pairs),
+            wall, cpu = timed(work)
+            wall_seconds[name].append(wall)
+            cpu_seconds[name].append(cpu)
+    times = {}
+    for name in sides:
+        times[name] = {
+            "wall_min_s": min(wall_seconds[name]),
+            "wall_median_s": statistics.median(wall_seconds[name]),
+            "cpu_min_s": min(cpu_seconds[name]),
+            "cpu_median_s": statistics.median(cpu_seconds[name]),
         }
-        for name, pairs in taken.items()
-    }
+    return times
 
 
 def peak_rate() -> float:
     """Return the best GFLOP/s of a 2048 x 2048 float32 product: in CPU seconds at one thread, else
     by the clock."""
-    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
-    kind = int(torch.get_num_threads() == 1)
-    return 2 * 2048**3 / min(timed(partial(torch.mm, a, b))[kind] for _ in range(6)) / 1e9
+    a = torch.randn(MATRIX_SIZE, MATRIX_SIZE)
+    b = torch.randn(MATRIX_SIZE, MATRIX_SIZE)
+    clock = int(torch.get_num_threads() == 1)
+    product = partial(torch.mm, a, b)
+    seconds = min(timed(product)[clock] for _ in range(6))
+    return 2 * MATRIX_SIZE**3 / seconds / 1e9

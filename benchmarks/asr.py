@@ -2,12 +2,14 @@
 what real clips give.
 
     python benchmarks/asr.py [--clips FOLDER] [--base]
-    python benchmarks/asr.py --add base memory     # these rows alone, beside those that the file has
-    python benchmarks/asr.py --labelled CLIPS [--words FILE]   # only this: labelled steps, and word errors
-    python benchmarks/asr.py --labelled CLIPS --words FILE --cache DIR [--again MODEL]   # unsure words heard again
+    python benchmarks/asr.py --add base memory
+    python benchmarks/asr.py --labelled CLIPS [--words FILE]
+    python benchmarks/asr.py --labelled CLIPS --words FILE --cache DIR [--again MODEL]
 
-The speech is made by espeak-ng from texts in this file, clean and under pink noise. Whisper never
-heard such a voice, so its errors are more than on people. Prints tables and writes
+--add measures these rows alone, and adds them to those that the file has. --labelled measures only
+labelled steps, and word errors. With --cache, unsure words are read again.
+The speech is made by espeak-ng from texts in asr_speech.py, clean and under pink noise. Whisper
+never heard such a voice, so its errors are more than on people. Prints tables and writes
 benchmarks/results/asr.json.
 """
 
@@ -17,7 +19,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,155 +28,112 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from asr_speech import ESPEAK_VOICES, HOW_TO_TEXTS, SAMPLE_RATE, Talk, blocks, noisy, talk
 from media import peak_mib
 from real_clips import pictures
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
-from stepline.asr.audio_windows import AudioWindower
+from stepline.asr.audio_windows import AudioWindow, AudioWindower
 from stepline.asr.second_reading import PAD_SECONDS, SILENCE_SECONDS, _cut, _divide
 from stepline.asr.vad import FRAME_SAMPLES, find_speech
 from stepline.asr.whisper import Whisper
 from stepline.media import AudioBlock, probe, read_sound
-from stepline.records import Word
+from stepline.records import Sentence, Span, Word
+from stepline.vision.cues import ScreenText
 
-Samples = npt.NDArray[np.float32]
-
-RATE = 16_000  # Hz
-RESULTS = Path(__file__).parent / "results" / "asr.json"
-VOICES = (("en-us", 150), ("en-gb+f3", 165))  # espeak-ng voice, words per minute
-TEXTS = (
-    "Hi everyone and welcome back to my kitchen. Today I'm going to show you how to make fresh lemonade. First, "
-    "wash the lemons under cold water. Then cut each lemon in half with a sharp knife. Squeeze the juice into a "
-    "large jug. If you find any seeds, take them out with a spoon. Now pour the sugar into a pan with one cup of "
-    "water. Heat it slowly until the sugar melts. I love the smell of this. Let the syrup cool for ten minutes. "
-    "Pour the syrup into the jug and stir well. Add plenty of ice and a few leaves of mint. That's it, thank you "
-    "for watching and don't forget to subscribe.",
-    "In this video we will build a simple wooden shelf. You need two boards, a drill, some screws and a pencil. "
-    "Measure the wall and mark the height with the pencil. Hold the bracket against the wall and check that it is"
-    " level. Drill a hole at every mark. Push a plug into each hole. Screw the brackets to the wall, but don't "
-    "tighten them yet. Some people skip this part and regret it later. Sand the board until it feels smooth. Wipe"
-    " off the dust with a damp cloth. Put the board on the brackets and fix it from below. Finally, tighten all "
-    "the screws.",
-    "Alright, so you got a flat tire on your bike. Turn the bike upside down so that it stands on the saddle. "
-    "Loosen the brake and take the wheel out. Push a tire lever under the edge and pull it over the rim. Pull out"
-    " the inner tube. Pump some air into the tube and listen for the hole. Rub the rubber with sandpaper around "
-    "the hole. Spread a thin layer of glue and wait for about five minutes. Press the patch firmly onto the glue."
-    " Put the tube back inside the tire. Pump it up again and you are done. See you in the next one.",
+RESULT_PATH = Path(__file__).parent / "results" / "asr.json"
+DIGIT_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
 )
-DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-UNSURE = 0.3  # probability of a word under which its utterance is read again
-NUMBERS = {str(value): word for value, word in enumerate(DIGITS)}
-
-
-@dataclass(frozen=True)
-class Talk:
-    """Spoken text: samples (N,) at 16 kHz, and each sentence with its true start in seconds."""
-
-    samples: Samples
-    sentences: tuple[tuple[float, str], ...]
-
-
-def talk(text: str, voice: str, speed: int, seed: int) -> Talk:
-    """Speak a text sentence by sentence with pauses of 0.25 to 1 s."""
-    rng = np.random.default_rng(seed)
-    pieces: list[Samples] = [np.zeros(RATE // 2, np.float32)]
-    starts: list[tuple[float, str]] = []
-    for sentence in re.findall(r"[^.!?]+[.!?]", text):
-        starts.append((sum(map(len, pieces)) / RATE, sentence.strip()))
-        pieces += [
-            spoken(sentence, voice, speed),
-            np.zeros(int(RATE * rng.uniform(0.25, 1.0)), np.float32),
-        ]
-    return Talk(np.concatenate(pieces), tuple(starts))
-
-
-def spoken(sentence: str, voice: str, speed: int) -> Samples:
-    """Speak one sentence with espeak-ng, silence at both ends cut off."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "speech.wav"
-        subprocess.run(
-            ["espeak-ng", "-v", voice, "-s", str(speed), "-w", str(path), sentence], check=True
-        )
-        samples = np.concatenate([block.samples for block in read_sound(path)])
-    loud = np.flatnonzero(np.abs(samples) > 0.003)
-    return samples[loud[0] : loud[-1] + 1]
-
-
-def noisy(given: Talk, decibels: float) -> Talk:
-    """Add pink noise, `decibels` under the speech."""
-    white = np.fft.rfft(np.random.default_rng(0).normal(size=len(given.samples)))
-    pink = np.fft.irfft(white / np.sqrt(np.maximum(np.arange(len(white)), 20)), len(given.samples))
-    scale = given.samples.std() / pink.std() * 10 ** (-decibels / 20)
-    return Talk((given.samples + scale * pink).astype(np.float32), given.sentences)
-
-
-def blocks(samples: Samples) -> Iterator[AudioBlock]:
-    """Cut samples into blocks of one second."""
-    for first in range(0, len(samples), RATE):
-        yield AudioBlock(first / RATE, samples[first : first + RATE])
+NO_START_ERROR_SECONDS = 60.0  # of a sentence where none is heard
+NEAR_SECONDS = 6  # around a labelled step, in which its words are sought
+MIN_HEARD_SHARE = 0.4  # of a step's words
+MIN_WORD_PROBABILITY = 0.3  # an utterance with a word under it is read again
+SCREEN_SECONDS = 4  # around an utterance, of text on screen
+# Ways to read again: the prompt, and when the second reading stays
+PROMPT_KINDS = ("plain", "told")
+KEEP_RULES = ("surer", "on screen")
+SECOND_READINGS = ("plain, surer", "plain, on screen", "told, surer", "told, on screen")
+WORD_OF_NUMBER = {str(value): word for value, word in enumerate(DIGIT_WORDS)}
 
 
 def words(text: str) -> list[str]:
     """Return the words that are compared: lower case, digits as words."""
     plain = re.sub(r"[^\w' ]", " ", text.lower().replace("all right", "alright"))
-    return [NUMBERS.get(word, word) for word in plain.split()]
+    return [WORD_OF_NUMBER.get(word, word) for word in plain.split()]
 
 
-def errors(truth: Sequence[str], found: Sequence[str]) -> int:
+def errors(truth: Sequence[str], recognised: Sequence[str]) -> int:
     """Return the edit distance in words."""
-    row = list(range(len(found) + 1))
+    row = list(range(len(recognised) + 1))
     for i, word in enumerate(truth, 1):
-        last, row[0] = row[0], i
-        for j, other in enumerate(found, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (word != other))
+        diagonal = row[0]
+        row[0] = i
+        for j, other in enumerate(recognised, 1):
+            least = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != other))
+            diagonal = row[j]
+            row[j] = least
     return row[-1]
 
 
 def measure(talks: Sequence[Talk], settings: AsrSettings) -> dict[str, float]:
     """Return speed, word error rate (%), sentences found and the error of their starts (s)."""
-    began, wall = time.process_time(), time.perf_counter()
-    heard = [transcribe(blocks(given.samples), settings) for given in talks]
-    cpu, wall = time.process_time() - began, time.perf_counter() - wall
-    seconds = sum(len(given.samples) for given in talks) / RATE
-    truths = [words(" ".join(text for _, text in given.sentences)) for given in talks]
-    wrong = sum(
-        errors(truth, words(said(found))) for truth, found in zip(truths, heard, strict=True)
-    )
-    starts = [
-        min(
-            (abs(start - sentence.span.start) for sentence in found.transcript.sentences),
-            default=60.0,
-        )
-        for given, found in zip(talks, heard, strict=True)
-        for start, _ in given.sentences
-    ]
+    cpu_start = time.process_time()
+    wall_start = time.perf_counter()
+    results = [transcribe(blocks(speech.samples), settings) for speech in talks]
+    cpu_seconds = time.process_time() - cpu_start
+    wall_seconds = time.perf_counter() - wall_start
+    seconds = sum(len(speech.samples) for speech in talks) / SAMPLE_RATE
+    wrong = 0
+    word_count = 0
+    start_errors = []
+    for speech, result in zip(talks, results, strict=True):
+        truth = words(" ".join(text for _, text in speech.sentences))
+        word_count += len(truth)
+        wrong += errors(truth, words(text_of(result)))
+        starts = [sentence.span.start for sentence in result.transcript.sentences]
+        for true_start, _ in speech.sentences:
+            distances = (abs(true_start - start) for start in starts)
+            start_errors.append(min(distances, default=NO_START_ERROR_SECONDS))
     return {
-        "word error rate %": 100 * wrong / sum(map(len, truths)),
-        "cpu s per minute": 60 * cpu / seconds,
-        "x real time": seconds / wall,
-        "sentences": sum(len(found.transcript.sentences) for found in heard),
-        "true sentences": len(starts),
-        "dropped": sum(len(found.dropped) for found in heard),
-        "start error median s": float(np.median(starts)),
-        "start error mean s": float(np.mean(starts)),
-        "start error p90 s": float(np.quantile(starts, 0.9)),
+        "word error rate %": 100 * wrong / word_count,
+        "cpu s per minute": 60 * cpu_seconds / seconds,
+        "x real time": seconds / wall_seconds,
+        "sentences": sum(len(result.transcript.sentences) for result in results),
+        "true sentences": len(start_errors),
+        "dropped": sum(len(result.dropped) for result in results),
+        "start error median s": float(np.median(start_errors)),
+        "start error mean s": float(np.mean(start_errors)),
+        "start error p90 s": float(np.quantile(start_errors, 0.9)),
     }
 
 
-def said(heard: TranscriptionResult) -> str:
-    return " ".join(sentence.text for sentence in heard.transcript.sentences)
+def text_of(result: TranscriptionResult) -> str:
+    return " ".join(sentence.text for sentence in result.transcript.sentences)
 
 
 def clip(path: Path) -> dict[str, object]:
     """Return what one real clip gives with the default settings."""
-    heard = transcribe(read_sound(path) if probe(path).has_sound else [])
+    sound = read_sound(path) if probe(path).has_sound else []
+    result = transcribe(sound)
+    sentences = []
+    for sentence in result.transcript.sentences:
+        span = sentence.span
+        sentences.append(f"[{span.start:.2f} {span.end:.2f}] {sentence.text}")
     return {
-        "language": heard.transcript.language,
-        "sentences": [
-            f"[{s.span.start:.2f} {s.span.end:.2f}] {s.text}" for s in heard.transcript.sentences
-        ],
-        "dropped": [f"{d.text}: {d.reason}" for d in heard.dropped],
+        "language": result.transcript.language,
+        "sentences": sentences,
+        "dropped": [f"{sentence.text}: {sentence.reason}" for sentence in result.dropped],
     }
 
 
@@ -188,51 +146,81 @@ def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
     begins with its first word.
     references: what is said, by clip.
     """
-    errors_made = count = steps = 0
-    starts: list[float] = []
-    began = time.process_time()
+    wrong = 0
+    word_count = 0
+    step_count = 0
+    start_errors: list[float] = []
+    cpu_start = time.process_time()
     seconds = 0.0
-    for name, label in json.loads((clips / "labels.json").read_text(encoding="utf-8")).items():
+    labels = json.loads((clips / "labels.json").read_text(encoding="utf-8"))
+    for name, label in labels.items():
         spoken_steps = [step for step in label.get("steps", ()) if step.get("spoken")]
         if not spoken_steps and name not in references:
             continue
         sound = list(read_sound(clips / name))
-        seconds += sum(len(block.samples) for block in sound) / RATE
-        sentences = transcribe(sound).transcript.sentences
-        said_words = [
-            (part, word) for s in sentences for word in s.words for part in words(word.text)
-        ]
+        seconds += sum(len(block.samples) for block in sound) / SAMPLE_RATE
+        parts = timed_words(transcribe(sound).transcript.sentences)
         if name in references:
             truth = words(references[name])
-            errors_made += errors(truth, [part for part, _ in said_words])
-            count += len(truth)
+            wrong += errors(truth, [part.text for part in parts])
+            word_count += len(truth)
         for step in spoken_steps:
-            first, last = step["spoken"]
-            near = [
-                (part, w.span.start)
-                for part, w in said_words
-                if w.span and first - 6 < w.span.start < last + 6
-            ]
-            wanted = words(step["text"])
-            pairs = SequenceMatcher(
-                None, wanted, [part for part, _ in near], autojunk=False
-            ).get_matching_blocks()
-            found = {
-                block.a + k: near[block.b + k][1] for block in pairs for k in range(block.size)
-            }
-            steps += 1
-            if len(found) >= max(1, 0.4 * len(wanted)):
-                starts.append(abs(found[0] - first) if 0 in found else np.nan)
-    known = np.array([start for start in starts if not np.isnan(start)])
+            step_count += 1
+            error = step_start_error(step, parts)
+            if error is not None:
+                start_errors.append(error)
+    finite = np.array([error for error in start_errors if not np.isnan(error)])
     return {
-        "word error rate %": 100 * errors_made / count if count else float("nan"),
-        "steps heard": len(starts),
-        "steps": steps,
-        "start error median s": float(np.median(known)),
-        "start error p90 s": float(np.quantile(known, 0.9)),
-        "starts over 1 s off %": 100 * float(np.mean(known > 1)),
-        "cpu s per minute": 60 * (time.process_time() - began) / seconds,
+        "word error rate %": 100 * wrong / word_count if word_count else float("nan"),
+        "steps heard": len(start_errors),
+        "steps": step_count,
+        "start error median s": float(np.median(finite)),
+        "start error p90 s": float(np.quantile(finite, 0.9)),
+        "starts over 1 s off %": 100 * float(np.mean(finite > 1)),
+        "cpu s per minute": 60 * (time.process_time() - cpu_start) / seconds,
     }
+
+
+@dataclass(frozen=True)
+class TimedWord:
+    """A word as it is compared. span: when it is said."""
+
+    text: str
+    span: Span | None
+
+
+def timed_words(sentences: Sequence[Sentence]) -> list[TimedWord]:
+    """Return the words of sentences as they are compared."""
+    parts = []
+    for sentence in sentences:
+        for word in sentence.words:
+            for text in words(word.text):
+                parts.append(TimedWord(text, word.span))
+    return parts
+
+
+def step_start_error(step: dict[str, Any], parts: Sequence[TimedWord]) -> float | None:
+    """Return how far the start of a step is off. None where it is not heard, NaN where its first
+    word is not."""
+    first, last = step["spoken"]
+    texts = []
+    starts = []
+    for part in parts:
+        span = part.span
+        if span and first - NEAR_SECONDS < span.start < last + NEAR_SECONDS:
+            texts.append(part.text)
+            starts.append(span.start)
+    step_words = words(step["text"])
+    matcher = SequenceMatcher(None, step_words, texts, autojunk=False)
+    start_of_word = {}
+    for block in matcher.get_matching_blocks():
+        for k in range(block.size):
+            start_of_word[block.a + k] = starts[block.b + k]
+    if len(start_of_word) < max(1, MIN_HEARD_SHARE * len(step_words)):
+        return None
+    if 0 not in start_of_word:
+        return np.nan
+    return abs(start_of_word[0] - first)
 
 
 class PromptedWhisper(Whisper):
@@ -249,96 +237,119 @@ def heard_again(
 ) -> dict[str, float]:
     """Return the word errors as they are, and if utterances with an unsure word are read again.
 
-    A word of four letters under a probability of UNSURE. Result "plain" is by the same reading,
-    "told" with the text that is in the picture as prompt. The second reading stays where it is more
-    certain, or where more of its words are on screen.
+    A word of four letters under a probability of MIN_WORD_PROBABILITY. Result "plain" is by the
+    same reading, "told" with the text that is in the picture as prompt. The second reading stays
+    where it is more certain, or where more of its words are on screen.
     cache: of real_clips.py.
     """
     settings = AsrSettings(language="en")
     whisper = PromptedWhisper(model, settings)
     wrong: Counter[str] = Counter()
     for name, reference in references.items():
-        truth, lines = words(reference), pictures(clips / name, cache).cues.lines
-        heard = [
-            word
-            for s in transcribe(read_sound(clips / name)).transcript.sentences
-            for word in s.words
-        ]
-        kept = {
-            f"{prompt}, {rule}": heard
-            for prompt in ("plain", "told")
-            for rule in ("surer", "on screen")
-        }
-        for window in AudioWindower(settings).windows(read_sound(clips / name)):
-            for first, last in find_speech(
-                window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
-            ):
-                last_frame = min(len(window.voice), -(-last // FRAME_SAMPLES))
-                piece = _cut(window, (first // FRAME_SAMPLES, last_frame))
-                if not any(
-                    len(w.text.strip()) > 3 and w.confidence < UNSURE
-                    for w in _divide(heard, piece.start, piece.end)[1]
-                ):
-                    continue
-                near = [
-                    line.text
-                    for line in lines
-                    if line.span.start <= piece.end + 4 and line.span.end >= piece.start - 4
-                ]
-                on_screen = set(words(" ".join(near)))
-                for prompt in ("plain", "told"):
-                    whisper.prompt = ". ".join(near)[:300] or None if prompt == "told" else None
-                    again = whisper.read(piece).words
-                    for rule in ("surer", "on screen"):
-                        before, old, after = _divide(
-                            kept[f"{prompt}, {rule}"], piece.start, piece.end
-                        )
-                        if rule == "surer":
-                            better = _sureness(again) > _sureness(old) + 0.05
-                        else:
-                            better = _common(again, on_screen) > _common(old, on_screen)
-                        if better:
-                            kept[f"{prompt}, {rule}"] = [*before, *again, *after]
-        for way, found in {"as it is": heard, **kept}.items():
-            wrong[way] += errors(truth, words(" ".join(word.text for word in found)))
+        truth = words(reference)
+        lines = pictures(clips / name, cache).cues.lines
+        first_words: list[Word] = []
+        for sentence in transcribe(read_sound(clips / name)).transcript.sentences:
+            first_words += sentence.words
+        second_words = dict.fromkeys(SECOND_READINGS, first_words)
+        for piece in utterances(clips / name, settings):
+            if not has_unsure_word(first_words, piece):
+                continue
+            near = texts_near(lines, piece)
+            on_screen = set(words(" ".join(near)))
+            for prompt in PROMPT_KINDS:
+                whisper.prompt = None
+                if prompt == "told":
+                    whisper.prompt = ". ".join(near)[:300] or None
+                again = whisper.read(piece).words
+                for rule in KEEP_RULES:
+                    way = f"{prompt}, {rule}"
+                    before, old, after = _divide(second_words[way], piece.start, piece.end)
+                    if is_better(again, old, rule, on_screen):
+                        second_words[way] = [*before, *again, *after]
+        for way, way_words in {"as it is": first_words, **second_words}.items():
+            text = " ".join(word.text for word in way_words)
+            wrong[way] += errors(truth, words(text))
         wrong["words"] += len(truth)
     return dict(wrong)
 
 
-def _sureness(found: Sequence[Word]) -> float:
-    return float(np.mean([word.confidence or 0.0 for word in found])) if found else 0.0
+def utterances(clip: Path, settings: AsrSettings) -> Iterator[AudioWindow]:
+    """Yield the stretches of speech of a clip."""
+    for window in AudioWindower(settings).windows(read_sound(clip)):
+        spans = find_speech(
+            window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
+        )
+        for first, last in spans:
+            last_frame = min(len(window.voice), -(-last // FRAME_SAMPLES))
+            yield _cut(window, (first // FRAME_SAMPLES, last_frame))
 
 
-def _common(found: Sequence[Word], on_screen: set[str]) -> int:
-    return sum(len(part) > 2 and part in on_screen for word in found for part in words(word.text))
+def has_unsure_word(spoken_words: Sequence[Word], piece: AudioWindow) -> bool:
+    """Say whether a word of a stretch of speech is unsure."""
+    _, inside, _ = _divide(spoken_words, piece.start, piece.end)
+    long_words = [word for word in inside if len(word.text.strip()) > 3]
+    return any(word.confidence < MIN_WORD_PROBABILITY for word in long_words)
+
+
+def texts_near(lines: Sequence[ScreenText], piece: AudioWindow) -> list[str]:
+    """Return the lines of text that the picture has around a stretch of speech."""
+    first = piece.start - SCREEN_SECONDS
+    last = piece.end + SCREEN_SECONDS
+    return [line.text for line in lines if line.span.start <= last and line.span.end >= first]
+
+
+def is_better(again: Sequence[Word], old: Sequence[Word], rule: str, on_screen: set[str]) -> bool:
+    """Say whether a second reading is better than the first by a rule."""
+    if rule == "surer":
+        return _sureness(again) > _sureness(old) + 0.05
+    return _common(again, on_screen) > _common(old, on_screen)
+
+
+def _sureness(recognised: Sequence[Word]) -> float:
+    if not recognised:
+        return 0.0
+    return float(np.mean([word.confidence or 0.0 for word in recognised]))
+
+
+def _common(recognised: Sequence[Word], on_screen: set[str]) -> int:
+    count = 0
+    for word in recognised:
+        count += sum(len(part) > 2 and part in on_screen for part in words(word.text))
+    return count
 
 
 def memory(model: str, minutes: int) -> dict[str, float]:
     """Return the peak memory of a process that only transcribes: the spoken texts, then noise, in
     one stream."""
     command = [sys.executable, __file__, "--memory-of", model, str(minutes)]
-    return dict(
-        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    )
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(process.stdout))
 
 
 def run_memory(model: str, minutes: int) -> None:
     """Transcribe and print the peak memory of this process."""
-    spoken = np.concatenate(
-        [talk(text, *VOICES[0], seed).samples for seed, text in enumerate(TEXTS)]
-    )
+    voice, speed = ESPEAK_VOICES[0]
+    talks = [talk(text, voice, speed, seed) for seed, text in enumerate(HOW_TO_TEXTS)]
+    speech = np.concatenate([spoken.samples for spoken in talks])
     rng = np.random.default_rng(0)
 
     def stream() -> Iterator[AudioBlock]:
         for second in range(minutes * 60):
-            part = spoken[second * RATE : (second + 1) * RATE]
-            samples = part if len(part) == RATE else rng.normal(0, 0.01, RATE).astype(np.float32)
+            samples = speech[second * SAMPLE_RATE : (second + 1) * SAMPLE_RATE]
+            if len(samples) != SAMPLE_RATE:
+                samples = rng.normal(0, 0.01, SAMPLE_RATE).astype(np.float32)
             yield AudioBlock(float(second), samples)
 
-    before = peak_mib()
-    found = transcribe(stream(), AsrSettings(model=model))
-    counts = {"speech_s": len(spoken) / RATE, "sentences": len(found.transcript.sentences)}
-    print(json.dumps({"peak_mib": peak_mib(), "before_mib": before, **counts}))
+    mib_before = peak_mib()
+    result = transcribe(stream(), AsrSettings(model=model))
+    figures = {
+        "peak_mib": peak_mib(),
+        "before_mib": mib_before,
+        "speech_s": len(speech) / SAMPLE_RATE,
+        "sentences": len(result.transcript.sentences),
+    }
+    print(json.dumps(figures))
 
 
 def read_options() -> argparse.Namespace:
@@ -354,7 +365,7 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("--memory-of", nargs=2)
     parser.add_argument(
-        "--labelled", type=Path, help="a folder of clips with labels.json; nothing else is measured"
+        "--labelled", type=Path, help="a folder of clips with labels.json, the only thing measured"
     )
     parser.add_argument(
         "--words", type=Path, help="JSON: what is said in each of those clips, word for word"
@@ -373,55 +384,76 @@ def read_options() -> argparse.Namespace:
 def main() -> None:
     options = read_options()
     if options.labelled:
-        references = json.loads(options.words.read_text(encoding="utf-8")) if options.words else {}
-        if options.cache:
-            print(heard_again(options.labelled, references, options.cache, options.again))
-            return
-        print(
-            {key: round(value, 3) for key, value in labelled(options.labelled, references).items()}
-        )
+        print_labelled(options)
         return
     if options.memory_of:
-        run_memory(options.memory_of[0], int(options.memory_of[1]))
+        model, minutes = options.memory_of
+        run_memory(model, int(minutes))
         return
     if shutil.which("espeak-ng") is None:
         raise SystemExit("espeak-ng is not installed; apt-get install espeak-ng")
-    clean = [
-        talk(text, voice, speed, seed) for seed, text in enumerate(TEXTS) for voice, speed in VOICES
-    ]
-    transcribe(blocks(clean[0].samples))  # loads what every later run shares
-    added = options.add or ("tiny", "memory", *(["base"] if options.base else []))
-    results: dict[str, object] = {}
-    for name in [
-        model
-        for model in ("whisper-tiny.en", "whisper-base")
-        if any(part in model for part in added)
-    ]:
+    parts = options.add
+    if not parts:
+        parts = ["tiny", "memory"]
+        if options.base:
+            parts.append("base")
+    rows = spoken_results(parts)
+    for name, row in rows.items():
+        rounded = {key: round(value, 2) for key, value in row.items()}
+        print(f"{name:40s}", rounded)
+    results: dict[str, object] = {**rows}
+    if options.clips:
+        for path in sorted(options.clips.iterdir()):
+            if path.suffix not in (".mp4", ".mkv"):
+                continue
+            results[path.name] = clip(path)
+            print(path.name, json.dumps(results[path.name], ensure_ascii=False, indent=1))
+    if options.add:
+        results = json.loads(RESULT_PATH.read_text(encoding="utf-8")) | results
+    RESULT_PATH.parent.mkdir(exist_ok=True)
+    text = json.dumps(results, ensure_ascii=False, indent=1)
+    RESULT_PATH.write_text(text + "\n", encoding="utf-8")
+
+
+def print_labelled(options: argparse.Namespace) -> None:
+    """Print what is measured on labelled clips."""
+    references = {}
+    if options.words:
+        references = json.loads(options.words.read_text(encoding="utf-8"))
+    if options.cache:
+        print(heard_again(options.labelled, references, options.cache, options.again))
+        return
+    figures = labelled(options.labelled, references)
+    print({key: round(value, 3) for key, value in figures.items()})
+
+
+def spoken_results(parts: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the rows of the parts that were asked for: tiny, base, memory."""
+    clean = []
+    for seed, text in enumerate(HOW_TO_TEXTS):
+        for voice, speed in ESPEAK_VOICES:
+            clean.append(talk(text, voice, speed, seed))
+    # Loads what every later run shares
+    transcribe(blocks(clean[0].samples))
+    results: dict[str, dict[str, float]] = {}
+    for name in ("whisper-tiny.en", "whisper-base"):
+        if not any(part in name for part in parts):
+            continue
         for beam in (1, 5):
             results[f"{name} beam {beam}"] = measure(clean, AsrSettings(model=name, beam=beam))
-    for decibels in (10.0, 0.0) if "tiny" in added else ():
-        louder = [noisy(given, decibels) for given in clean]
+    if "tiny" in parts:
         settings = AsrSettings(model="whisper-tiny.en")
-        results[f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"] = measure(louder, settings)
-    if "memory" in added:
-        for model, minutes in (
-            ("whisper-tiny.en", 5),
-            ("whisper-tiny.en", 60),
-            ("whisper-base", 5),
-        ):
-            if model != "whisper-base" or "base" in added:
-                results[f"memory, {model}, {minutes} min"] = memory(model, minutes)
-    for name, row in results.items():
-        print(f"{name:40s}", {key: round(value, 2) for key, value in row.items()})  # type: ignore[attr-defined]
-    for path in sorted(options.clips.iterdir()) if options.clips else ():
-        if path.suffix not in (".mp4", ".mkv"):
-            continue
-        results[path.name] = clip(path)
-        print(path.name, json.dumps(results[path.name], ensure_ascii=False, indent=1))
-    if options.add:
-        results = json.loads(RESULTS.read_text(encoding="utf-8")) | results
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        for decibels in (10.0, 0.0):
+            talks = [noisy(speech, decibels) for speech in clean]
+            name = f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"
+            results[name] = measure(talks, settings)
+    if "memory" in parts:
+        runs = [("whisper-tiny.en", 5), ("whisper-tiny.en", 60)]
+        if "base" in parts:
+            runs.append(("whisper-base", 5))
+        for model, minutes in runs:
+            results[f"memory, {model}, {minutes} min"] = memory(model, minutes)
+    return results
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+DATA_FOLDER = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
 Array = npt.NDArray[np.float64]
 
@@ -32,7 +32,9 @@ class Shown:
 
 
 def load(*parts: str) -> Any:
-    return json.loads(gzip.decompress(DATA.joinpath(*parts).read_bytes()))
+    """Return what a packed JSON file of the shared data holds."""
+    packed = DATA_FOLDER.joinpath(*parts).read_bytes()
+    return json.loads(gzip.decompress(packed))
 
 
 def shown(
@@ -50,39 +52,31 @@ def shown(
 
 
 def youcook2(split: str) -> list[Shown]:
-    videos = load("youcook2", f"{split}.json.gz")
-    return [
-        shown(
-            id,
-            v["duration"],
-            [(str(n), segment) for n, segment in enumerate(v["timestamps"])],
-            None,
-        )
-        for id, v in videos.items()
-    ]
+    videos = []
+    for id, video in load("youcook2", f"{split}.json.gz").items():
+        rows = [(str(n), segment) for n, segment in enumerate(video["timestamps"])]
+        videos.append(shown(id, video["duration"], rows, None))
+    return videos
 
 
 def coin(split: str) -> list[Shown]:
-    videos = load("coin", "coin.json.gz")
-    return [
-        shown(id, v["duration"], [(row["step_id"], row["segment"]) for row in v["steps"]], None)
-        for id, v in videos.items()
-        if v["subset"] == split
-    ]
+    videos = []
+    for id, video in load("coin", "coin.json.gz").items():
+        if video["subset"] == split:
+            rows = [(row["step_id"], row["segment"]) for row in video["steps"]]
+            videos.append(shown(id, video["duration"], rows, None))
+    return videos
 
 
 def hirest(split: str) -> list[Shown]:
-    items = load("hirest", "hirest.json.gz")
-    return [
-        shown(
-            f"{v['video_id']}|{v['query']}",
-            v["duration"],
-            [(str(n), row["segment"]) for n, row in enumerate(v["steps"])],
-            tuple(v["clip_bounds"]),
-        )
-        for v in items
-        if v["steps"] and v["split"] == split
-    ]
+    videos = []
+    for video in load("hirest", "hirest.json.gz"):
+        if video["steps"] and video["split"] == split:
+            id = f"{video['video_id']}|{video['query']}"
+            rows = [(str(n), row["segment"]) for n, row in enumerate(video["steps"])]
+            bounds = tuple(video["clip_bounds"])
+            videos.append(shown(id, video["duration"], rows, bounds))
+    return videos
 
 
 @dataclass(frozen=True)
@@ -98,18 +92,18 @@ class TaskVideo:
 
 
 def crosstask() -> list[TaskVideo]:
-    counts = {
-        id: len(task["step2headline"]) for id, task in load("crosstask", "tasks.json.gz").items()
-    }
-    videos = load("crosstask", "videos.json.gz")
-    return [
-        TaskVideo(
-            v["video_id"],
-            v["task_id"],
-            v["duration"],
-            np.array([row["segment"] for row in v["steps"]]),
-            tuple(row["step_id"] - 1 for row in v["steps"]),
-            counts[v["task_id"]],
+    step_counts = {}
+    for id, task in load("crosstask", "tasks.json.gz").items():
+        step_counts[id] = len(task["step2headline"])
+    videos = []
+    for row in load("crosstask", "videos.json.gz").values():
+        video = TaskVideo(
+            id=row["video_id"],
+            task=row["task_id"],
+            duration=row["duration"],
+            segments=np.array([step["segment"] for step in row["steps"]]),
+            steps=tuple(step["step_id"] - 1 for step in row["steps"]),
+            count=step_counts[row["task_id"]],
         )
-        for v in videos.values()
-    ]
+        videos.append(video)
+    return videos

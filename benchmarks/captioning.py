@@ -26,7 +26,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any, TypeVar
 
-from captioning_data import SEED, Videos, paraphrase, predicted, synthetic, youcook2
+from captioning_data import DRAW_SEED, Videos, paraphrase, predicted, synthetic, youcook2
 
 from stepline.evaluate.dense_captioning import TIOU_THRESHOLDS, densevid
 from stepline.evaluate.meteor import Meteor
@@ -36,48 +36,61 @@ from stepline.evaluate.soda import soda
 
 T = TypeVar("T")
 
-RESULTS = Path(__file__).parent / "results" / "captioning.json"
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "youcook2"
-PAIRS = 4_000  # sentence pairs of the agreement check
-MANY, EVENTS = 10_000, 8  # videos and events a video of the long run
-TOLERANCE = 1e-4  # on a METEOR score
-SHOWN = 12  # functions of the profile
+RESULT_PATH = Path(__file__).parent / "results" / "captioning.json"
+DATA_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "youcook2"
+PAIR_COUNT = 4_000  # sentence pairs of the agreement check
+VIDEO_COUNT = 10_000  # of the long run
+EVENTS_PER_VIDEO = 8
+SCORE_TOLERANCE = 1e-4  # on a METEOR score
+PROFILE_FUNCTIONS = 12  # functions of the profile
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=DATA_FOLDER)
     parser.add_argument("--videos", type=int, default=200)
-    arguments = parser.parse_args()
-    Meteor()  # compiles the paraphrase table where that was never done
+    options = parser.parse_args()
+    # Compiles the paraphrase table where that was never done
+    Meteor()
     result: dict[str, Any] = {
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
-        "seed": SEED,
+        "seed": DRAW_SEED,
     }
-    result["start"] = {"METEOR s": timed(fresh_meteor)[1], "tokenizer s": timed(Tokenizer)[1]}
+    _, meteor_seconds = timed(fresh_meteor)
+    _, tokenizer_seconds = timed(Tokenizer)
+    result["start"] = {"METEOR s": meteor_seconds, "tokenizer s": tokenizer_seconds}
     result["many videos"] = [
-        many_videos(videos, workers) for videos, workers in ((MANY // 5, 1), (MANY, 1), (MANY, 2))
+        many_videos(VIDEO_COUNT // 5, workers=1),
+        many_videos(VIDEO_COUNT, workers=1),
+        many_videos(VIDEO_COUNT, workers=2),
     ]
-    path = arguments.data / "val.json.gz"
+    path = options.data / "val.json.gz"
     if path.is_file():
-        references = youcook2(path, arguments.videos)
+        references = youcook2(path, options.videos)
         result |= with_references(references, predicted(references))
     else:
         result["side by side"] = f"left out: {path.name} was not there"
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=1))
+    text = json.dumps(result, indent=1)
+    RESULT_PATH.write_text(text + "\n", encoding="utf-8")
+    print(text)
 
 
 def with_references(references: Videos, predictions: Videos) -> dict[str, Any]:
+    """Return what is measured on YouCook2's captions."""
     official = find_spec("pycocoevalcap") is not None and which("java") is not None
+    slowest = profile(references, predictions)
+    agreement_of_pairs: object = "left out: no Java or no pycocoevalcap"
+    if official:
+        agreement_of_pairs = agreement(references)
     return {
-        "profile": profile(references, predictions),
-        "agreement": agreement(references) if official else "left out: no Java or no pycocoevalcap",
+        "profile": slowest,
+        "agreement": agreement_of_pairs,
         "side by side": side_by_side(references, predictions, official),
     }
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Return what some work returns, and its seconds."""
     start = time.perf_counter()
     value = work()
     return value, round(time.perf_counter() - start, 3)
@@ -94,22 +107,26 @@ def agreement(references: Videos) -> dict[str, Any]:
     """METEOR of sentence pairs, in Python and by the official program."""
     from captioning_official import OfficialMeteor
 
-    draw, tokens = random.Random(SEED), Tokenizer()
+    draw = random.Random(DRAW_SEED)
+    tokens = Tokenizer()
     texts = [text for events in references.values() for _, _, text in events]
     pairs = []
-    for _ in range(PAIRS):
+    for _ in range(PAIR_COUNT):
         text = draw.choice(texts)
-        other = draw.choice(texts) if draw.random() < 0.2 else paraphrase(text, draw)
-        pairs.append(((tokens(only_ascii(text)),), tokens(only_ascii(other))))
+        is_other_text = draw.random() < 0.2
+        other = draw.choice(texts) if is_other_text else paraphrase(text, draw)
+        reference_tokens = tokens(only_ascii(text))
+        pairs.append(((reference_tokens,), tokens(only_ascii(other))))
     ours, seconds = timed(lambda: fresh_meteor().compare(pairs))
     theirs, official_seconds = timed(lambda: OfficialMeteor().compare(pairs))
-    apart = [
-        abs(first - second) for first, second in zip(ours.segments, theirs.segments, strict=True)
-    ]
+    differences = []
+    for own, official in zip(ours.segments, theirs.segments, strict=True):
+        differences.append(abs(own - official))
+    equal = sum(difference <= SCORE_TOLERANCE for difference in differences)
     return {
-        "pairs": PAIRS,
-        "share within 1e-4": sum(value <= TOLERANCE for value in apart) / PAIRS,
-        "largest difference": max(apart),
+        "pairs": PAIR_COUNT,
+        "share within 1e-4": equal / PAIR_COUNT,
+        "largest difference": max(differences),
         "aggregate difference": abs(ours.aggregate - theirs.aggregate),
         "s": seconds,
         "official s": official_seconds,
@@ -135,17 +152,18 @@ def side_by_side(references: Videos, predictions: Videos, official: bool) -> dic
         from captioning_official import OfficialMeteor, official_densevid, official_soda
 
         score, seconds = timed(lambda: official_soda(references, predictions))
-        table["SODA_c"] |= {"official F1": score, "official s": seconds}
-        table["SODA_c"]["times faster"] = round(seconds / soda_seconds, 1)
+        row = table["SODA_c"]
+        row["official F1"] = score
+        row["official s"] = seconds
+        row["times faster"] = round(seconds / soda_seconds, 1)
         scores, seconds = timed(lambda: official_densevid(references, predictions, TIOU_THRESHOLDS))
-        table["densevid 2018"] |= {f"official {name}": value for name, value in scores.items()}
-        table["densevid 2018"] |= {
-            "official s": seconds,
-            "times faster": round(seconds / densevid_seconds, 1),
-        }
-        table["of which Java's start s"] = timed(
-            lambda: OfficialMeteor().compare([(("cut",), "cut")])
-        )[1]
+        row = table["densevid 2018"]
+        for name, value in scores.items():
+            row[f"official {name}"] = value
+        row["official s"] = seconds
+        row["times faster"] = round(seconds / densevid_seconds, 1)
+        _, start_seconds = timed(lambda: OfficialMeteor().compare([(("cut",), "cut")]))
+        table["of which Java's start s"] = start_seconds
     return table
 
 
@@ -156,25 +174,24 @@ def profile(references: Videos, predictions: Videos) -> list[str]:
     profiler.runcall(soda, references, predictions, kind="c")
     rows = pstats.Stats(profiler).get_stats_profile().func_profiles
     total = sum(row.tottime for row in rows.values())
-    slowest = sorted(rows.items(), key=lambda item: -item[1].tottime)[:SHOWN]
-    return [
-        f"{100 * row.tottime / total:4.1f} %  {Path(row.file_name).name}:{name}"
-        for name, row in slowest
-    ]
+    slowest = sorted(rows.items(), key=lambda item: -item[1].tottime)[:PROFILE_FUNCTIONS]
+    lines = []
+    for name, row in slowest:
+        share = 100 * row.tottime / total
+        lines.append(f"{share:4.1f} %  {Path(row.file_name).name}:{name}")
+    return lines
 
 
 def many_videos(videos: int, workers: int) -> dict[str, Any]:
     """Score synthetic videos for SODA_c. Memory is the highest so far, of this process and of any
     worker."""
-    references = synthetic(videos, EVENTS)
+    references = synthetic(videos, EVENTS_PER_VIDEO)
     predictions = predicted(references)
-    texts = {
-        text
-        for part in (references, predictions)
-        for events in part.values()
-        for _, _, text in events
-    }
-    before, worked = _memory(resource.RUSAGE_SELF), _processor_seconds()
+    texts = set()
+    for events in (*references.values(), *predictions.values()):
+        texts.update(text for _, _, text in events)
+    memory_before = _memory(resource.RUSAGE_SELF)
+    cpu_start = _processor_seconds()
     score, seconds = timed(lambda: soda(references, predictions, kind="c", workers=workers))
     return {
         "videos": videos,
@@ -182,8 +199,8 @@ def many_videos(videos: int, workers: int) -> dict[str, Any]:
         "different captions": len(texts),
         "F1": score.f1,
         "s": seconds,
-        "processor s": round(_processor_seconds() - worked, 1),
-        "memory MB before": before,
+        "processor s": round(_processor_seconds() - cpu_start, 1),
+        "memory MB before": memory_before,
         "memory MB after": _memory(resource.RUSAGE_SELF),
         "worker memory MB": _memory(resource.RUSAGE_CHILDREN) if workers > 1 else None,
     }
@@ -192,8 +209,8 @@ def many_videos(videos: int, workers: int) -> dict[str, Any]:
 def _processor_seconds() -> float:
     """Return what this process and its ended workers used, which other programs on the machine do
     not change."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _memory(whose: int) -> int:

@@ -10,10 +10,10 @@ from stepline.evaluate.events import Event
 
 Videos = dict[str, list[Event]]
 
-SEED = 20_240
+DRAW_SEED = 20_240
 
 # words of the synthetic captions
-VERBS = [
+CAPTION_VERBS = [
     "add",
     "mix",
     "stir",
@@ -28,7 +28,7 @@ VERBS = [
     "spread",
     "heat",
 ]
-THINGS = [
+CAPTION_THINGS = [
     *(
         "onions",
         "garlic",
@@ -82,7 +82,7 @@ THINGS = [
         "cumin",
     ),
 ]
-PLACES = [
+CAPTION_PLACES = [
     "pan",
     "pot",
     "bowl",
@@ -97,7 +97,7 @@ PLACES = [
     "grill",
     "fridge",
 ]
-ENDINGS = [
+CAPTION_ENDINGS = [
     "well",
     "until golden brown",
     "for ten minutes",
@@ -106,8 +106,8 @@ ENDINGS = [
     "over the top",
     "in half",
 ]
-ARTICLES = ["the", "the", "the", "a", "some"]
-SYNONYMS = {
+CAPTION_ARTICLES = ["the", "the", "the", "a", "some"]
+SYNONYM_OF_WORD = {
     "add": "put in",
     "mix": "combine",
     "chop": "cut",
@@ -128,32 +128,34 @@ def youcook2(path: Path, count: int) -> Videos:
     """Return the events of the first `count` videos of YouCook2's validation set."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         videos = json.load(file)
-    return {
-        video: [
-            (start, end, text)
-            for (start, end), text in zip(entry["timestamps"], entry["sentences"], strict=True)
-        ]
-        for video, entry in sorted(videos.items())[:count]
-    }
+    events: Videos = {}
+    for video, entry in sorted(videos.items())[:count]:
+        events[video] = []
+        for (start, end), text in zip(entry["timestamps"], entry["sentences"], strict=True):
+            events[video].append((start, end, text))
+    return events
 
 
 def predicted(references: Videos) -> Videos:
     """Return predictions made from the references: jitter, drop, duplicate, paraphrase, borrow."""
-    draw = random.Random(SEED)
+    draw = random.Random(DRAW_SEED)
     texts = [text for events in references.values() for _, _, text in events]
     predictions: Videos = {}
     for video, events in references.items():
-        made: list[Event] = []
+        predicted_events: list[Event] = []
         for start, end, text in events:
             if draw.random() < 0.15:
                 continue
             wobble = (end - start) * 0.35
-            borrowed = draw.random() < 0.15
-            caption = draw.choice(texts) if borrowed else paraphrase(text, draw)
-            made.append((start + draw.gauss(0, wobble), end + draw.gauss(0, wobble), caption))
+            is_borrowed = draw.random() < 0.15
+            caption = draw.choice(texts) if is_borrowed else paraphrase(text, draw)
+            predicted_start = start + draw.gauss(0, wobble)
+            predicted_end = end + draw.gauss(0, wobble)
+            event = (predicted_start, predicted_end, caption)
+            predicted_events.append(event)
             if draw.random() < 0.1:
-                made.append(made[-1])
-        predictions[video] = made
+                predicted_events.append(event)
+        predictions[video] = predicted_events
     return predictions
 
 
@@ -164,8 +166,8 @@ def paraphrase(text: str, draw: random.Random) -> str:
         chance = draw.random()
         if chance < 0.12:
             continue
-        if chance < 0.45 and word in SYNONYMS:
-            word = SYNONYMS[word]
+        if chance < 0.45 and word in SYNONYM_OF_WORD:
+            word = SYNONYM_OF_WORD[word]
         elif chance < 0.2:
             word += draw.choice(("s", "ed", "ing", ",", "'s"))
         words.append(word)
@@ -174,7 +176,7 @@ def paraphrase(text: str, draw: random.Random) -> str:
 
 def synthetic(videos: int, events: int) -> Videos:
     """Return videos of made-up events."""
-    draw = random.Random(SEED)
+    draw = random.Random(DRAW_SEED)
     return {f"video{video:05d}": list(_events(events, draw)) for video in range(videos)}
 
 
@@ -187,7 +189,13 @@ def _events(count: int, draw: random.Random) -> Iterator[Event]:
 
 
 def _caption(draw: random.Random) -> str:
-    things = draw.sample(THINGS, draw.randint(1, 4))
-    words = [draw.choice(VERBS), draw.choice(ARTICLES), " and ".join(things)]
-    words += [draw.choice(("in", "on", "into", "to")), draw.choice(ARTICLES), draw.choice(PLACES)]
-    return " ".join(words + ([draw.choice(ENDINGS)] if draw.random() < 0.4 else []))
+    things = draw.sample(CAPTION_THINGS, draw.randint(1, 4))
+    words = [draw.choice(CAPTION_VERBS), draw.choice(CAPTION_ARTICLES), " and ".join(things)]
+    words += [
+        draw.choice(("in", "on", "into", "to")),
+        draw.choice(CAPTION_ARTICLES),
+        draw.choice(CAPTION_PLACES),
+    ]
+    if draw.random() < 0.4:
+        words.append(draw.choice(CAPTION_ENDINGS))
+    return " ".join(words)

@@ -6,6 +6,7 @@ tokenizer are pycocoevalcap's.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from stepline.evaluate.ptb import only_ascii
 from stepline.evaluate.soda import best_ordered_sum
 
 Captions = dict[int, list[Any]]
-GARBAGE = "abc123!@#"
+UNMATCHED_CAPTION = "abc123!@#"  # what densevid_eval compares with where no event matches
 
 
 class OfficialMeteor:
@@ -32,44 +33,57 @@ class OfficialMeteor:
         self._meteor = Meteor()
 
     def compare(self, pairs: Sequence[tuple[Sequence[str], str]]) -> MeteorScores:
-        """Return one score a pair, and the aggregate."""
-        gold = {index: list(references) for index, (references, _) in enumerate(pairs)}
-        made = {index: [hypothesis] for index, (_, hypothesis) in enumerate(pairs)}
-        aggregate, segments = self._meteor.compute_score(gold, made)
+        """Return one score per pair, and the aggregate."""
+        gold = {}
+        predicted = {}
+        for index, (references, hypothesis) in enumerate(pairs):
+            gold[index] = list(references)
+            predicted[index] = [hypothesis]
+        aggregate, segments = self._meteor.compute_score(gold, predicted)
         return MeteorScores(tuple(segments), aggregate)
 
 
 def tokenized(videos: Videos) -> Videos:
     """Return the events with the tokens of their captions."""
-    places = [(video, index) for video, events in videos.items() for index in range(len(events))]
-    lines = {place: [{"caption": only_ascii(videos[place[0]][place[1]][2])}] for place in places}
+    lines = {}
+    for video, events in videos.items():
+        for index, (_, _, caption) in enumerate(events):
+            lines[video, index] = [{"caption": only_ascii(caption)}]
     tokens = PTBTokenizer().tokenize(lines)
-    return {
-        video: [
-            (start, end, tokens[video, index][0]) for index, (start, end, _) in enumerate(events)
-        ]
-        for video, events in videos.items()
-    }
+    with_tokens: Videos = {}
+    for video, events in videos.items():
+        with_tokens[video] = []
+        for index, (start, end, _) in enumerate(events):
+            with_tokens[video].append((start, end, tokens[video, index][0]))
+    return with_tokens
 
 
 def official_soda(references: Videos, predictions: Videos) -> float:
     """Return SODA_c's F1 with METEOR of every pair of a video, roles swapped. The pairing itself is
     ours."""
-    references, predictions = tokenized(references), tokenized(predictions)
-    meteor, scores = OfficialMeteor(), []
+    references = tokenized(references)
+    predictions = tokenized(predictions)
+    meteor = OfficialMeteor()
+    scores = []
     for video, events in references.items():
-        wanted = sorted(events, key=lambda event: event[0])
-        given = sorted(predictions[video], key=lambda event: event[0])
-        if not given:
+        gold = sorted(events, key=itemgetter(0))
+        predicted = sorted(predictions[video], key=itemgetter(0))
+        if not predicted:
             scores.append(0.0)
             continue
-        iou = segment_iou(times(wanted), times(given))
-        similarity = meteor.compare(
-            [((made[2],), gold[2]) for gold in wanted for made in given]
-        ).segments
-        worth = best_ordered_sum(iou * np.array(similarity).reshape(iou.shape))
-        precision, recall = worth / len(given), worth / len(wanted)
-        scores.append(2 * precision * recall / (precision + recall) if worth else 0.0)
+        iou = segment_iou(times(gold), times(predicted))
+        pairs = []
+        for _, _, gold_caption in gold:
+            for _, _, caption in predicted:
+                pairs.append(((caption,), gold_caption))
+        similarity = np.array(meteor.compare(pairs).segments)
+        worth = best_ordered_sum(iou * similarity.reshape(iou.shape))
+        precision = worth / len(predicted)
+        recall = worth / len(gold)
+        score = 0.0
+        if worth:
+            score = 2 * precision * recall / (precision + recall)
+        scores.append(score)
     return sum(scores) / len(scores)
 
 
@@ -80,16 +94,17 @@ def official_densevid(
     scorers = {"METEOR": Meteor(), "CIDEr": Cider(), "BLEU": Bleu(4), "ROUGE-L": Rouge()}
     totals: dict[str, list[float]] = {}
     for tiou in tious:
-        gold, made, owners = _items(references, predictions, tiou)
-        gold, made = PTBTokenizer().tokenize(gold), PTBTokenizer().tokenize(made)
+        raw_gold, raw_predicted, owners = _items(references, predictions, tiou)
+        gold = PTBTokenizer().tokenize(raw_gold)
+        predicted = PTBTokenizer().tokenize(raw_predicted)
         for name, scorer in scorers.items():
+            options = {"verbose": 0} if name == "BLEU" else {}
             for keys in owners.values():
-                their_gold, their_made = (
-                    {key: gold[key] for key in keys},
-                    {key: made[key] for key in keys},
-                )
-                options = {"verbose": 0} if name == "BLEU" else {}
-                score = scorer.compute_score(their_gold, their_made, **options)[0] if keys else 0.0
+                score = 0.0
+                if keys:
+                    gold_of_video = {key: gold[key] for key in keys}
+                    predicted_of_video = {key: predicted[key] for key in keys}
+                    score, _ = scorer.compute_score(gold_of_video, predicted_of_video, **options)
                 _note(totals, name, score)
     return {name: sum(values) / len(values) for name, values in totals.items()}
 
@@ -98,7 +113,8 @@ def _note(totals: dict[str, list[float]], name: str, score: Any) -> None:
     if name != "BLEU":
         totals.setdefault(name, []).append(float(score))
         return
-    for size, value in enumerate(score if isinstance(score, list) else [score] * 4, start=1):
+    scores = score if isinstance(score, list) else [score] * 4
+    for size, value in enumerate(scores, start=1):
         totals.setdefault(f"BLEU-{size}", []).append(float(value))
 
 
@@ -107,16 +123,18 @@ def _items(
 ) -> tuple[Captions, Captions, dict[str, list[int]]]:
     """Return gold and predicted captions by item, and each video's items."""
     gold: Captions = {}
-    made: Captions = {}
+    predicted: Captions = {}
     owners: dict[str, list[int]] = {}
     for video, events in references.items():
         keys = owners.setdefault(video, [])
-        given = predictions[video]
-        iou = segment_iou(times(given), times(events))
-        for row, (_, _, text) in enumerate(given):
-            matched = [events[column][2] for column in np.flatnonzero(iou[row] >= tiou)]
-            for caption in matched or [GARBAGE]:
-                keys.append(len(gold))
-                gold[len(gold)] = [{"caption": only_ascii(caption)}]
-                made[len(made)] = [{"caption": only_ascii(text)}]
-    return gold, made, owners
+        predicted_events = predictions[video]
+        iou = segment_iou(times(predicted_events), times(events))
+        for row, (_, _, text) in enumerate(predicted_events):
+            columns = np.flatnonzero(iou[row] >= tiou)
+            captions = [events[column][2] for column in columns]
+            for caption in captions or [UNMATCHED_CAPTION]:
+                key = len(gold)
+                keys.append(key)
+                gold[key] = [{"caption": only_ascii(caption)}]
+                predicted[key] = [{"caption": only_ascii(text)}]
+    return gold, predicted, owners

@@ -30,12 +30,15 @@ from typing import Any, TypeAlias
 
 from research.study import interval
 
-HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "results" / "claims.md"
-MARKS = ("<!-- claims -->\n", "<!-- end of claims -->\n")
-HEAD = "| | claim | paper | mean [95 %] | each | verdict | why | how |\n|---|---|---|---|---|---|---|---|"
+BENCHMARKS_FOLDER = Path(__file__).resolve().parent
+PAGE_PATH = BENCHMARKS_FOLDER.parent / "docs" / "results" / "claims.md"
+PAGE_MARKS = ("<!-- claims -->\n", "<!-- end of claims -->\n")
+TABLE_HEAD = (
+    "| | claim | paper | mean [95 %] | each | verdict | why | how |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 HALF_TRAINED = "half-trained"  # of networks that stopped while they were still learning
-VERDICTS = ("reproduces", "reverses", "cannot be told", HALF_TRAINED, "not measured")
+VERDICT_NAMES = ("reproduces", "reverses", "cannot be told", HALF_TRAINED, "not measured")
 BY_THE_WORLD = "by the world"  # of a reversal whose cause is known to be how the world is made
 # row -> metric -> seed or (world, seed) -> score
 Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
@@ -43,74 +46,99 @@ Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
 
 def mean_and_interval(gains: Sequence[float]) -> tuple[float, float, float]:
     """Return the mean and its interval. Of one value, an endless one."""
-    return mean(gains), *(interval(gains) if len(gains) > 1 else (-math.inf, math.inf))
+    low, high = -math.inf, math.inf
+    if len(gains) > 1:
+        low, high = interval(gains)
+    return mean(gains), low, high
 
 
 def verdict(low: float, high: float) -> str:
     """Return what an interval says of a claim that the difference is above zero."""
-    return "**reproduces**" if low > 0 else "**reverses**" if high < 0 else "cannot be told"
+    if low > 0:
+        return "**reproduces**"
+    if high < 0:
+        return "**reverses**"
+    return "cannot be told"
 
 
 def kind_of(words: str) -> str:
-    """Return which of VERDICTS the cell of a verdict holds."""
-    return next(kind for kind in VERDICTS if kind in words)
+    """Return which of VERDICT_NAMES the cell of a verdict holds."""
+    return next(kind for kind in VERDICT_NAMES if kind in words)
 
 
 @cache
 def result(name: str) -> Any:
     """Return what a file of benchmarks/results holds."""
-    return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    path = BENCHMARKS_FOLDER / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def scores(name: str) -> Scores:
     """Return the scores of each row of a results file, whichever of its forms it has."""
-    tree, found = result(name), dict[str, dict[str, dict[Any, float]]]()
+    tree = result(name)
+    table: dict[str, dict[str, dict[Any, float]]] = {}
 
-    def add(row: str, metrics: Mapping[str, float], place: Any) -> None:
+    def add(row: str, metrics: Mapping[str, float], run: Any) -> None:
         for metric, value in metrics.items():
-            found.setdefault(row, {}).setdefault(metric, {})[place] = value
+            table.setdefault(row, {}).setdefault(metric, {})[run] = value
 
-    for row in tree.get("rows", ()):  # a study's
+    # A study's
+    for row in tree.get("rows", ()):
         for metric, values in row["scores"].items():
             for seed, value in zip(tree["seeds"], values, strict=False):
                 add(f"{row['table']}: {row['row']}", {metric: value}, seed)
-    for cell in tree.get("comparison", ()):  # of ProcX's arms
+    # Of ProcX's arms
+    for cell in tree.get("comparison", ()):
         add(cell["arm"], cell["scores"], (cell["world"], cell["seed"]))
-    for seed, rows in tree.get("worlds", {}).items():  # WYS2's curves
+    # WYS2's curves
+    for seed, rows in tree.get("worlds", {}).items():
         for row in rows:
-            add(
-                f"{row['input']}, {row['labels']}",
-                {metric: row[metric] for metric in ("F", "tau", "rho")},
-                seed,
-            )
-    for network in tree.get("networks", ()):  # choices of proposals
+            metrics = {metric: row[metric] for metric in ("F", "tau", "rho")}
+            add(f"{row['input']}, {row['labels']}", metrics, seed)
+    # Choices of proposals
+    for network in tree.get("networks", ()):
+        run = (network["world"], network["seed"])
         for kind in ("places", "described", "unseen"):
             for choice, metrics in network[kind].items():
-                place = network["world"], network["seed"]
-                add(f"{network['form']}, {kind}: {choice}", metrics, place)
-    return found
+                add(f"{network['form']}, {kind}: {choice}", metrics, run)
+    return table
 
 
 def gains_of(source: Mapping[str, Any]) -> list[float]:
     """Return the differences of a claim, by the name that its study gave it, or between two rows of
     a file."""
+    gains: list[float] = []
     if "pool" in source:
-        return [gain for part in source["pool"] for gain in gains_of(part)]
+        for part in source["pool"]:
+            gains += gains_of(part)
+        return gains
     if "files" in source:
         rest = {key: value for key, value in source.items() if key != "files"}
-        return [gain for file in source["files"] for gain in gains_of({**rest, "file": file})]
+        for file in source["files"]:
+            gains += gains_of({**rest, "file": file})
+        return gains
     scale = source.get("scale", 1.0)
     if "claim" in source:
-        (one,) = [
-            claim
-            for claim in result(source["file"])["claims"]
-            if claim["claim"] == source["claim"]
-            and source.get("metric", claim["metric"]) == claim["metric"]
-        ]
-        return [scale * gain for gain in one["gains"]]
+        claim = claim_of(source)
+        return [scale * gain for gain in claim["gains"]]
     rows = scores(source["file"])
-    more, less = (rows[source[side]][source["metric"]] for side in ("more", "less"))
-    return [scale * (more[place] - less[place]) for place in sorted(more.keys() & less.keys())]
+    metric = source["metric"]
+    more = rows[source["more"]][metric]
+    less = rows[source["less"]][metric]
+    for run in sorted(more.keys() & less.keys()):
+        gains.append(scale * (more[run] - less[run]))
+    return gains
+
+
+def claim_of(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the claim of a study that a source names."""
+    claims = []
+    for claim in result(source["file"])["claims"]:
+        is_metric = source.get("metric", claim["metric"]) == claim["metric"]
+        if is_metric and claim["claim"] == source["claim"]:
+            claims.append(claim)
+    (claim,) = claims
+    return claim
 
 
 def value_at(file: str, keys: Sequence[str]) -> tuple[float, float, float]:
@@ -118,18 +146,22 @@ def value_at(file: str, keys: Sequence[str]) -> tuple[float, float, float]:
     value: Any = result(file)
     for key in keys:
         value = value[key]
-    middle, low, high = (100 * one for one in value)
-    return middle, low, high
+    middle, low, high = value
+    return 100 * middle, 100 * low, 100 * high
 
 
 def measured(claim: Mapping[str, Any]) -> tuple[float, float, float, str]:
     """Return the mean difference of a claim, its interval, and the differences in words."""
-    if "videos" in claim:  # an interval over videos, which its benchmark took itself
+    # An interval over videos, which its benchmark took itself
+    if "videos" in claim:
         return *value_at(claim["file"], claim["videos"]), "over videos"
-    if "shares" in claim:  # two shares with an interval each, whose farthest ends bound it
-        more, less = (value_at(claim["file"], keys) for keys in claim["shares"])
-        bounds = more[1] - less[2], more[2] - less[1]
-        return more[0] - less[0], *bounds, f"{less[0]:.1f} to {more[0]:.1f}"
+    # Two shares with an interval each, whose farthest ends bound it
+    if "shares" in claim:
+        more_keys, less_keys = claim["shares"]
+        more, more_low, more_high = value_at(claim["file"], more_keys)
+        less, less_low, less_high = value_at(claim["file"], less_keys)
+        words = f"{less:.1f} to {more:.1f}"
+        return more - less, more_low - less_high, more_high - less_low, words
     gains = gains_of(claim)
     return *mean_and_interval(gains), ", ".join(f"{gain:+.1f}" for gain in gains)
 
@@ -146,14 +178,14 @@ def line(
     if "unmeasured" in claim:
         cells = (claim["paper"], claim["says"], published, "–", "", "not measured")
         return f"| {' | '.join(cells)} | {claim['unmeasured']} | – |"
-    middle, low, high, each = measured(claim)
+    middle, low, high, differences = measured(claim)
     words = verdict(low, high)
     if claim["says"] in by_the_world and high < 0:
         words += f", {BY_THE_WORLD}"
     if claim["how"] in half_trained:
         words = HALF_TRAINED
     mean_words = f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]"
-    cells = (claim["paper"], claim["says"], published, mean_words, each, words)
+    cells = (claim["paper"], claim["says"], published, mean_words, differences, words)
     return f"| {' | '.join(cells)} | {claim.get('why', '')} | {claim['how']} |"
 
 
@@ -162,22 +194,22 @@ def count_row(name: str, lines: Sequence[str]) -> str:
     verdicts = [re.split(r" \| ", line)[5] for line in lines]
     kinds = Counter(map(kind_of, verdicts))
     world = sum(BY_THE_WORLD in words for words in verdicts)
-    counts = " | ".join(str(kinds[kind]) for kind in VERDICTS)
+    counts = " | ".join(str(kinds[kind]) for kind in VERDICT_NAMES)
     return f"| {name} | {len(lines)} | {counts} | {world} |"
 
 
 def counts(parts: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the table of counts: a row for each group of lines of claims."""
-    columns = " | ".join(VERDICTS)
+    columns = " | ".join(VERDICT_NAMES)
     head = f"| | rows | {columns} | reverses {BY_THE_WORLD} |"
-    rule = "|---|" + "---|" * (len(VERDICTS) + 2)
+    rule = "|---|" + "---|" * (len(VERDICT_NAMES) + 2)
     return [head, rule, *(count_row(name, lines) for name, lines in parts.items())]
 
 
 def table() -> str:
     """Return the counts, the claims with a published difference, our own questions, what the world
     decides, and what the last column stands for."""
-    tree = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))
+    tree = tomllib.loads((BENCHMARKS_FOLDER / "claims.toml").read_text(encoding="utf-8"))
     causes = tree["world"]
     by_the_world = [says for cause in causes for says in cause["claims"]]
     half_trained = [name for name, how in tree["how"].items() if how.get("half_trained")]
@@ -198,12 +230,12 @@ def table() -> str:
         "",
         "### With a difference that a paper publishes",
         "",
-        HEAD,
+        TABLE_HEAD,
         *published,
         "",
         "### Our own questions",
         "",
-        HEAD,
+        TABLE_HEAD,
         *own,
         "",
         "### What the world decides",
@@ -215,9 +247,8 @@ def table() -> str:
         "| how | what was trained | command |",
         "|---|---|---|",
     ]
-    lines += [
-        f"| {name} | {one['what']} | `{one['command']}` |" for name, one in tree["how"].items()
-    ]
+    for name, how in tree["how"].items():
+        lines.append(f"| {name} | {how['what']} | `{how['command']}` |")
     return "\n".join(lines) + "\n"
 
 
@@ -229,10 +260,11 @@ def main() -> None:
         "--write", action="store_true", help="put the table into docs/results/claims.md"
     )
     if parser.parse_args().write:
-        before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
-        PAGE.write_text(
-            before + MARKS[0] + table() + MARKS[1] + rest.split(MARKS[1])[1], encoding="utf-8"
-        )
+        first_mark, last_mark = PAGE_MARKS
+        before, rest = PAGE_PATH.read_text(encoding="utf-8").split(first_mark)
+        after = rest.split(last_mark)[1]
+        page = before + first_mark + table() + last_mark + after
+        PAGE_PATH.write_text(page, encoding="utf-8")
     else:
         print(table())
 

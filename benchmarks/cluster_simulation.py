@@ -2,7 +2,7 @@
 
 The earliest free worker takes the next video. Nodes and the driver die. A video's finished stages
 stay finished, as results in OUT do: what a death takes is the task in flight alone. How long each
-stage takes for each video is drawn from what was measured.
+stage takes for each video is rows from what was measured.
 
 V videos, S stages.
 """
@@ -19,7 +19,8 @@ import numpy.typing as npt
 from stepline.curate.forecast.extrapolation import fit_line
 from stepline.evaluate.bootstrap import Floats
 
-TYPICAL = 1e-9  # s; below it a stage was not reached
+MIN_STAGE_SECONDS = 1e-9  # below it a stage was not reached
+NEVER_SECONDS = math.inf
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Workload:
 def workload(
     measured: Mapping[str, Floats],
     sizes: Floats,
-    wanted: Floats,
+    lengths: Floats,
     *,
     far: bool = False,
     bytes_a_second: float = 0.0,
@@ -47,39 +48,41 @@ def workload(
     limit: float = 1800.0,
     seed: int = 0,
 ) -> Workload:
-    """Return V videos of the `wanted` durations (V,).
+    """Return V videos.
 
+    lengths: (V,) their durations.
     measured: stage -> (n,) seconds of each measured video, 0 where it was not reached. sizes: (n,)
-    their durations. A video is a measured one drawn at random, its stages scaled along each stage's
+    their durations. A video is a measured one rows at random, its stages scaled along each stage's
     line through duration.
-    far: the wanted durations lie far from the measured ones, where a line says nothing. Stages grow
-    in proportion then.
+    far: the durations are far from the measured ones, where a line says nothing. Stages grow in
+    proportion then.
     poison: fraction of videos that hang in their first stage until `limit` and end there.
     bytes_a_second: of the media.
     """
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(sizes), size=len(wanted))
-    columns = [_scaled(spent, sizes, wanted, drawn, far=far) for spent in measured.values()]
+    rows = rng.integers(len(sizes), size=len(lengths))
+    columns = [_scaled(spent, sizes, lengths, rows, far=far) for spent in measured.values()]
     times = np.stack(columns, axis=1).astype(np.float32)
-    hung = rng.random(len(wanted)) < poison
-    times[hung] = 0.0
-    times[hung, 0] = limit
-    return Workload(times, (wanted * bytes_a_second).astype(np.float32))
+    hangs = rng.random(len(lengths)) < poison
+    times[hangs] = 0.0
+    times[hangs, 0] = limit
+    return Workload(times, (lengths * bytes_a_second).astype(np.float32))
 
 
 def _scaled(
-    spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.int64], *, far: bool
+    spent: Floats, sizes: Floats, lengths: Floats, rows: npt.NDArray[np.int64], *, far: bool
 ) -> Floats:
     """Return (V,) seconds: each measured video's own, times how much the line through duration
-    grows to the wanted."""
+    grows to the length wanted."""
     if far:
-        return np.asarray(spent[drawn] / np.maximum(1.0, sizes[drawn]) * wanted)
-    reached = spent > TYPICAL
+        rates = spent[rows] / np.maximum(1.0, sizes[rows])
+        return np.asarray(rates * lengths)
+    reached = spent > MIN_STAGE_SECONDS
     if not reached.any():
-        return np.zeros(len(wanted))
+        return np.zeros(len(lengths))
     fixed, slope = fit_line(sizes[reached][None], spent[reached][None])
-    here = np.maximum(TYPICAL, fixed + slope * sizes)
-    return np.asarray(spent[drawn] / here[drawn] * (fixed + slope * wanted))
+    usual = np.maximum(MIN_STAGE_SECONDS, fixed + slope * sizes)
+    return np.asarray(spent[rows] / usual[rows] * (fixed + slope * lengths))
 
 
 def durations(count: int, mean: float, spread: float, seed: int = 0) -> Floats:
@@ -89,11 +92,8 @@ def durations(count: int, mean: float, spread: float, seed: int = 0) -> Floats:
 
 
 def stacked(rows: Sequence[Mapping[str, float]], stages: Sequence[str]) -> dict[str, Floats]:
-    """Return stage -> (n,) from one mapping a video."""
+    """Return stage -> (n,) from one mapping per video."""
     return {stage: np.array([row.get(stage, 0.0) for row in rows]) for stage in stages}
-
-
-NEVER = math.inf
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,16 @@ class Cluster:
     speculate: bool = False
     slow_share: float = 0.0  # of the nodes
     slow_speed: float = 0.5  # of a slow node, 1 is usual
-    loss_every: float = NEVER  # of one node
+    loss_every: float = NEVER_SECONDS  # of one node
     away: float = 600.0
-    driver_every: float = NEVER
+    driver_every: float = NEVER_SECONDS
     driver_away: float = 300.0
-    storage: float = NEVER
-    stream: float = NEVER
+    storage: float = NEVER_SECONDS
+    stream: float = NEVER_SECONDS
 
     @property
     def workers(self) -> int:
-        """One a core."""
+        """One per core."""
         return self.nodes * self.cores
 
 
@@ -159,7 +159,9 @@ class SimulatedRun:
     @property
     def utilisation(self) -> float:
         """Fraction of all worker seconds that were useful."""
-        return self.useful / (self.workers * self.makespan) if self.makespan else 0.0
+        if not self.makespan:
+            return 0.0
+        return self.useful / (self.workers * self.makespan)
 
 
 Event = tuple[float, int, int, int]  # second, kind, who, version
@@ -177,7 +179,8 @@ class _Simulation:
     its plan is true."""
 
     def __init__(self, work: Workload, cluster: Cluster, seed: int) -> None:
-        self.cluster, self.rng = cluster, np.random.default_rng(seed)
+        self.cluster = cluster
+        self.rng = np.random.default_rng(seed)
         # (V, S) seconds from a video's start
         self.ends = np.cumsum(work.times, axis=1, dtype=np.float64)
         self.total = self.ends[:, -1].tolist()
@@ -189,11 +192,13 @@ class _Simulation:
         self.queue = deque(range(len(self.total)))
         self.video = [NO_VIDEO] * cluster.workers
         self.since = [0.0] * cluster.workers
-        self.asked = [0.0] * cluster.workers  # when the next video's bytes were asked for
+        # When the next video's bytes were asked for
+        self.asked_at = [0.0] * cluster.workers
         self.version = [0] * cluster.workers
         self.batches: list[list[int]] = [[] for _ in range(cluster.workers)]
-        slow = self.rng.random(cluster.nodes) < cluster.slow_share
-        self.speed = np.repeat(np.where(slow, cluster.slow_speed, 1.0), cluster.cores).tolist()
+        is_slow = self.rng.random(cluster.nodes) < cluster.slow_share
+        node_speeds = np.where(is_slow, cluster.slow_speed, 1.0)
+        self.speed = np.repeat(node_speeds, cluster.cores).tolist()
         self.events: list[Event] = []
         # seconds of its video that were in OUT when it began
         self.done_before = [0.0] * cluster.workers
@@ -202,10 +207,19 @@ class _Simulation:
         # video -> the workers that have it, where there are two
         self.copies: dict[int, list[int]] = {}
         self.down_since: dict[int, float] = {}  # node -> when it went away
-        self.now, self.storage_free, self.empty_at = 0.0, 0.0, 0.0
-        self.driver_up, self.left = True, len(self.total)
-        self.useful = self.lost = self.copied = self.starting = self.away = 0.0
-        self.losses = self.restarts = 0
+        self.now = 0.0
+        self.storage_free = 0.0
+        self.empty_at = 0.0
+        self.driver_up = True
+        self.videos_left = len(self.total)
+        # Worker seconds, as in SimulatedRun
+        self.useful = 0.0
+        self.lost = 0.0
+        self.copied = 0.0
+        self.starting = 0.0
+        self.away = 0.0
+        self.losses = 0
+        self.restarts = 0
 
     def run(self) -> SimulatedRun:
         """Simulate until every video has ended."""
@@ -214,31 +228,34 @@ class _Simulation:
         for node in range(self.cluster.nodes):
             self._schedule_event(NODE_LOST, node, self.cluster.loss_every)
         self._schedule_event(DRIVER_LOST, 0, self.cluster.driver_every)
-        act = {
+        handlers = {
             WORKER_DONE: self._worker_done,
             NODE_LOST: self._node_lost,
             NODE_BACK: self._node_back,
             DRIVER_LOST: self._driver_lost,
             DRIVER_BACK: self._driver_back,
         }
-        while self.left:
+        while self.videos_left:
             self.now, kind, who, version = heapq.heappop(self.events)
-            act[kind](who, version)
+            handlers[kind](who, version)
         return self._outcome()
 
     def _schedule_event(self, kind: int, who: int, mean: float) -> None:
-        if mean != NEVER:
-            heapq.heappush(
-                self.events, (self.now + float(self.rng.exponential(mean)), kind, who, 0)
-            )
+        if mean != NEVER_SECONDS:
+            delay = float(self.rng.exponential(mean))
+            heapq.heappush(self.events, (self.now + delay, kind, who, 0))
+
+    def _schedule_done(self, worker: int, second: float) -> None:
+        event = (second, WORKER_DONE, worker, self.version[worker])
+        heapq.heappush(self.events, event)
 
     def _load_models(self, worker: int) -> None:
         """Let a worker load its models. During this its video is NO_VIDEO."""
-        self.video[worker], self.since[worker], self.asked[worker] = NO_VIDEO, self.now, self.now
+        self.video[worker] = NO_VIDEO
+        self.since[worker] = self.now
+        self.asked_at[worker] = self.now
         self.loading.add(worker)
-        heapq.heappush(
-            self.events, (self.now + self.cluster.start, WORKER_DONE, worker, self.version[worker])
-        )
+        self._schedule_done(worker, self.now + self.cluster.start)
 
     def _worker_done(self, worker: int, version: int) -> None:
         if version != self.version[worker]:
@@ -253,12 +270,13 @@ class _Simulation:
 
     def _finish(self, worker: int, video: int) -> None:
         self.useful += self.now - self.since[worker]
+        # The slower copy ends with the faster.
         for other in self.copies.pop(video, ()):
-            if other != worker:  # the slower copy ends with the faster
+            if other != worker:
                 self.copied += max(0.0, self.now - self.since[other])
                 self.version[other] += 1
                 self._next_video(other)
-        self.left -= 1
+        self.videos_left -= 1
         self.latencies.append(self.now - self.first_begun[video])
         self.ended_at.append(self.now)
 
@@ -266,9 +284,8 @@ class _Simulation:
         """Give a worker its next video, or let it wait."""
         batch = self.batches[worker]
         if not batch and self.driver_up:
-            batch.extend(
-                self.queue.popleft() for _ in range(min(self.cluster.batch, len(self.queue)))
-            )
+            for _ in range(min(self.cluster.batch, len(self.queue))):
+                batch.append(self.queue.popleft())
             if not self.queue and batch:
                 self.empty_at = self.now
         if not batch:
@@ -284,40 +301,39 @@ class _Simulation:
         ready = self._fetched_at(worker, video)
         if self.first_begun[video] < 0:
             self.first_begun[video] = self.now
-        self.video[worker], self.since[worker] = video, max(self.now, ready)
-        self.asked[worker], self.done_before[worker] = self.now, self.done_until[video]
-        took = (self.total[video] - self.done_until[video]) / self.speed[worker]
-        heapq.heappush(
-            self.events, (self.since[worker] + took, WORKER_DONE, worker, self.version[worker])
-        )
+        self.video[worker] = video
+        self.since[worker] = max(self.now, ready)
+        self.asked_at[worker] = self.now
+        self.done_before[worker] = self.done_until[video]
+        seconds = (self.total[video] - self.done_until[video]) / self.speed[worker]
+        self._schedule_done(worker, self.since[worker] + seconds)
 
     def _fetched_at(self, worker: int, video: int) -> float:
         """Return when a video's bytes are here. They were asked for when the one before it was
         begun."""
-        cluster, count = self.cluster, self.bytes[video]
-        if cluster.storage == cluster.stream == NEVER or not count:
+        storage = self.cluster.storage
+        stream = self.cluster.stream
+        count = self.bytes[video]
+        if storage == stream == NEVER_SECONDS or not count:
             return self.now
-        asked = self.asked[worker]
-        self.storage_free = max(self.storage_free, asked) + count / cluster.storage
-        return float(max(self.storage_free, asked + count / cluster.stream))
+        start = self.asked_at[worker]
+        self.storage_free = max(self.storage_free, start) + count / storage
+        return float(max(self.storage_free, start + count / stream))
 
     def _begin_copy(self, worker: int) -> None:
         """Give an idle worker a copy of the video that has run longest elsewhere, if it can still
         overtake it."""
         node = worker // self.cluster.cores
-        running = [
-            (self.since[other], other)
-            for other, video in enumerate(self.video)
-            if video != NO_VIDEO
-            and video not in self.copies
-            and other // self.cluster.cores != node
-        ]
+        running = []
+        for other, video in enumerate(self.video):
+            has_one_copy = video != NO_VIDEO and video not in self.copies
+            if has_one_copy and other // self.cluster.cores != node:
+                running.append((self.since[other], other))
         if running:
             since, other = min(running)
             video = self.video[other]
-            self._store_finished_stages(
-                video, self.done_before[other] + max(0.0, self.now - since) * self.speed[other]
-            )
+            seconds = max(0.0, self.now - since) * self.speed[other]
+            self._store_finished_stages(video, self.done_before[other] + seconds)
             self.copies[video] = [other, worker]
             self._begin_video(worker, video)
 
@@ -325,7 +341,8 @@ class _Simulation:
         """Note which stages of a video are in OUT once it is `reached`. Return the seconds of the
         task in flight."""
         index = int(np.searchsorted(self.ends[video], reached, side="right"))
-        stored = max(float(self.ends[video, index - 1]) if index else 0.0, self.done_until[video])
+        stage_end = float(self.ends[video, index - 1]) if index else 0.0
+        stored = max(stage_end, self.done_until[video])
         self.done_until[video] = stored
         return max(0.0, reached - stored)
 
@@ -341,9 +358,8 @@ class _Simulation:
                 self.copied += spent
             else:
                 reached = self.done_before[worker] + spent * self.speed[worker]
-                flight = min(
-                    spent, self._store_finished_stages(video, reached) / self.speed[worker]
-                )
+                in_flight = self._store_finished_stages(video, reached)
+                flight = min(spent, in_flight / self.speed[worker])
                 self.lost += flight
                 self.useful += spent - flight
                 self.queue.appendleft(video)
@@ -393,31 +409,31 @@ class _Simulation:
         return range(node * self.cluster.cores, (node + 1) * self.cluster.cores)
 
     def _outcome(self) -> SimulatedRun:
-        away = self.away + sum(
-            (self.now - since) * self.cluster.cores for since in self.down_since.values()
-        )
+        away = self.away
+        away += sum((self.now - since) * self.cluster.cores for since in self.down_since.values())
         self.starting += sum(self.now - self.since[worker] for worker in self.loading)
         spent = self.useful + self.lost + self.copied + self.starting + away
         latencies = np.array(self.latencies)
-        nearly = (
-            self.ended_at[max(0, int(np.ceil(0.99 * len(self.ended_at))) - 1)]
-            if self.ended_at
-            else 0.0
-        )
-        usual, slowest = np.percentile(latencies, [50, 99]) if len(latencies) else (0.0, 0.0)
+        # When 99 of 100 videos had ended
+        nearly_end = 0.0
+        usual, slowest = 0.0, 0.0
+        if self.ended_at:
+            index = int(np.ceil(0.99 * len(self.ended_at))) - 1
+            nearly_end = self.ended_at[max(0, index)]
+            usual, slowest = np.percentile(latencies, [50, 99])
         return SimulatedRun(
-            self.now,
-            self.useful,
-            self.lost,
-            self.copied,
-            self.starting,
-            self.cluster.workers * self.now - spent,
-            away,
-            self.now - self.empty_at,
-            self.now - nearly,
-            float(usual),
-            float(slowest),
-            self.losses,
-            self.restarts,
-            self.cluster.workers,
+            makespan=self.now,
+            useful=self.useful,
+            lost=self.lost,
+            copied=self.copied,
+            starting=self.starting,
+            waiting=self.cluster.workers * self.now - spent,
+            away=away,
+            tail=self.now - self.empty_at,
+            last=self.now - nearly_end,
+            usual=float(usual),
+            slowest=float(slowest),
+            losses=self.losses,
+            restarts=self.restarts,
+            workers=self.cluster.workers,
         )

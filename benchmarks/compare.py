@@ -41,7 +41,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -82,7 +82,8 @@ def read_dishes(path: Path, least: int = MIN_VIDEOS) -> Dishes:
             dishes[str(video["recipe_type"])].append(texts)
     else:
         for video in tree.values():
-            dishes[video["title"]].append([step["text"] for step in video["steps"]])
+            texts = [step["text"] for step in video["steps"]]
+            dishes[video["title"]].append(texts)
     enough: Dishes = {}
     for dish, videos in sorted(dishes.items()):
         with_steps = [texts for texts in videos if texts]
@@ -106,16 +107,19 @@ class CachedVectors:
 
 def content_words(text: str) -> set[str]:
     """Return the stems of the words of meaning."""
-    return {stem(word) for word in tokens(text) if word.isalpha() and word not in FUNCTION_WORDS}
+    words = [word for word in tokens(text) if word.isalpha()]
+    return {stem(word) for word in words if word not in FUNCTION_WORDS}
 
 
-def shared_words(ones: Sequence[str], others: Sequence[str]) -> Matrix:
+def shared_words(texts: Sequence[str], others: Sequence[str]) -> Matrix:
     """Return the share of the smaller text's content words that both hold, (N, M)."""
-    shares = np.zeros((len(ones), len(others)), dtype=np.float32)
-    for row, one in enumerate(map(content_words, ones)):
-        for column, other in enumerate(map(content_words, others)):
-            smaller = max(1, min(len(one), len(other)))
-            shares[row, column] = len(one & other) / smaller
+    shares = np.zeros((len(texts), len(others)), dtype=np.float32)
+    other_words = [content_words(other) for other in others]
+    for row, text in enumerate(texts):
+        words = content_words(text)
+        for column, other in enumerate(other_words):
+            smaller = max(1, min(len(words), len(other)))
+            shares[row, column] = len(words & other) / smaller
     return shares
 
 
@@ -137,16 +141,17 @@ def score(matches: Matrix, floor: float, precedes: Callable[[int, int], bool]) -
     done before another.
     """
     count = len(matches)
-    covering = [int(row.argmax()) if row.max() >= floor else None for row in matches]
+    # What covers each step that is covered, in their order
+    covering = [int(row.argmax()) for row in matches if row.max() >= floor]
     right = 0
     decided = 0
     for first, second in combinations(covering, 2):
-        if first is not None and second is not None and first != second:
+        if first != second:
             decided += 1
             right += precedes(first, second)
     pairs = count * (count - 1) / 2
     return {
-        "covered": float(np.mean([number is not None for number in covering])),
+        "covered": len(covering) / count,
         "pairs": right / pairs if pairs else np.nan,
         "decided right": right / decided if decided else np.nan,
     }
@@ -157,11 +162,13 @@ def graph_order(comparison: TaskComparison, steps: Sequence[ProcedureStep]) -> C
     before = {(order.first, order.then) for order in comparison.orders}
 
     def precedes(first: int, second: int) -> bool:
-        one = steps[first]
-        other = steps[second]
-        if (one.id, other.id) in before or (other.id, one.id) in before:
-            return (one.id, other.id) in before
-        return ids.index(one.id) < ids.index(other.id)
+        first_id = steps[first].id
+        second_id = steps[second].id
+        if (first_id, second_id) in before:
+            return True
+        if (second_id, first_id) in before:
+            return False
+        return ids.index(first_id) < ids.index(second_id)
 
     ids = [step.id for step in comparison.steps]
     return precedes
@@ -174,7 +181,8 @@ def best_single(videos: Sequence[Sequence[str]], likeness: Coverage, floor: floa
         covered = []
         for other in videos:
             if other is not candidate:
-                covered.append((likeness(other, candidate).max(axis=1) >= floor).mean())
+                best = likeness(other, candidate).max(axis=1)
+                covered.append((best >= floor).mean())
         shares.append(np.mean(covered))
     return int(np.argmax(shares))
 
@@ -186,9 +194,7 @@ def leave_one_out(
     rows = defaultdict(list)
     for number, texts in enumerate(videos):
         others = [video for row, video in enumerate(videos) if row != number]
-        comparison = compare(
-            list(map(make_record, range(len(others)), others)), NO_FLOOR, embedder=vectors
-        )
+        comparison = compare_steps(others, vectors)
         single = others[best_single(others, likeness, floor)]
         by_videos = sorted(comparison.steps, key=lambda step: -step.videos)
         short_ids = {step.id for step in by_videos[: len(single)]}
@@ -217,11 +223,17 @@ def leave_one_out(
     return means
 
 
+def compare_steps(videos: Sequence[Sequence[str]], vectors: CachedVectors) -> TaskComparison:
+    """Return the comparison of videos by their steps alone."""
+    records = [make_record(number, texts) for number, texts in enumerate(videos)]
+    return compare(records, NO_FLOOR, embedder=vectors)
+
+
 def make_record(number: int, texts: Sequence[str]) -> Record:
     """Return a record that has steps alone."""
-    steps = tuple(Step(id=str(row), text=text) for row, text in enumerate(texts))
+    steps = [Step(id=str(row), text=text) for row, text in enumerate(texts)]
     id = f"v{number}"
-    return Record(id=id, video=Video(id=id), steps=steps)
+    return Record(id=id, video=Video(id=id), steps=tuple(steps))
 
 
 def nan_mean(values: Sequence[float]) -> float:
@@ -234,17 +246,16 @@ def interval(values: Sequence[float]) -> str:
     """Return the mean and its 95 % interval over dishes."""
     numbers = np.array([value for value in values if not np.isnan(value)])
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    draws = numbers[rng.integers(len(numbers), size=(BOOTSTRAP_DRAWS, len(numbers)))].mean(axis=1)
-    low, high = np.percentile(draws, [2.5, 97.5])
+    count = len(numbers)
+    draws = rng.integers(count, size=(BOOTSTRAP_DRAWS, count))
+    low, high = np.percentile(numbers[draws].mean(axis=1), [2.5, 97.5])
     return f"{numbers.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
 def task_scores(task: "Task", vectors: CachedVectors) -> Scores:
     """Return how well the common steps of a task and their order are found."""
     videos = task.videos
-    comparison = compare(
-        list(map(make_record, range(len(videos)), videos)), NO_FLOOR, embedder=vectors
-    )
+    comparison = compare_steps(videos, vectors)
     counts: Counter[str] = Counter()
     for labels in videos:
         counts.update(set(labels))
@@ -258,16 +269,21 @@ def task_scores(task: "Task", vectors: CachedVectors) -> Scores:
         mixed += [label != usual for label in labels]
     right = []
     as_listed = []
-    for one, other in combinations([text for text in procedure if text in common], 2):
-        if one != other:
-            as_listed.append(task.places[one] < task.places[other])
-        both = [labels for labels in videos if one in labels and other in labels]
-        before = sum(labels.index(one) < labels.index(other) for labels in both)
-        if one != other and before * 2 != len(both):
+    common_texts = [text for text in procedure if text in common]
+    for first, second in combinations(common_texts, 2):
+        if first == second:
+            continue
+        as_listed.append(task.places[first] < task.places[second])
+        both = [labels for labels in videos if first in labels and second in labels]
+        before = sum(labels.index(first) < labels.index(second) for labels in both)
+        if before * 2 != len(both):
             right.append(before * 2 > len(both))
+    recall = np.nan
+    if common:
+        recall = len(common & set(procedure)) / len(common)
     return {
         "common steps": len(common),
-        "recall": len(common & set(procedure)) / len(common) if common else np.nan,
+        "recall": recall,
         "precision": nan_mean([text in common for text in procedure]),
         "mixed": float(np.mean(mixed)),
         "order": nan_mean(right),
@@ -330,10 +346,16 @@ class Task:
     places: dict[str, int]
 
 
+def read_packed(path: Path) -> dict[str, Any]:
+    """Return what a packed JSON file holds."""
+    tree: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return tree
+
+
 def read_coin(path: Path) -> dict[str, Task]:
     """Return the tasks of COIN."""
     tasks: dict[str, Task] = defaultdict(lambda: Task([], {}))
-    for video in json.loads(gzip.decompress(path.read_bytes())).values():
+    for video in read_packed(path).values():
         task = tasks[video["class"]]
         for step in video["steps"]:
             task.places.setdefault(step["label"], int(step["step_id"]))
@@ -346,9 +368,9 @@ def read_crosstask(path: Path, headlines: Path) -> dict[str, Task]:
 
     A step without a headline is left out. Steps of one headline are one.
     """
-    named_tasks = json.loads(gzip.decompress(headlines.read_bytes()))
+    named_tasks = read_packed(headlines)
     tasks: dict[str, Task] = defaultdict(lambda: Task([], {}))
-    for video in json.loads(gzip.decompress(path.read_bytes())).values():
+    for video in read_packed(path).values():
         article = named_tasks[video["task_id"]]
         task = tasks[article["task_full_name"]]
         labels = []
@@ -357,8 +379,9 @@ def read_crosstask(path: Path, headlines: Path) -> dict[str, Task]:
             rows = article["step2headline"][place]
             if rows == "_":
                 continue
-            # the rows count from 0
-            label = " ".join(article["headlines"][int(row)] for row in rows.split("/"))
+            # The rows count from 0.
+            lines = [article["headlines"][int(row)] for row in rows.split("/")]
+            label = " ".join(lines)
             task.places[label] = min(place, task.places.get(label, place))
             labels.append(label)
         task.videos.append(labels)
@@ -420,33 +443,37 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("annotations", type=Path)
-    parser.add_argument("--dishes", type=int, help="only so many")
+    parser.add_argument("--dishes", type=int, help="only that many")
     parser.add_argument("--tasks", action="store_true", help="the file is COIN's: labels, no words")
     parser.add_argument("--headlines", type=Path, help="CrossTask's tasks.json.gz")
     parser.add_argument("--queries", action="store_true", help="ask a library for each dish")
     parser.add_argument("--floors", type=float, nargs="*", default=[0.4, 0.45, 0.5, 0.55])
-    arguments = parser.parse_args()
-    if arguments.headlines is not None:
-        tasks = read_crosstask(arguments.annotations, arguments.headlines)
-        print_tasks(tasks, arguments.dishes)
+    options = parser.parse_args()
+    if options.headlines is not None:
+        tasks = read_crosstask(options.annotations, options.headlines)
+        print_tasks(tasks, options.dishes)
         return
-    if arguments.tasks:
-        print_tasks(read_coin(arguments.annotations), arguments.dishes)
+    if options.tasks:
+        print_tasks(read_coin(options.annotations), options.dishes)
         return
-    if arguments.queries:
-        print_queries(read_dishes(arguments.annotations, least=1))
+    if options.queries:
+        print_queries(read_dishes(options.annotations, least=1))
         return
-    dishes = dict(list(read_dishes(arguments.annotations).items())[: arguments.dishes])
+    all_dishes = read_dishes(options.annotations)
+    dishes = dict(list(all_dishes.items())[: options.dishes])
     texts = [text for videos in dishes.values() for video in videos for text in video]
     vectors = CachedVectors(texts)
     print(f"{len(dishes)} dishes, {sum(map(len, dishes.values()))} videos, {len(texts)} steps")
     print("by meaning")
-    cosines: Coverage = lambda ones, others: vectors(ones) @ vectors(others).T  # noqa: E731
+
+    def cosines(texts: Sequence[str], others: Sequence[str]) -> Matrix:
+        return vectors(texts) @ vectors(others).T
+
     print_table(dishes, vectors, cosines, COVERING_COSINE)
     print("by words")
     print_table(dishes, vectors, shared_words, COVERING_WORDS)
     print("a video of another dish")
-    print_foreign(dishes, vectors, arguments.floors)
+    print_foreign(dishes, vectors, options.floors)
 
 
 if __name__ == "__main__":

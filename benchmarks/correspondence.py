@@ -30,9 +30,11 @@ from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record, Step
 from stepline.text import embed
 
-OUT = Path(package.__file__).with_name("correspondence.json")
-CUES = ("cuts", "topic", "text")
-SUBSETS = (("cuts",), ("topic",), ("text",), ("cuts", "topic"), ("cuts", "text"), CUES)
+WEIGHTS_PATH = Path(package.__file__).with_name("correspondence.json")
+CUE_NAMES = ("cuts", "topic", "text")
+SINGLE_CUES = (("cuts",), ("topic",), ("text",))
+CUE_SUBSETS = (*SINGLE_CUES, ("cuts", "topic"), ("cuts", "text"), CUE_NAMES)
+LIMITS_OF_LOG_ODDS = (-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5)
 
 Array = npt.NDArray[np.float64]
 
@@ -42,68 +44,78 @@ def maker(name: str) -> str:
 
 
 def cues(
-    record: Record, vectors: npt.NDArray[np.float32], seen: VisualFeatures, centre: Array
+    record: Record, vectors: npt.NDArray[np.float32], visual: VisualFeatures, centre: Array
 ) -> list[float]:
     """Return the three cues of one clip's words over one clip's pictures. An unknown topic is 0."""
-    weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, {"conse": centre.tolist()})
-    tie = package.correspondence(
+    mean_pictures = {"conse": centre.tolist()}
+    weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, mean_pictures)
+    evidence = package.correspondence(
         record.sentences,
-        seen.end,
-        cuts=seen.activity.cuts if seen.activity else (),
-        features=seen.features,
+        visual.end,
+        cuts=visual.activity.cuts if visual.activity else (),
+        features=visual.features,
         sentence_vectors=vectors,
-        on_screen=seen.cues.lines if seen.cues else (),
+        on_screen=visual.cues.lines if visual.cues else (),
         weights=weights,
     )
-    return [tie.cuts, tie.topic or 0.0, tie.text]
+    topic = evidence.topic or 0.0
+    return [evidence.cuts, topic, evidence.text]
 
 
 def fit(rows: Array, own: npt.NDArray[np.bool_]) -> Any:
     """Return the regression. Each pair counts twice, once as if no text could be read."""
     blind = rows * [1.0, 1.0, 0.0]
-    both = np.concatenate([rows, blind]), np.concatenate([own, own])
-    return LogisticRegression(C=10.0, class_weight="balanced").fit(*both)
+    both = np.concatenate([rows, blind])
+    labels = np.concatenate([own, own])
+    model = LogisticRegression(C=10.0, class_weight="balanced")
+    return model.fit(both, labels)
 
 
 def auc(own: Array, foreign: Array) -> float:
-    ranks = rankdata(np.concatenate([own, foreign]))[: len(own)]
-    return float((ranks.sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(foreign)))
+    """Return the area under the ROC curve of two samples."""
+    count = len(own)
+    ranks = rankdata(np.concatenate([own, foreign]))
+    rank_sum = ranks[:count].sum()
+    least_sum = count * (count + 1) / 2
+    return float((rank_sum - least_sum) / (count * len(foreign)))
 
 
 def left_out(names: list[str], rows: Array, used: list[int]) -> Array:
     """Return the log odds (N, N), words by pictures, each by a fit without the makers of both
     clips."""
     makers = np.array([maker(name) for name in names])
-    own, odds = np.eye(len(names), dtype=bool), np.zeros((len(names), len(names)))
-    kept = np.zeros(len(CUES))
-    kept[used] = 1.0
+    count = len(names)
+    own = np.eye(count, dtype=bool)
+    odds = np.zeros((count, count))
+    cue_mask = np.zeros(len(CUE_NAMES))
+    cue_mask[used] = 1.0
     for a in sorted(set(makers)):
         for b in sorted(set(makers)):
-            out = np.isin(makers, [a, b])
-            train = ~out[:, None] & ~out[None]
-            model = fit(rows[train] * kept, own[train])
+            is_test = np.isin(makers, [a, b])
+            train = ~is_test[:, None] & ~is_test[None]
+            model = fit(rows[train] * cue_mask, own[train])
             test = (makers == a)[:, None] & (makers == b)[None]
-            odds[test] = model.decision_function(rows[test] * kept)
+            odds[test] = model.decision_function(rows[test] * cue_mask)
     return odds
 
 
-def _right(pairs: list[tuple[dict[str, Any], Step]], earned: bool) -> int:
-    """Return how many found steps are rightly judged if the pictures have earned a say, or have
-    not."""
-    said = [step.status != "said" and earned for _, step in pairs]
-    return sum(
-        bool(label.get("shown")) == shown for (label, _), shown in zip(pairs, said, strict=True)
-    )
+def _right(pairs: list[tuple[dict[str, Any], Step]], trusted: bool) -> int:
+    """Return how many found steps are rightly judged. trusted: the pictures decide."""
+    right = 0
+    for label, step in pairs:
+        is_shown = trusted and step.status != "said"
+        right += bool(label.get("shown")) == is_shown
+    return right
 
 
 @dataclass(frozen=True)
 class Clips:
-    """Clips by name. records, vectors: of those with steps in speech. seen, means: pictures of all,
-    and the mean of their features."""
+    """Clips by name. records, vectors: of those with steps in speech. visuals, means: pictures of
+    all, and the mean of their features."""
 
     records: dict[str, Record]
     vectors: dict[str, npt.NDArray[np.float32]]
-    seen: dict[str, VisualFeatures]
+    visuals: dict[str, VisualFeatures]
     means: dict[str, Array]
 
     @property
@@ -119,18 +131,21 @@ def read_clips(folder: Path, cache: Path, labels: dict[str, Any]) -> Clips:
         if any(step.get("spoken") for step in truth["steps"]):
             spoken.append(name)
     written = {}
-    for name, record in records(folder, spoken, cache).items():
+    all_records = records(folder, spoken, cache)
+    for name, record in all_records.items():
         if record.steps:
             written[name] = record
-    seen = {name: pictures(folder / name, cache) for name in labels}
+    visuals = {name: pictures(folder / name, cache) for name in labels}
     means = {}
-    for name, visual in seen.items():
+    for name, visual in visuals.items():
         if visual.features:
-            means[name] = np.nan_to_num(visual.features.values).mean(axis=0)
+            values = np.nan_to_num(visual.features.values)
+            means[name] = values.mean(axis=0)
     vectors = {}
     for name, record in written.items():
-        vectors[name] = embed([sentence.text for sentence in record.sentences])
-    return Clips(written, vectors, seen, means)
+        texts = [sentence.text for sentence in record.sentences]
+        vectors[name] = embed(texts)
+    return Clips(written, vectors, visuals, means)
 
 
 def pair_cues(clips: Clips, centre_of: Callable[[str, str], Array]) -> Array:
@@ -139,19 +154,23 @@ def pair_cues(clips: Clips, centre_of: Callable[[str, str], Array]) -> Array:
     centre_of: the mean of pictures for words and pictures of two clips.
     """
     names = clips.names
-    rows = np.zeros((len(names), len(names), len(CUES)))
+    rows = np.zeros((len(names), len(names), len(CUE_NAMES)))
     for i, words in enumerate(names):
-        for j, shown in enumerate(names):
-            centre = centre_of(words, shown)
-            record = clips.records[words]
-            rows[i, j] = cues(record, clips.vectors[words], clips.seen[shown], centre)
+        record = clips.records[words]
+        vectors = clips.vectors[words]
+        for j, film in enumerate(names):
+            centre = centre_of(words, film)
+            rows[i, j] = cues(record, vectors, clips.visuals[film], centre)
     return rows
 
 
-def centre_without(clips: Clips, words: str, shown: str) -> Array:
+def centre_without(clips: Clips, words: str, film: str) -> Array:
     """Return the mean of the pictures of all other makers."""
-    makers = (maker(words), maker(shown))
-    others = [mean for name, mean in clips.means.items() if maker(name) not in makers]
+    makers = (maker(words), maker(film))
+    others = []
+    for name, mean in clips.means.items():
+        if maker(name) not in makers:
+            others.append(mean)
     centre: Array = np.mean(others, axis=0)
     return centre
 
@@ -187,26 +206,31 @@ def figures_of(
 ) -> list[float]:
     """Return AUC, the shares of steps shown over own and other pictures, and that of found steps
     rightly judged, for a draw of clips."""
-    part = odds[np.ix_(draw, draw)]
-    own = judged.own[np.ix_(draw, draw)]
-    weight = np.repeat(judged.steps[draw][:, None], len(draw), axis=1)
-    shown = []
+    pairs = np.ix_(draw, draw)
+    part = odds[pairs]
+    own = judged.own[pairs]
+    steps = judged.steps[draw][:, None]
+    weight = np.repeat(steps, len(draw), axis=1)
+    shown_shares = []
     for mask in (own, ~own):
-        share = (weight * (part > least))[mask].sum() / weight[mask].sum()
-        shown.append(float(share))
+        shown_steps = (weight * (part > least))[mask].sum()
+        shown_shares.append(float(shown_steps / weight[mask].sum()))
     believed = (np.diag(part) > least).astype(int)
-    right = judged.right[draw, believed].sum() / judged.pairs[draw].sum()
-    return [auc(part[own], part[~own]), *shown, float(right)]
+    right = judged.right[draw, believed].sum()
+    right_share = float(right / judged.pairs[draw].sum())
+    return [auc(part[own], part[~own]), *shown_shares, right_share]
 
 
 def print_limits(odds: Array, judged: Judgements, least: float) -> None:
     """Print the shares of steps shown at other limits of the log odds."""
-    for limit in sorted({-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5, least}):
-        shown = []
+    for limit in sorted({*LIMITS_OF_LOG_ODDS, least}):
+        shares = []
         for mask in (judged.own, ~judged.own):
             weight = judged.steps[:, None] * mask
-            shown.append(float((weight * (odds > limit)).sum() / weight.sum()))
-        print(f"    log odds above {limit}: own {shown[0]:.3f}, over other films {shown[1]:.3f}")
+            shown_steps = (weight * (odds > limit)).sum()
+            shares.append(float(shown_steps / weight.sum()))
+        own, foreign = shares
+        print(f"    log odds above {limit}: own {own:.3f}, over other films {foreign:.3f}")
 
 
 def print_table(names: list[str], rows: Array, judged: Judgements) -> None:
@@ -216,17 +240,19 @@ def print_table(names: list[str], rows: Array, judged: Judgements) -> None:
     count = len(names)
     print("| cues | AUC | own steps shown | over other films | found steps rightly judged |")
     print("|---|---|---|---|---|")
-    for cue_names in SUBSETS:
-        odds = left_out(names, rows, [CUES.index(cue) for cue in cue_names])
-        figures = [figures_of(np.arange(count), odds, judged, least)]
+    for cue_names in CUE_SUBSETS:
+        used = [CUE_NAMES.index(cue) for cue in cue_names]
+        odds = left_out(names, rows, used)
+        figures = figures_of(np.arange(count), odds, judged, least)
+        draws = []
         for draw in rng.integers(0, count, size=(DRAWS, count)):
-            figures.append(figures_of(draw, odds, judged, least))
-        low, high = np.percentile(figures[1:], [2.5, 97.5], axis=0)
+            draws.append(figures_of(draw, odds, judged, least))
+        low, high = np.percentile(draws, [2.5, 97.5], axis=0)
         cells = []
-        for value, bottom, top in zip(figures[0], low, high, strict=True):
+        for value, bottom, top in zip(figures, low, high, strict=True):
             cells.append(f"{value:.2f} [{bottom:.2f}, {top:.2f}]")
         print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")
-        if cue_names == CUES:
+        if cue_names == CUE_NAMES:
             print_limits(odds, judged, least)
 
 
@@ -235,19 +261,21 @@ def write_weights(clips: Clips) -> None:
     centre = np.mean(list(clips.means.values()), axis=0)
     rows = pair_cues(clips, lambda *_: centre)
     own = np.eye(len(rows), dtype=bool)
-    model = fit(rows.reshape(-1, len(CUES)), own.ravel())
-    cut, topic, text = (float(weight) for weight in model.coef_[0])
+    flat_rows = rows.reshape(-1, len(CUE_NAMES))
+    model = fit(flat_rows, own.ravel())
+    cut, topic, text = model.coef_[0].tolist()
     usual = -float(model.intercept_[0]) / topic
+    rounded_centre = [round(float(value), 4) for value in centre]
     weights: dict[str, Any] = {
         "cuts": round(cut, 2),
         "topic": round(topic, 1),
         "usual_topic": round(usual, 3),
         "text": round(text, 2),
-        "mean_pictures": {"conse": [round(float(value), 4) for value in centre]},
+        "mean_pictures": {"conse": rounded_centre},
     }
-    fitted = {"narrated": len(rows), "pairs": len(rows) ** 2, "pictures": len(clips.seen)}
-    provenance = {"made_by": "benchmarks/correspondence.py", "fitted_on": fitted}
-    OUT.write_text(json.dumps({"weights": weights, "provenance": provenance}) + "\n")
+    fitted_on = {"narrated": len(rows), "pairs": len(rows) ** 2, "pictures": len(clips.visuals)}
+    provenance = {"made_by": "benchmarks/correspondence.py", "fitted_on": fitted_on}
+    WEIGHTS_PATH.write_text(json.dumps({"weights": weights, "provenance": provenance}) + "\n")
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -31,26 +31,33 @@ from research.drawn_videos.tasks import Task, TaskStep, chat_lines, read_tasks
 from stepline.records import Record, Span, Step
 from stepline.storage import read_record, write_record
 
-RENDER = RenderSettings(
+RENDER_SETTINGS = RenderSettings(
     width=192, height=112, frame_rate=6, quality=30, sound_bits=24_000, threads=1
 )
 # s of silence before the first word, after the last, between two sentences
-OPENING, CLOSING, PAUSE = 0.4, 1.2, 0.25
+OPENING_SECONDS = 0.4
+CLOSING_SECONDS = 1.2
+PAUSE_SECONDS = 0.25
 # sentences per video: of steps that are shown, that are not, of chat
-SHOWN, ABSENT, TALK = (2, 4), (1, 3), (3, 5)
+SHOWN_SENTENCES = (2, 4)
+ABSENT_SENTENCES = (1, 3)
+CHAT_SENTENCES = (3, 5)
 # share of the shown steps said while they are shown (NaSVA: half), before layouts that do not fit
 # go
-WELL = 0.4
-EARLY = 0.6  # share of the others that are said before they are shown
+WELL_ALIGNED_SHARE = 0.4
+EARLY_SHARE = 0.6  # of the others: those that are said before they are shown
 SILENT_STEP = 0.5  # share of the videos with a step that is shown and never said
-LEAST, MOST = 3.0, 5.0  # s that a step is shown
-LONGEST = 33.0  # s of a video
-AWAY = 3.0  # s between a step that is said at another time and its picture
-TRIES = 200  # layouts tried for a video
+# s that a step is shown
+MIN_STEP_SECONDS = 3.0
+MAX_STEP_SECONDS = 5.0
+MAX_VIDEO_SECONDS = 33.0
+AWAY_SECONDS = 3.0  # between a step that is said at another time and its picture
+LAYOUT_TRIES = 200  # for a video
+SPAN_TRIES = 20  # for a step
 # kinds of videos that a curator must meet
-UNUSUAL = ("copy", "redrawn", "chat", "spanish", "silent")
-EVERY = 10  # one video of this many is unusual
-SPANISH = (
+UNUSUAL_KINDS = ("copy", "redrawn", "chat", "spanish", "silent")
+UNUSUAL_STEP = 10  # one video of this many is unusual
+SPANISH_LINES = (
     "Hola a todos, bienvenidos otra vez a mi cocina.",
     "Primero cortamos la cebolla en trozos muy finos.",
     "Ahora ponemos el aceite en la sartén y esperamos.",
@@ -72,63 +79,94 @@ class Line:
 
 def kind_of(number: int) -> str:
     """Return what sort of video a number is."""
-    return UNUSUAL[number // EVERY % len(UNUSUAL)] if number % EVERY == EVERY - 1 else "usual"
+    if number % UNUSUAL_STEP != UNUSUAL_STEP - 1:
+        return "usual"
+    return UNUSUAL_KINDS[number // UNUSUAL_STEP % len(UNUSUAL_KINDS)]
 
 
-def lines_of(task: Task, steps: Sequence[TaskStep], said: Sequence[int], rng: Random) -> list[Line]:
+def lines_of(
+    task: Task, steps: Sequence[TaskStep], spoken: Sequence[int], rng: Random
+) -> list[Line]:
     """Return what is said: the steps in order, chat before, between and behind."""
-    talk = chat_lines()
-    spoken = [Line(rng.choice(steps[k].say), k) for k in said]
-    asides = rng.sample(talk.aside, len(talk.aside))
-    lines: list[Line] = list(spoken)
-    for _ in range(rng.randint(*TALK) - 2):
-        lines.insert(rng.randint(0, len(lines)), Line(asides.pop()))
-    opening = rng.choice(
-        [rng.choice(talk.greeting), rng.choice(talk.promise).format(task=task.name)]
-    )
-    return [Line(opening), *lines, Line(rng.choice([*talk.outro, *talk.sponsor]))]
+    chat = chat_lines()
+    lines = [Line(rng.choice(steps[k].say), k) for k in spoken]
+    asides = rng.sample(chat.aside, len(chat.aside))
+    for _ in range(rng.randint(*CHAT_SENTENCES) - 2):
+        place = rng.randint(0, len(lines))
+        lines.insert(place, Line(asides.pop()))
+    greeting = rng.choice(chat.greeting)
+    promise = rng.choice(chat.promise).format(task=task.name)
+    opening = rng.choice([greeting, promise])
+    ending = rng.choice([*chat.outro, *chat.sponsor])
+    return [Line(opening), *lines, Line(ending)]
 
 
 def said_spans(lines: Sequence[Line], seed: int, rng: Random) -> tuple[list[Span], float]:
     """Return about when each line is said, and the video's duration."""
-    at, spans = OPENING, []
+    at = OPENING_SECONDS
+    spans = []
     for line in lines:
         length = spoken_length(line.text, choose_voice(seed).speed)
         spans.append(Span(round(at, 2), round(at + length, 2)))
-        at += length + PAUSE + rng.expovariate(6.0)
-    return spans, on_grid(spans[-1].end + CLOSING + 0.25)
+        at += length + PAUSE_SECONDS + rng.expovariate(6.0)
+    return spans, on_grid(spans[-1].end + CLOSING_SECONDS + 0.25)
 
 
 def shown_spans(
-    said: dict[int, Span], unsaid: Sequence[int], duration: float, rng: Random
+    said_by_step: dict[int, Span], unsaid: Sequence[int], duration: float, rng: Random
 ) -> dict[int, Span] | None:
     """Return where each step is shown, at the time it is said or away from it. None where there was
     no room."""
     spans: dict[int, Span] = {}
-    for k in sorted([*said, *unsaid], key=lambda _: rng.random()):
-        span = _placed(said.get(k), list(spans.values()), duration, rng)
+    for k in sorted([*said_by_step, *unsaid], key=lambda _: rng.random()):
+        span = _placed(said_by_step.get(k), list(spans.values()), duration, rng)
         if span is None:
             return None
         spans[k] = span
     return spans
 
 
-def _placed(said: Span | None, taken: Sequence[Span], duration: float, rng: Random) -> Span | None:
-    length = on_grid(rng.uniform(LEAST, MOST))
-    well = said is not None and rng.random() < WELL
-    early = rng.random() < EARLY
-    for _ in range(20):
+def _placed(
+    words: Span | None, occupied: Sequence[Span], duration: float, rng: Random
+) -> Span | None:
+    length = on_grid(rng.uniform(MIN_STEP_SECONDS, MAX_STEP_SECONDS))
+    aligned = words is not None and rng.random() < WELL_ALIGNED_SHARE
+    early = rng.random() < EARLY_SHARE
+    for _ in range(SPAN_TRIES):
         start = on_grid(rng.uniform(0.5, duration - length - 0.25))
-        if said is not None and well:
-            start = on_grid(max(0.5, said.center - length * rng.uniform(0.25, 0.75)))
+        if words is not None and aligned:
+            offset = length * rng.uniform(0.25, 0.75)
+            start = on_grid(max(0.5, words.center - offset))
         span = Span(start, start + length)
-        free = span.end <= duration - 0.25 and all(span.overlap(other) == 0 for other in taken)
-        later = said is not None and (
-            span.start >= said.end + AWAY if early else span.end <= said.start - AWAY
-        )
-        if free and (said is None or well or later):
+        overlaps = any(span.overlap(other) != 0 for other in occupied)
+        if overlaps or span.end > duration - 0.25:
+            continue
+        if words is None or aligned or _is_away(span, words, early):
             return span
     return None
+
+
+def _is_away(span: Span, words: Span, early: bool) -> bool:
+    """Say whether a step is shown long after its words, or long before. early: after."""
+    if early:
+        return span.start >= words.end + AWAY_SECONDS
+    return span.end <= words.start - AWAY_SECONDS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is said and shown in a video.
+
+    lines, line_spans: what is said, and about when. places: step -> where it is shown.
+    silent: the steps that are shown without a word.
+    """
+
+    steps: tuple[TaskStep, ...]
+    lines: Sequence[Line]
+    line_spans: Sequence[Span]
+    places: dict[int, Span]
+    silent: Sequence[int]
+    duration: float
 
 
 def scripted(
@@ -137,109 +175,118 @@ def scripted(
     """Return a video's script, and the steps that are shown without a word: step -> span."""
     rng = Random(f"curate {seed}")
     task = rng.choice(read_tasks())
-    for _ in range(TRIES):
-        shown, absent = rng.randint(*SHOWN), rng.randint(*ABSENT)
-        unsaid = int(rng.random() < SILENT_STEP)
-        if kind == "chat":
-            shown, absent, unsaid = 0, 0, 1
-        chosen = sorted(rng.sample(range(len(task.steps)), shown + absent + unsaid))
-        steps = tuple(task.steps[k] for k in chosen)
-        parts = rng.sample(range(len(steps)), len(steps))
-        silent, pictured = parts[:unsaid], sorted(parts[unsaid : unsaid + shown])
-        lines = lines_of(task, steps, sorted(parts[unsaid:]), rng)
-        if kind == "spanish":
-            lines = [Line(text) for text in SPANISH]
-            silent, pictured = [*silent, *pictured], []
-        spans, duration = said_spans(lines, seed, rng)
-        told = {
-            line.step: span
-            for line, span in zip(lines, spans, strict=True)
-            if line.step in pictured
-        }
-        places = shown_spans(
-            {k: s for k, s in told.items() if k is not None}, silent, duration, rng
-        )
-        if places is not None and duration <= LONGEST:
+    for _ in range(LAYOUT_TRIES):
+        layout = _draw_layout(task, seed, kind, rng)
+        if layout is not None:
             break
     else:
-        raise SystemExit(f"video {number}: no layout found in {TRIES} tries; change SHOWN or LEAST")
-    if kind == "silent":
-        lines, spans = [], []
-    script = _script(
-        f"howto_{number:05d}", seed, task, steps, lines, spans, places, duration, kind, rng
-    )
-    return script, {k: places[k] for k in places if k in silent or kind == "silent"}, steps
-
-
-def _script(
-    name: str,
-    seed: int,
-    task: Task,
-    steps: Sequence[TaskStep],
-    lines: Sequence[Line],
-    spans: Sequence[Span],
-    places: dict[int, Span],
-    duration: float,
-    kind: str,
-    rng: Random,
-) -> Script:
-    shots = [_step_shot(task, steps[k], span, rng) for k, span in places.items()]
-    for gap in free_spans(list(places.values()), 0.0, duration):
-        shots.append(_filler(task, steps, gap, spans, rng))
-    true = tuple(
-        TrueStep(
-            id=str(k + 1),
-            text=steps[k].text,
-            utterance=n,
-            spans=(places[k],) if k in places else (),
+        raise SystemExit(
+            f"video {number}: no layout found in {LAYOUT_TRIES} tries;"
+            " change SHOWN_SENTENCES or MIN_STEP_SECONDS"
         )
-        for n, line in enumerate(lines)
-        if (k := -1 if line.step is None else line.step) >= 0
-    )
-    utterances = tuple(
-        Utterance(at=span.start, text=line.text) for line, span in zip(lines, spans, strict=True)
-    )
+    if kind == "silent":
+        layout = replace(layout, lines=[], line_spans=[])
+    script = _script(f"howto_{number:05d}", seed, kind, task, layout, rng)
+    wordless = {}
+    for k, span in layout.places.items():
+        if kind == "silent" or k in layout.silent:
+            wordless[k] = span
+    return script, wordless, layout.steps
+
+
+def _draw_layout(task: Task, seed: int, kind: str, rng: Random) -> Layout | None:
+    """Return a layout drawn at random. None where it does not fit."""
+    shown_count = rng.randint(*SHOWN_SENTENCES)
+    absent_count = rng.randint(*ABSENT_SENTENCES)
+    silent_count = int(rng.random() < SILENT_STEP)
+    if kind == "chat":
+        shown_count = 0
+        absent_count = 0
+        silent_count = 1
+    # Which steps there are, and which of them are shown
+    step_count = shown_count + absent_count + silent_count
+    numbers = sorted(rng.sample(range(len(task.steps)), step_count))
+    steps = tuple(task.steps[number] for number in numbers)
+    shuffled = rng.sample(range(step_count), step_count)
+    silent = shuffled[:silent_count]
+    pictured = sorted(shuffled[silent_count : silent_count + shown_count])
+    # What is said, and when
+    lines = lines_of(task, steps, sorted(shuffled[silent_count:]), rng)
+    if kind == "spanish":
+        lines = [Line(text) for text in SPANISH_LINES]
+        silent = [*silent, *pictured]
+        pictured = []
+    line_spans, duration = said_spans(lines, seed, rng)
+    said_by_step = {}
+    for line, span in zip(lines, line_spans, strict=True):
+        if line.step is not None and line.step in pictured:
+            said_by_step[line.step] = span
+    places = shown_spans(said_by_step, silent, duration, rng)
+    if places is None or duration > MAX_VIDEO_SECONDS:
+        return None
+    return Layout(steps, lines, line_spans, places, silent, duration)
+
+
+def _script(name: str, seed: int, kind: str, task: Task, layout: Layout, rng: Random) -> Script:
+    # The pictures: steps, and between them the presenter or things
+    shots = []
+    for k, span in layout.places.items():
+        shots.append(_step_shot(task, layout.steps[k], span, rng))
+    for gap in free_spans(list(layout.places.values()), 0.0, layout.duration):
+        shots.append(_filler(task, layout, gap, rng))
+    shots.sort(key=lambda shot: shot.span.start)
+    # The words, and the steps that they say
+    true_steps = []
+    utterances = []
+    for number, line in enumerate(layout.lines):
+        utterances.append(Utterance(at=layout.line_spans[number].start, text=line.text))
+        k = line.step
+        if k is None:
+            continue
+        spans = (layout.places[k],) if k in layout.places else ()
+        text = layout.steps[k].text
+        true_steps.append(TrueStep(id=str(k + 1), text=text, utterance=number, spans=spans))
+    voice = None
+    if kind == "spanish":
+        voice = type(choose_voice(seed))("es", 160, 50)
     return Script(
         id=name,
         seed=seed,
         title=task.title,
         task=task.name,
-        duration=duration,
-        utterances=utterances,
-        steps=true,
-        shots=tuple(sorted(shots, key=lambda shot: shot.span.start)),
-        voice=type(choose_voice(seed))("es", 160, 50) if kind == "spanish" else None,
+        duration=layout.duration,
+        utterances=tuple(utterances),
+        steps=tuple(true_steps),
+        shots=tuple(shots),
+        voice=voice,
     )
 
 
 def _step_shot(task: Task, step: TaskStep, span: Span, rng: Random) -> Shot:
     camera = "close" if rng.random() < 0.5 else "wide"
-    return Shot(
-        span=span,
-        scene=Scene(
-            kind="table",
-            place=task.place,
-            camera=camera,
-            action=step.action,
-            item=step.item,
-            target=step.target,
-            props=step.props,
-        ),
+    scene = Scene(
+        kind="table",
+        place=task.place,
+        camera=camera,
+        action=step.action,
+        item=step.item,
+        target=step.target,
+        props=step.props,
     )
+    return Shot(span=span, scene=scene)
 
 
-def _filler(
-    task: Task, steps: Sequence[TaskStep], gap: Span, said: Sequence[Span], rng: Random
-) -> Shot:
+def _filler(task: Task, layout: Layout, gap: Span, rng: Random) -> Shot:
     """Return the presenter where someone speaks, mostly, and things that no one touches
     elsewhere."""
-    step = rng.choice(steps)
-    heard = sum(gap.overlap(each) for each in said) > 0.4 * gap.duration
-    if rng.random() < (0.75 if heard else 0.3):
-        return Shot(span=gap, scene=Scene(kind="talk", place=task.place, camera="close"))
-    return Shot(
-        span=gap, scene=Scene(kind="roll", place=task.place, target=step.target, props=step.props)
-    )
+    step = rng.choice(layout.steps)
+    speech_seconds = sum(gap.overlap(span) for span in layout.line_spans)
+    someone_speaks = speech_seconds > 0.4 * gap.duration
+    presenter_share = 0.75 if someone_speaks else 0.3
+    scene = Scene(kind="roll", place=task.place, target=step.target, props=step.props)
+    if rng.random() < presenter_share:
+        scene = Scene(kind="talk", place=task.place, camera="close")
+    return Shot(span=gap, scene=scene)
 
 
 def corpus_record(
@@ -248,41 +295,54 @@ def corpus_record(
     """Return the truth: the reference holds the steps said (shown or not), then those shown without
     a word."""
     record = true_record(script)
-    more = tuple(
-        Step(id=str(k + 1), text=steps[k].text, spans=(span,), at=span.center, status="shown")
-        for k, span in sorted(unsaid.items())
-    )
-    told = {**record.settings, "kind": kind}
-    return record.model_copy(update={"reference": (*record.reference, *more), "settings": told})
+    reference = list(record.reference)
+    for k, span in sorted(unsaid.items()):
+        text = steps[k].text
+        step = Step(id=str(k + 1), text=text, spans=(span,), at=span.center, status="shown")
+        reference.append(step)
+    settings = {**record.settings, "kind": kind}
+    return record.model_copy(update={"reference": tuple(reference), "settings": settings})
 
 
 def draw(number: int, folder: Path) -> Record:
     """Draw one video unless it is there, and return its truth."""
     kind = kind_of(number)
-    original = number - EVERY + 1  # a copy is of an earlier video
-    name, file = f"howto_{number:05d}", folder / "videos" / f"howto_{number:05d}.mp4"
-    script, unsaid, steps = scripted(
-        number, original if kind in ("copy", "redrawn") else number, kind
-    )
+    original = number - UNUSUAL_STEP + 1  # a copy is of an earlier video
+    name = f"howto_{number:05d}"
+    original_name = f"howto_{original:05d}"
+    file = folder / "videos" / f"{name}.mp4"
     if kind == "copy":
-        shutil.copyfile(folder / "videos" / f"howto_{original:05d}.mp4", file)
-        first = read_record(folder / "truth" / f"howto_{original:05d}.json")
-        video = first.video.model_copy(update={"id": name, "path": file.name})
-        return first.model_copy(
-            update={"id": name, "video": video, "settings": {**first.settings, "kind": kind}}
-        )
-    settings = RENDER.model_copy(update={"quality": 36}) if kind == "redrawn" else RENDER
+        shutil.copyfile(folder / "videos" / f"{original_name}.mp4", file)
+        first = read_record(folder / "truth" / f"{original_name}.json")
+        changes = {
+            "id": name,
+            "video": first.video.model_copy(update={"id": name, "path": file.name}),
+            "settings": {**first.settings, "kind": kind},
+        }
+        return first.model_copy(update=changes)
+    seed = number
+    settings = RENDER_SETTINGS
+    if kind == "redrawn":
+        seed = original
+        settings = RENDER_SETTINGS.model_copy(update={"quality": 36})
+    script, unsaid, steps = scripted(number, seed, kind)
     return corpus_record(render(script, file, settings), unsaid, steps, kind)
 
 
 def subtitles(record: Record) -> str:
     """Return what is said as WebVTT."""
-    clock = "{:02.0f}:{:02.0f}:{:06.3f}".format
-    cues = (
-        f"{' --> '.join(clock(t // 3600, t // 60 % 60, t % 60) for t in (one.span.start, one.span.end))}\n{one.text}\n"
-        for one in record.sentences
-    )
-    return "\n".join(("WEBVTT\n", *cues))
+    cues = ["WEBVTT\n"]
+    for sentence in record.sentences:
+        start = _clock(sentence.span.start)
+        end = _clock(sentence.span.end)
+        cues.append(f"{start} --> {end}\n{sentence.text}\n")
+    return "\n".join(cues)
+
+
+def _clock(seconds: float) -> str:
+    hours = seconds // 3600
+    minutes = seconds // 60 % 60
+    return f"{hours:02.0f}:{minutes:02.0f}:{seconds % 60:06.3f}"
 
 
 def main() -> None:
@@ -290,47 +350,47 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--videos", type=int, default=300)
     parser.add_argument("--clips", type=Path, help="folder of further clips, taken as they are")
-    parser.add_argument("--captioned", action="store_true", help="what is said beside each video")
-    args = parser.parse_args()
+    parser.add_argument("--captioned", action="store_true", help="what is said, next to each video")
+    options = parser.parse_args()
+    folder = options.folder
     for part in ("videos", "truth"):
-        (args.folder / part).mkdir(parents=True, exist_ok=True)
+        (folder / part).mkdir(parents=True, exist_ok=True)
     rows: list[tuple[str, ...]] = []
-    seconds, began = 0.0, time.process_time()
-    for number in range(args.videos):
-        file = args.folder / "truth" / f"howto_{number:05d}.json"
+    seconds = 0.0
+    cpu_start = time.process_time()
+    # Videos that are drawn
+    for number in range(options.videos):
+        file = folder / "truth" / f"howto_{number:05d}.json"
         if not file.exists():
-            record = draw(number, args.folder)
-            write_record(record, file)
+            write_record(draw(number, folder), file)
         record = read_record(file)
-        if args.captioned:
-            (args.folder / "videos" / f"{record.id}.vtt").write_text(
-                subtitles(record), encoding="utf-8"
-            )
-        seconds += record.video.duration or 0.0
-        captions = f"videos/{record.id}.vtt" if args.captioned else ""
-        rows.append(
-            (
-                f"videos/{record.id}.mp4",
-                record.video.title or "",
-                record.video.task or "",
-                "Drawn",
-                captions,
-            )
-        )
-    clips = sorted(args.clips.glob("*.m[pk][4v]")) if args.clips else []
+        captions = ""
+        if options.captioned:
+            captions = f"videos/{record.id}.vtt"
+            (folder / captions).write_text(subtitles(record), encoding="utf-8")
+        video = record.video
+        seconds += video.duration or 0.0
+        title = video.title or ""
+        task = video.task or ""
+        rows.append((f"videos/{record.id}.mp4", title, task, "Drawn", captions))
+    # Clips as they are
+    clips = []
+    if options.clips:
+        clips = sorted(options.clips.glob("*.m[pk][4v]"))
     for clip in clips:
-        shutil.copyfile(clip, args.folder / "videos" / clip.name)
+        shutil.copyfile(clip, folder / "videos" / clip.name)
         rows.append((f"videos/{clip.name}", "", "", "Clip", ""))
-    with (args.folder / "videos.csv").open("w", newline="", encoding="utf-8") as out:
+    with (folder / "videos.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("video", "title", "task", "category", "captions"))
         writer.writerows(rows)
-    cpu = round(time.process_time() - began, 1)
-    print(
-        json.dumps(
-            {"videos": args.videos, "clips": len(clips), "seconds": round(seconds, 1), "cpu_s": cpu}
-        )
-    )
+    counts = {
+        "videos": options.videos,
+        "clips": len(clips),
+        "seconds": round(seconds, 1),
+        "cpu_s": round(time.process_time() - cpu_start, 1),
+    }
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

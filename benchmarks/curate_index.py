@@ -26,7 +26,7 @@ from stepline.curate.plan import Plan, video_status
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.stage import StageFailure, VideoItem, load_recipe, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
-from stepline.curate.status import run_status
+from stepline.curate.status import RunStatus, run_status
 from stepline.curate.store import manifests
 from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, result_path
@@ -42,52 +42,51 @@ from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.remote import FileEntry, RemotePath
 from stepline.storage import read_parquet, write_parquet
 
-OUT = Path(__file__).resolve().parent / "results" / "curate_index.json"
-WHOLE = 1_200_000
-SENTENCES, STEPS, WORDS = 100, 10, 9
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "curate_index.json"
+WHOLE_VIDEOS = 1_200_000
+SENTENCE_COUNT = 100
+STEP_COUNT = 10
+WORDS_PER_SENTENCE = 9
 # bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
 MEAN_CELL = 6_000
+PREFIX_COUNT = 256  # folders of a stage's cells, by the first two digits of a key
+LOG_COUNT = 400
 
 
 def item(number: int) -> VideoItem:
     """Return a video as a list in a bucket would name it."""
     id = f"{number * 2_654_435_761 % 2**32:08x}{number:07d}"
-    url, stamp = f"s3://bucket/videos/{id}.mp4", f"{10**7 + number}-{id}"
+    url = f"s3://bucket/videos/{id}.mp4"
+    stamp = f"{10**7 + number}-{id}"
     return VideoItem(id, video=url, stamp=stamp, title=f"How to {id}", task="task")
 
 
 def record(number: int, words: list[str]) -> Record:
-    """Return a video's record of SENTENCES and STEPS."""
+    """Return a video's record of SENTENCE_COUNT sentences and STEP_COUNT steps."""
     draw = random.Random(number)
-    said = tuple(
-        Sentence(
-            text=" ".join(draw.choices(words, k=WORDS)),
-            span=Span(4.0 * n, 4.0 * n + 3.5),
-            shown=draw.random(),
-        )
-        for n in range(SENTENCES)
-    )
-    steps = tuple(
-        Step(
+    sentences = []
+    for n in range(SENTENCE_COUNT):
+        text = " ".join(draw.choices(words, k=WORDS_PER_SENTENCE))
+        span = Span(4.0 * n, 4.0 * n + 3.5)
+        sentences.append(Sentence(text=text, span=span, shown=draw.random()))
+    steps = []
+    for n in range(STEP_COUNT):
+        start = 40.0 * n
+        step = Step(
             id=str(n + 1),
             text=" ".join(draw.choices(words, k=8)),
-            spans=(Span(40.0 * n, 40.0 * n + 9.0),),
-            at=40.0 * n,
-            said=Span(40.0 * n, 40.0 * n + 3.5),
+            spans=(Span(start, start + 9.0),),
+            at=start,
+            said=Span(start, start + 3.5),
             status="shown",
             score=draw.random(),
             sources=(10 * n,),
         )
-        for n in range(STEPS)
-    )
+        steps.append(step)
     id = f"v{number:07d}"
-    transcript = Transcript(language="en", sentences=said, recogniser="synthetic")
-    return Record(
-        id=id,
-        video=Video(id=id, duration=400.0, title=id, task="task"),
-        transcript=transcript,
-        steps=steps,
-    )
+    video = Video(id=id, duration=400.0, title=id, task="task")
+    transcript = Transcript(language="en", sentences=tuple(sentences), recogniser="synthetic")
+    return Record(id=id, video=video, transcript=transcript, steps=tuple(steps))
 
 
 def cpu(call: Callable[[], object]) -> float:
@@ -100,30 +99,33 @@ def cpu(call: Callable[[], object]) -> float:
 
 def resident() -> float:
     """Return this process's resident MiB."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def slope(measure: Callable[[int], float], sizes: tuple[int, int]) -> dict[str, float]:
-    """Return CPU seconds at two sizes, microseconds of one more between them, and hours for WHOLE
-    by that slope."""
-    took = [min(measure(size) for _ in range(2)) for size in sizes]
-    each = (took[1] - took[0]) / (sizes[1] - sizes[0])
-    first = took[0] / sizes[0]
+    """Return CPU seconds at two sizes, microseconds of one more between them, and minutes for
+    WHOLE_VIDEOS by that slope."""
+    cpu_seconds = []
+    for size in sizes:
+        cpu_seconds.append(min(measure(size) for _ in range(2)))
+    small, large = sizes
+    seconds_by_slope = (cpu_seconds[1] - cpu_seconds[0]) / (large - small)
+    seconds_at_first = cpu_seconds[0] / small
     return {
         "sizes": list(sizes),
-        "cpu_s": [round(t, 3) for t in took],
-        "us_each_by_slope": round(1e6 * each, 2),
-        "us_each_at_first": round(1e6 * first, 2),
-        "whole_cpu_min": round(each * WHOLE / 60, 2),
+        "cpu_s": [round(seconds, 3) for seconds in cpu_seconds],
+        "us_each_by_slope": round(1e6 * seconds_by_slope, 2),
+        "us_each_at_first": round(1e6 * seconds_at_first, 2),
+        "whole_cpu_min": round(seconds_by_slope * WHOLE_VIDEOS / 60, 2),
     }  # type: ignore[dict-item]
 
 
 def planned() -> Plan:
     """Return the plan of the paper's recipe."""
     recipe = load_recipe("howtostep")
-    recipe = recipe.model_copy(
-        update={"stages": tuple(name for name in recipe.stages if name in STAGE_TABLE)}
-    )
+    stages = tuple(name for name in recipe.stages if name in STAGE_TABLE)
+    recipe = recipe.model_copy(update={"stages": stages})
     return Plan.from_recipe(recipe, resolve_stages(recipe, STAGE_TABLE))
 
 
@@ -131,80 +133,94 @@ def planning() -> dict[str, object]:
     """Measure items in memory, their file and their keys, at the whole size where it is cheap."""
     plan = planned()
     before = resident()
-    took: dict[str, object] = {}
+    costs: dict[str, object] = {}
     items: list[VideoItem] = []
-    took["items made, whole, cpu_s"] = cpu(lambda: items.extend(map(item, range(WHOLE))))
-    took["items sorted, whole, cpu_s"] = cpu(lambda: items.sort(key=lambda one: one.id))
-    took["items in memory, whole, MiB"] = resident() - before
-    keyed = slope(
-        lambda size: cpu(lambda: [plan.tasks(one) and None for one in items[:size]]),
-        (20_000, 100_000),
-    )
-    took[f"keys of a video's {len(plan.tasks(items[0]))} stages"] = keyed
+    numbers = range(WHOLE_VIDEOS)
+    costs["items made, whole, cpu_s"] = cpu(lambda: items.extend(map(item, numbers)))
+    costs["items sorted, whole, cpu_s"] = cpu(lambda: items.sort(key=lambda video: video.id))
+    costs["items in memory, whole, MiB"] = resident() - before
+
+    def make_keys(size: int) -> float:
+        return cpu(lambda: [plan.tasks(video) and None for video in items[:size]])
+
+    stage_count = len(plan.tasks(items[0]))
+    costs[f"keys of a video's {stage_count} stages"] = slope(make_keys, (20_000, 100_000))
     lines: list[str] = []
-    took["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_json_line, items)))
-    took["items.jsonl, whole, MB"] = sum(len(line) + 1 for line in lines) / 1e6
-    took["items.jsonl read, 100 k, cpu_s"] = cpu(
+    costs["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_json_line, items)))
+    costs["items.jsonl, whole, MB"] = sum(len(line) + 1 for line in lines) / 1e6
+    costs["items.jsonl read, 100 k, cpu_s"] = cpu(
         lambda: [from_json_line(VideoItem, line) for line in lines[:100_000]]
     )
-    return took
+    return costs
 
 
 def listing() -> dict[str, object]:
     """Measure what a run knows of one stage's cells in an object store, at the whole size."""
 
-    class Listed:
-        """A folder of WHOLE keys."""
+    class KeyFolder:
+        """A folder of WHOLE_VIDEOS keys."""
 
         def list(self) -> Iterable[FileEntry]:
             draw = random.Random(0)
-            return (FileEntry(f"{draw.getrandbits(256):064x}.json", 0, "") for _ in range(WHOLE))
+            names = (f"{draw.getrandbits(256):064x}.json" for _ in range(WHOLE_VIDEOS))
+            return (FileEntry(name, 0, "") for name in names)
 
-    before, held = resident(), []
-    took = cpu(lambda: held.append(KeySet.in_folder(Listed())))  # type: ignore[arg-type]
-    keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
-    asked = cpu(lambda: [key in held[0] for key in keys])
+    before = resident()
+    key_sets: list[KeySet] = []
+    list_seconds = cpu(
+        lambda: key_sets.append(KeySet.in_folder(KeyFolder()))  # type: ignore[arg-type]
+    )
+    keys = [random_key(number) for number in range(20_000)]
+    ask_seconds = cpu(lambda: [key in key_sets[0] for key in keys])
     return {
-        "one stage listed, whole, cpu_s": took,
+        "one stage listed, whole, cpu_s": list_seconds,
         "one stage known, whole, MiB": resident() - before,
-        "asked, us each": 1e6 * asked / len(keys),
-        "requests of 1000 keys": WHOLE / 1000,
+        "asked, us each": 1e6 * ask_seconds / len(keys),
+        "requests of 1000 keys": WHOLE_VIDEOS / 1000,
     }
+
+
+def random_key(number: int) -> str:
+    """Return the key of a number, 64 digits."""
+    return f"{random.Random(number).getrandbits(256):064x}"
 
 
 def cells(folder: Path) -> dict[str, object]:
     """Measure cells as files against one packed file, written, asked for and read."""
     stage = STAGE_TABLE["transcribe"]
     body = os.urandom(MEAN_CELL)
-    keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
-    kept = ResultStore(RemotePath(str(folder)))
+    keys = [random_key(number) for number in range(20_000)]
+    results = ResultStore(RemotePath(str(folder)))
 
-    def packed(size: int) -> float:
+    def append(size: int) -> float:
         with (folder / "packed").open("wb") as file:
             return cpu(lambda: [file.write(body) for _ in range(size)])
 
-    wall = time.monotonic()
-    written = slope(
-        lambda size: cpu(lambda: [kept.write(stage, key, body) for key in keys[:size]]),
-        (1000, 4000),
-    )
-    wall = time.monotonic() - wall
-    for key in keys:  # the rest without the flush to disk, to have a folder of this size
+    def write(size: int) -> float:
+        return cpu(lambda: [results.write(stage, key, body) for key in keys[:size]])
+
+    def ask(size: int) -> float:
+        return cpu(lambda: [results.has(stage, key) for key in keys[:size]])
+
+    def read(size: int) -> float:
+        return cpu(lambda: [results.read(stage, key) for key in keys[:size]])
+
+    write_start = time.monotonic()
+    write_costs = slope(write, (1000, 4000))
+    write_seconds = time.monotonic() - write_start
+    # The rest without the flush to disk, to have a folder of this size
+    for key in keys:
         path = folder / result_path(stage, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
     blocks = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.json"))
     sizes = (4000, 20_000)
     return {
-        "a cell written, flushed": written,
-        "a cell written, wall ms": 1e3 * wall / 10_000,
-        "a cell appended to one file": slope(packed, sizes),
-        "a cell asked for": slope(
-            lambda size: cpu(lambda: [kept.has(stage, key) for key in keys[:size]]), sizes
-        ),
-        "a cell read": slope(
-            lambda size: cpu(lambda: [kept.read(stage, key) for key in keys[:size]]), sizes
-        ),
+        "a cell written, flushed": write_costs,
+        "a cell written, wall ms": 1e3 * write_seconds / 10_000,
+        "a cell appended to one file": slope(append, sizes),
+        "a cell asked for": slope(ask, sizes),
+        "a cell read": slope(read, sizes),
         "disk of a cell over its bytes": blocks / len(keys) / MEAN_CELL,
     }
 
@@ -215,143 +231,203 @@ def parquet(folder: Path) -> dict[str, object]:
     records = [record(n, words) for n in range(4000)]
     path = folder / "records.parquet"
 
-    def written(size: int) -> float:
+    def write(size: int) -> float:
         return cpu(lambda: write_parquet(records[:size], path))
 
     def read(size: int) -> float:
         write_parquet(records[:size], path)
         return cpu(lambda: list(read_parquet(path)))
 
-    def counted(size: int) -> float:
+    def count(size: int) -> float:
         counts = DatasetCounts()
-        return cpu(lambda: [counts.add(one) for one in records[:size]])
+        return cpu(lambda: [counts.add(record) for record in records[:size]])
 
     sizes = (1000, 4000)
-    told = {"a record written": slope(written, sizes), "a record read": slope(read, sizes)}
-    told |= {"a record counted for the report": slope(counted, sizes)}
+    costs: dict[str, object] = {
+        "a record written": slope(write, sizes),
+        "a record read": slope(read, sizes),
+        "a record counted for the report": slope(count, sizes),
+    }
     write_parquet(records, path)
-    size = path.stat().st_size / len(records)
-    return {**told, "bytes of a record": size, "dataset of records, whole, GB": size * WHOLE / 1e9}
+    record_bytes = path.stat().st_size / len(records)
+    costs["bytes of a record"] = record_bytes
+    costs["dataset of records, whole, GB"] = record_bytes * WHOLE_VIDEOS / 1e9
+    return costs
+
+
+class FinishedRun:
+    """What a driver leaves of a run of WHOLE_VIDEOS whose stages are all done but for a tenth that
+    is left out.
+
+    These are items, manifests, folders of cells as old as the manifests say, and the totals of 400
+    logs. The cells themselves are not made, because no one looks at them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.place = RemotePath(str(folder))
+        self.plan = planned()
+        self.names = video_stages(self.plan)
+        self.hour_ago = time.time() - 3600
+        self.is_left_out = np.arange(WHOLE_VIDEOS) % 10 == 0
+        self.columns: dict[str, np.ndarray] = {}  # stage -> (WHOLE_VIDEOS,) beginnings of keys
+        self.failures: list[StageFailure] = []
+
+    def write(self) -> None:
+        """Write everything."""
+        recipe = self.plan.recipe.model_dump(mode="json")
+        (self.place / "run.json").write(json.dumps({"recipe": recipe}))
+        (self.place / REFUSED_FILE).write("")
+        with (self.folder / ITEMS_FILE).open("w") as file:
+            file.writelines(to_json_line(item(number)) + "\n" for number in range(WHOLE_VIDEOS))
+        content = inventory(self.place).content
+        self._write_keys(content)
+        for number in np.flatnonzero(self.is_left_out).tolist():
+            reason = f"{number % 9} words are said, fewer than 10"
+            self.failures.append(StageFailure(f"v{number}", "filter", "left out", reason))
+        for stage in self.names:
+            self._write_cells(stage)
+        self._write_failures()
+        self._write_datasets(content)
+        self._write_logs()
+
+    def _write_keys(self, content: str) -> None:
+        draw = np.random.default_rng(0)
+        for name in self.names:
+            halves = draw.integers(2**63, size=WHOLE_VIDEOS, dtype=np.uint64)
+            self.columns[name] = halves * np.uint64(2)
+        digest = np.array(self.plan.digest(content))
+        path = self.place / f"manifests/tasks-{self.names[0]}.npz"
+        manifests.write_manifest(path, {**self.columns, "digest": digest})
+
+    def _write_cells(self, stage: str) -> None:
+        keys = self.columns[stage]
+        if self.names.index(stage) >= self.names.index("filter"):
+            keys = keys[~self.is_left_out]
+        keys = np.sort(keys)
+        prefixes = [f"{number:02x}" for number in range(PREFIX_COUNT)]
+        for prefix in prefixes:
+            self._make_old_folder(f"cells/{stage}/{prefix}")
+        bounds = np.arange(1, PREFIX_COUNT + 1, dtype=np.float64) * 2.0**56
+        mark = (self.folder / f"cells/{stage}/00").stat().st_mtime_ns
+        manifest = {
+            "names": np.array(prefixes),
+            "marks": np.full(PREFIX_COUNT, mark),
+            "ends": np.searchsorted(keys, bounds).astype(np.int64),
+            "keys": keys,
+        }
+        manifests.write_manifest(self.place / f"manifests/cells-{stage}.npz", manifest)
+
+    def _write_failures(self) -> None:
+        self._make_old_folder("failures/filter")
+        keys = self.columns["filter"][self.is_left_out].tolist()
+        rows = []
+        for key, failure in zip(keys, self.failures, strict=True):
+            name = f"{key:016x}{0:048x}.json"
+            rows.append([name, "1-2", failure.id, failure.kind, failure.reason, 1])
+        mark = (self.folder / "failures/filter").stat().st_mtime_ns
+        path = self.place / "manifests/failures-filter.json"
+        manifests.write_manifest(path, {"mark": mark, "rows": rows})
+
+    def _write_datasets(self, content: str) -> None:
+        stages = [stage for stage in self.plan.stages.values() if stage.kind == "dataset"]
+        for stage in stages:
+            digest = self.plan.dataset_digest(stage, self.failures, content)
+            key = f"{len(self.plan.dataset_keys):064x}"
+            path = self.place / f"manifests/{stage.name}.json"
+            manifests.write_manifest(path, {"of": digest, "key": key})
+            (self.place / f"stages/{stage.name}/{key}.json").write("{}")
+            self.plan = self.plan.with_dataset_key(stage, key)
+
+    def _write_logs(self) -> None:
+        tasks = dict.fromkeys(self.names, 3000)
+        cpu_seconds = dict.fromkeys(self.names, 5000.0)
+        totals = asdict(LogTotals(first=1.0, last=9.0, tasks=tasks, cpu=cpu_seconds))
+        for number in range(LOG_COUNT):
+            manifests.write_manifest(self.place / f"manifests/log-{number}.json", totals)
+
+    def _make_old_folder(self, name: str) -> None:
+        path = self.folder / name
+        path.mkdir(parents=True)
+        os.utime(path, (self.hour_ago, self.hour_ago))
+
+
+def video_stages(plan: Plan) -> tuple[str, ...]:
+    """Return the names of a plan's stages that take one video."""
+    return tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
 
 
 def status_time(folder: Path) -> dict[str, object]:
-    """Measure what `status` asks of a run of WHOLE videos whose stages are all done but for a tenth
-    that is left out.
-
-    The whole run is made of what a driver leaves. These are items, manifests, folders of cells as
-    old as the manifests say, and the totals of 400 logs. The cells themselves are not made, because
-    no one looks at them. What a status without manifests takes beyond that is measured by its
-    slope.
-    """
-    plan = planned()
-    names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
-    place, draw, told = RemotePath(str(folder)), np.random.default_rng(0), dict[str, object]()
-    (place / "run.json").write(json.dumps({"recipe": plan.recipe.model_dump(mode="json")}))
-    (place / REFUSED_FILE).write("")
-    with (folder / ITEMS_FILE).open("w") as file:
-        file.writelines(to_json_line(item(number)) + "\n" for number in range(WHOLE))
-    content = inventory(place).content
-    columns = {
-        name: draw.integers(2**63, size=WHOLE, dtype=np.uint64) * np.uint64(2) for name in names
-    }
-    digest = np.array(plan.digest(content))
-    manifests.write_manifest(
-        place / f"manifests/tasks-{names[0]}.npz", {**columns, "digest": digest}
+    """Measure what `status` asks of a run of WHOLE_VIDEOS, and what a status without manifests
+    takes beyond that, by its slope."""
+    run = FinishedRun(folder)
+    run.write()
+    costs: dict[str, object] = {}
+    states: list[RunStatus] = []
+    start = time.monotonic()
+    cpu_seconds = cpu(lambda: states.append(run_status(run.place, STAGE_TABLE)))
+    costs["status, whole, cpu_s"] = cpu_seconds
+    costs["status, whole, wall_s"] = time.monotonic() - start
+    costs["status, whole, peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    counts = {}
+    for stage in states[0].stages:
+        counts[stage.name] = [stage.done, sum(stage.failed.values()), stage.never]
+    costs["counted"] = counts
+    numbers = range(20_000)
+    key_seconds = cpu(
+        lambda: run.plan.task_keys(run.place, run.names, "other", lambda: map(item, numbers))
     )
-    filtered, ago = np.arange(WHOLE) % 10 == 0, time.time() - 3600
-    failures = [
-        StageFailure(f"v{row}", "filter", "left out", f"{row % 9} words are said, fewer than 10")
-        for row in np.flatnonzero(filtered).tolist()
-    ]
-    for stage in names:
-        keys = np.sort(
-            columns[stage][~filtered]
-            if names.index(stage) >= names.index("filter")
-            else columns[stage]
-        )
-        for number in range(256):
-            (folder / f"cells/{stage}/{number:02x}").mkdir(parents=True)
-            os.utime(folder / f"cells/{stage}/{number:02x}", (ago, ago))
-        ends = np.searchsorted(keys, np.arange(1, 257, dtype=np.float64) * 2.0**56).astype(np.int64)
-        prefixes = np.array([f"{number:02x}" for number in range(256)])
-        marks = np.full(256, (folder / f"cells/{stage}/00").stat().st_mtime_ns)
-        found = {"names": prefixes, "marks": marks, "ends": ends, "keys": keys}
-        manifests.write_manifest(place / f"manifests/cells-{stage}.npz", found)
-    (folder / "failures/filter").mkdir(parents=True)
-    os.utime(folder / "failures/filter", (ago, ago))
-    lost = zip(columns["filter"][filtered].tolist(), failures, strict=True)
-    rows = [
-        [f"{key:016x}{0:048x}.json", "1-2", one.id, one.kind, one.reason, 1] for key, one in lost
-    ]
-    mark = (folder / "failures/filter").stat().st_mtime_ns
-    manifests.write_manifest(place / "manifests/failures-filter.json", {"mark": mark, "rows": rows})
-    for stage in (stage for stage in plan.stages.values() if stage.kind == "dataset"):
-        of = plan.dataset_digest(stage, failures, content)
-        key = f"{len(plan.dataset_keys):064x}"
-        manifests.write_manifest(place / f"manifests/{stage.name}.json", {"of": of, "key": key})
-        (place / f"stages/{stage.name}/{key}.json").write("{}")
-        plan = plan.with_dataset_key(stage, key)
-    for number in range(400):
-        took = LogTotals(
-            first=1.0, last=9.0, tasks=dict.fromkeys(names, 3000), cpu=dict.fromkeys(names, 5000.0)
-        )
-        manifests.write_manifest(place / f"manifests/log-{number}.json", asdict(took))
-    began, states = time.monotonic(), []
-    told["status, whole, cpu_s"] = cpu(lambda: states.append(run_status(place, STAGE_TABLE)))
-    told["status, whole, wall_s"] = time.monotonic() - began
-    told["status, whole, peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    told["counted"] = {
-        one.name: [one.done, sum(one.failed.values()), one.never] for one in states[0].stages
-    }
-    started = cpu(lambda: plan.task_keys(place, names, "other", lambda: map(item, range(20_000))))
-    told["keys made anew, us a video"] = 1e6 * started / 20_000
-    return told | {"a cell listed anew": listing_slope(folder / "listed")}
+    costs["keys made anew, us a video"] = 1e6 * key_seconds / len(numbers)
+    costs["a cell listed anew"] = listing_slope(folder / "listed")
+    return costs
 
 
 def rerun(folder: Path) -> dict[str, object]:
     """Measure what a run asks of videos whose stages are all done, and what it holds of them."""
     plan = planned()
-    names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
+    names = video_stages(plan)
     items = [item(number) for number in range(4000)]
-    for one in items:
-        for unit in plan.tasks(one):
-            path = folder / result_path(plan.stages[unit.stage], unit.key)
+    for video in items:
+        for task in plan.tasks(video):
+            path = folder / result_path(plan.stages[task.stage], task.key)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
     place = RemotePath(str(folder))
 
-    def skipped(size: int) -> float:
-        known = ResultStore(place)
-        return cpu(lambda: [video_status(plan, known, one, names) for one in items[:size]])
+    def skip(size: int) -> float:
+        results = ResultStore(place)
+        return cpu(lambda: [video_status(plan, results, video, names) for video in items[:size]])
 
     before = resident()
-    fates = [video_status(plan, ResultStore(place), one, names) for one in items]
-    held = (resident() - before) * 1024 / len(fates)
-    told = {"a video found done": slope(skipped, (1000, 4000))}
+    fates = [video_status(plan, ResultStore(place), video, names) for video in items]
+    video_kib = (resident() - before) * 1024 / len(fates)
     return {
-        **told,
-        "KiB of a video's keys in memory": held,
-        "keys in memory, whole, GiB": held * WHOLE / 2**20,
+        "a video found done": slope(skip, (1000, 4000)),
+        "KiB of a video's keys in memory": video_kib,
+        "keys in memory, whole, GiB": video_kib * WHOLE_VIDEOS / 2**20,
     }
 
 
 def listing_slope(folder: Path) -> dict[str, float]:
     """Measure a stage's cells on a disk, listed without a manifest."""
 
-    def listed(size: int) -> float:
+    def list_again(size: int) -> float:
         for number in range(size):
-            key = f"{random.Random(number).getrandbits(256):064x}"
+            key = random_key(number)
             path = folder / f"{size}/cells/probe/{key[:2]}/{key}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-        return cpu(lambda: manifests.disk_keys(RemotePath(str(folder / str(size))), "probe"))
+        place = RemotePath(str(folder / str(size)))
+        return cpu(lambda: manifests.disk_keys(place, "probe"))
 
-    return slope(listed, (20_000, 80_000))
+    return slope(list_again, (20_000, 80_000))
 
 
 def main(parts: list[str]) -> None:
     """Print and keep every cost, or those of the named parts."""
-    told: dict[str, object] = json.loads(OUT.read_text()) if OUT.exists() else {}
+    costs: dict[str, object] = {}
+    if RESULT_PATH.exists():
+        costs = json.loads(RESULT_PATH.read_text())
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         measures: dict[str, Callable[[], object]] = {
@@ -364,9 +440,9 @@ def main(parts: list[str]) -> None:
         }
         for name in parts or measures:
             folder.joinpath(name).mkdir(exist_ok=True)
-            told[name] = measures[name]()
-            print(name, json.dumps(told[name], indent=1), flush=True)
-            OUT.write_text(json.dumps(told, indent=1) + "\n")
+            costs[name] = measures[name]()
+            print(name, json.dumps(costs[name], indent=1), flush=True)
+            RESULT_PATH.write_text(json.dumps(costs, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,13 +24,14 @@ from typing import Any
 
 from research.drawn_videos.tasks import read_tasks
 from stepline.curate.store.run_log import read_timings
+from stepline.records import Record
 from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 
-RESULTS = Path(__file__).parent / "results" / "curate_recipes.json"
-SMALL = str(Path(__file__).parent / "curate_howtostep.toml")
-TARS = ("export.webdataset=true", "export.media=true")
-CLEAN = (
+RESULT_PATH = Path(__file__).parent / "results" / "curate_recipes.json"
+SMALL_RECIPE = str(Path(__file__).parent / "curate_howtostep.toml")
+TAR_SETTINGS = ("export.webdataset=true", "export.media=true")
+CLEAN_STAGES = (
     "probe",
     "transcribe",
     "write",
@@ -45,12 +46,13 @@ CLEAN = (
     "clean",
     "export",
 )
+VIDEO_ENDINGS = (".mp4", ".mkv", ".webm")
 # name -> the recipe's file or name, its settings
-RECIPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "howtostep": (SMALL, TARS),
-    "sieve_swap": ("sieve_swap", (*TARS, "sieve_swap.pairing.smallest_category=1")),
-    "visual_narration": ("visual_narration", TARS),
-    "clean": (SMALL, (*TARS, f"stages={json.dumps(CLEAN)}")),
+RECIPE_SETTINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "howtostep": (SMALL_RECIPE, TAR_SETTINGS),
+    "sieve_swap": ("sieve_swap", (*TAR_SETTINGS, "sieve_swap.pairing.smallest_category=1")),
+    "visual_narration": ("visual_narration", TAR_SETTINGS),
+    "clean": (SMALL_RECIPE, (*TAR_SETTINGS, f"stages={json.dumps(CLEAN_STAGES)}")),
     "features": ("features", ()),
 }
 
@@ -62,26 +64,26 @@ def stepline(*words: str) -> None:
 
 def build_base(work: Path) -> Path:
     """Return a text base of the drawn tasks' steps, which is made where it is not there."""
-    base, texts = work / "base", work / "tasks.json"
+    base = work / "base"
+    texts = work / "tasks.json"
     if not (base / "manifest.json").exists():
-        texts.write_text(
-            json.dumps(
-                [
-                    {"title": task.title, "steps": [s.text for s in task.steps]}
-                    for task in read_tasks()
-                ]
-            )
-        )
+        tasks = []
+        for task in read_tasks():
+            tasks.append({"title": task.title, "steps": [step.text for step in task.steps]})
+        texts.write_text(json.dumps(tasks))
         stepline("text-base", "build", str(texts), "--out", str(base), "--licence", "MIT")
     return base
 
 
 def run(source: str, name: str, engine: str, work: Path) -> Path:
     """Take a source through a recipe, and return its OUT."""
-    recipe, settings = RECIPES[name]
+    recipe, settings = RECIPE_SETTINGS[name]
     if name == "sieve_swap":
-        settings = (*settings, f"sieve_swap.base={json.dumps(str(build_base(work)))}")
-    given = [part for setting in settings for part in ("--set", setting)]
+        base = json.dumps(str(build_base(work)))
+        settings = (*settings, f"sieve_swap.base={base}")
+    set_options: list[str] = []
+    for setting in settings:
+        set_options += ["--set", setting]
     out = work / engine
     stepline(
         "curate",
@@ -94,18 +96,19 @@ def run(source: str, name: str, engine: str, work: Path) -> Path:
         engine,
         "--workers",
         "2",
-        *given,
+        *set_options,
     )
     return out
 
 
 def digests(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file below a folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
+    digest_of_file = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            digest_of_file[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digest_of_file
 
 
 def read_back(folder: Path, cache: Path) -> dict[str, Any]:
@@ -114,31 +117,32 @@ def read_back(folder: Path, cache: Path) -> dict[str, Any]:
     import mlcroissant
     from datasets import load_dataset
 
+    # Its Parquet
     about = json.loads((folder / "dataset.json").read_text())
-    splits = {
-        split: rows.num_rows
-        for split, rows in load_dataset(str(folder), cache_dir=str(cache)).items()
-    }
-    records = [
-        record
-        for shard in sorted(folder.glob("data/train-*.parquet"))
-        for record in read_parquet(shard)
-    ]
+    loaded = load_dataset(str(folder), cache_dir=str(cache))
+    splits = {split: rows.num_rows for split, rows in loaded.items()}
+    records: list[Record] = []
+    for shard in sorted(folder.glob("data/train-*.parquet")):
+        records += read_parquet(shard)
+    # Its tars
     tars = sorted(map(str, folder.glob("webdataset/*.tar")))
-    samples = (
-        load_dataset(str(folder / "webdataset"), split="train", cache_dir=str(cache))
-        if tars
-        else ()
-    )
-    videos = sum(name.endswith((".mp4", ".mkv", ".webm")) for tar in tars for name in names_in(tar))
-    tree = json.loads((folder / "croissant.json").read_text())
-    issues = mlcroissant.Dataset(jsonld=str(folder / "croissant.json")).metadata.ctx.issues
-    listed = {
-        file["@id"]: file["sha256"]
-        for file in tree["distribution"]
-        if file["@type"] == "cr:FileObject"
-    }
-    found = digests(folder)
+    samples = ()
+    if tars:
+        web_folder = str(folder / "webdataset")
+        samples = load_dataset(web_folder, split="train", cache_dir=str(cache))
+    videos = 0
+    for tar in tars:
+        videos += sum(name.endswith(VIDEO_ENDINGS) for name in names_in(tar))
+    # Its Croissant
+    croissant_path = folder / "croissant.json"
+    tree = json.loads(croissant_path.read_text())
+    issues = mlcroissant.Dataset(jsonld=str(croissant_path)).metadata.ctx.issues
+    listed = {}
+    for file in tree["distribution"]:
+        if file["@type"] == "cr:FileObject":
+            listed[file["@id"]] = file["sha256"]
+    own_digests = digests(folder)
+    # All must say the same.
     expected = {"train": about["videos"], "left_out": about["left_out"]}
     if {name: count for name, count in expected.items() if count} != splits:
         raise ValueError(f"{folder}: {splits}, but dataset.json says {expected}")
@@ -146,7 +150,7 @@ def read_back(folder: Path, cache: Path) -> dict[str, Any]:
         raise ValueError(
             f"{folder}: {len(records)} records, {len(samples)} samples, {videos} videos in tars"
         )
-    if issues.errors or any(found[name] != digest for name, digest in listed.items()):
+    if issues.errors or any(own_digests[name] != digest for name, digest in listed.items()):
         raise ValueError(f"{folder}: croissant.json: {issues.errors}, or a sha256 that is wrong")
     steps = sum(len(record.steps) for record in records)
     if steps != about["steps"]:
@@ -170,58 +174,61 @@ def feature_rows(out: Path) -> dict[str, Any]:
     from stepline.features import FeatureStore
 
     store = FeatureStore(out / "features")
-    return {"videos": len(store), "rows": sum(len(store.read(video).values) for video in store)}
+    rows = sum(len(store.read(video).values) for video in store)
+    return {"videos": len(store), "rows": rows}
 
 
 def table(rows: Mapping[str, Mapping[str, Any]], engines: Sequence[str]) -> str:
     """Return the rows as text."""
-    lines = [
-        f"{'recipe':<18}{'kept':>6}{'left out':>10}{'steps':>7}{'files':>7}  same bytes on {' and '.join(engines)}"
-    ]
+    names = " and ".join(engines)
+    heading = f"{'recipe':<18}{'kept':>6}{'left out':>10}{'steps':>7}{'files':>7}"
+    lines = [f"{heading}  same bytes on {names}"]
     for name, row in rows.items():
-        kept, left = row.get("train", row.get("videos", 0)), row.get("left_out", 0)
-        lines.append(
-            f"{name:<18}{kept:>6}{left:>10}{row.get('steps', 0):>7}{row['files']:>7}  {row['same_bytes']}"
-        )
+        videos = row.get("train", row.get("videos", 0))
+        left_out = row.get("left_out", 0)
+        steps = row.get("steps", 0)
+        counts = f"{videos:>6}{left_out:>10}{steps:>7}{row['files']:>7}"
+        lines.append(f"{name:<18}{counts}  {row['same_bytes']}")
     return "\n".join(lines)
 
 
 def main() -> None:
     """Run every recipe on every engine and print the table."""
+    names = list(RECIPE_SETTINGS)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--engines", nargs="+", default=["local", "ray"])
-    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--recipes", nargs="+", default=names, choices=names)
+    parser.add_argument("--results", type=Path, default=RESULT_PATH)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, Any]] = {}
     for name in options.recipes:
-        found = []
+        is_features = name == "features"
+        result_folder = "features" if is_features else "dataset"
+        digests_of_engines = []
         for engine in options.engines:
             out = run(options.source, name, engine, options.work)
-            found.append(digests(out / ("features" if name == "features" else "dataset")))
-        told = (
-            feature_rows(out)
-            if name == "features"
-            else read_back(out / "dataset", options.work / "read" / name)
-        )
+            digests_of_engines.append(digests(out / result_folder))
+        cache = options.work / "read" / name
+        figures = feature_rows(out) if is_features else read_back(out / "dataset", cache)
+        first = digests_of_engines[0]
         rows[name] = {
-            **told,
-            "files": len(found[0]),
-            "same_bytes": all(each == found[0] for each in found),
+            **figures,
+            "files": len(first),
+            "same_bytes": all(other == first for other in digests_of_engines),
         }
         print(json.dumps({name: rows[name]}), file=sys.stderr, flush=True)
-    outs = {engine: RemotePath(str(options.work / engine)) for engine in options.engines}
-    spent = {
-        engine: sum(float(str(line.get("cpu", 0.0))) for line in read_timings(out))
-        for engine, out in outs.items()
-    }
+    cpu_seconds = {}
+    for engine in options.engines:
+        lines = read_timings(RemotePath(str(options.work / engine)))
+        cpu_seconds[engine] = sum(float(str(line.get("cpu", 0.0))) for line in lines)
     print(table(rows, options.engines))
-    options.results.write_text(json.dumps({"recipes": rows, "cpu_s": spent}, indent=1) + "\n")
+    result = {"recipes": rows, "cpu_s": cpu_seconds}
+    options.results.write_text(json.dumps(result, indent=1) + "\n")
     sys.exit(0 if all(row["same_bytes"] for row in rows.values()) else 1)
 
 

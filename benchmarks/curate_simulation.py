@@ -15,7 +15,6 @@ assumptions, and named so.
 import argparse
 import json
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cluster_simulation import (
-    NEVER,
+    NEVER_SECONDS,
     Cluster,
     SimulatedRun,
     Workload,
@@ -36,63 +35,63 @@ from stepline.curate.plan import Plan
 from stepline.curate.stage import resolve_stages
 from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
-from stepline.curate.store.run_log import read_items, read_recipe, read_timings
+from stepline.curate.store.run_log import LogLine, read_items, read_recipe, read_timings
 from stepline.evaluate.bootstrap import Floats
 from stepline.remote import RemotePath
 
-RESULT = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
-VIDEOS = 1_200_000
-# s of a video, and the log's standard deviation. HowTo100M's mean is 6.5 min
-MEAN, SPREAD = 390.0, 0.6
-HOUR = 3600.0
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
+VIDEO_COUNT = 1_200_000
+MEAN_SECONDS = 390.0  # of a video. HowTo100M's mean is 6.5 min
+LOG_SPREAD = 0.6  # standard deviation of the logarithm
+HOUR_SECONDS = 3600.0
 BYTES_A_SECOND = 60_000.0  # of a video at 0.5 Mbit/s
-POISON = 2e-4  # videos that hang to the limit
-CLOUD = Cluster(
+HANGING_SHARE = 2e-4  # videos that hang to the limit
+LARGE_CLUSTER = Cluster(
     nodes=100,
     cores=16,
     start=15.0,
     slow_share=0.03,
     slow_speed=0.5,
-    loss_every=200 * HOUR,
+    loss_every=200 * HOUR_SECONDS,
     away=600.0,
-    driver_every=100 * HOUR,
+    driver_every=100 * HOUR_SECONDS,
     driver_away=300.0,
     storage=10e9,
     stream=50e6,
 )
-CASES: dict[str, Mapping[str, object]] = {
+CLUSTER_CASES: dict[str, Mapping[str, object]] = {
     "nothing breaks": {
         "slow_share": 0.0,
-        "loss_every": NEVER,
-        "driver_every": NEVER,
-        "storage": NEVER,
-        "stream": NEVER,
+        "loss_every": NEVER_SECONDS,
+        "driver_every": NEVER_SECONDS,
+        "storage": NEVER_SECONDS,
+        "stream": NEVER_SECONDS,
     },
     "as assumed": {},
     "with copies at the end": {"speculate": True},
     "handed out by 16": {"batch": 16},
     "handed out by 256": {"batch": 256},
-    "spot nodes: a loss every 6 h": {"loss_every": 6 * HOUR},
-    "the driver dies every 2 h": {"driver_every": 2 * HOUR},
+    "spot nodes: a loss every 6 h": {"loss_every": 6 * HOUR_SECONDS},
+    "the driver dies every 2 h": {"driver_every": 2 * HOUR_SECONDS},
     "storage of 1 GB/s": {"storage": 1e9},
     "storage of 0.2 GB/s": {"storage": 0.2e9},
     "a tenth of the nodes": {"nodes": 10},
     "400 nodes": {"nodes": 400},
 }
-LIMITS = {"a hang ends after 5 min": 300.0}  # limits.seconds, 1800 s elsewhere
+LIMIT_CASES = {"a hang ends after 5 min": 300.0}  # limits.seconds, 1800 s elsewhere
 
 
 def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float, float, float]:
     """Return a run's seconds ("cpu", "wall") by stage and video, the videos' durations, a worker's
     load, gap, lead."""
     place = RemotePath(str(out))
-    items = list(read_items(place))
-    costs = read_costs(read_timings(place), [one.id for one in items])
-    names = list(costs.stages)
-    rows = np.stack([costs.stages[name].spent["cpu"] for name in names], axis=1)
-    done = rows.sum(axis=1) > 0  # the dry run had the others
-    spent = {name: costs.stages[name].spent[quantity][done] for name in names}
-    sizes = np.array([seconds for seconds, there in zip(lengths(out), done, strict=True) if there])
+    ids = [item.id for item in read_items(place)]
+    costs = read_costs(read_timings(place), ids)
+    rows = np.stack([stage.spent["cpu"] for stage in costs.stages.values()], axis=1)
+    # The dry run had the others.
+    is_of_run = rows.sum(axis=1) > 0
+    spent = {name: stage.spent[quantity][is_of_run] for name, stage in costs.stages.items()}
+    sizes = np.array(lengths(out))[is_of_run]
     load = sum(stage.load[quantity] for stage in costs.stages.values())
     return spent, sizes, load, costs.gap, costs.lead
 
@@ -103,37 +102,35 @@ def lengths(out: Path) -> list[float]:
     recipe = read_recipe(place)
     plan = Plan.from_recipe(recipe, resolve_stages(recipe, STAGE_TABLE))
     results = ResultStore(place)
-    found = []
+    probe = STAGE_TABLE["probe"]
+    seconds = []
     for item in read_items(place):
-        unit = next(unit for unit in plan.tasks(item) if unit.stage == "probe")
-        there = results.has(STAGE_TABLE["probe"], unit.key)
-        found.append(
-            float(json.loads(results.read(STAGE_TABLE["probe"], unit.key))["duration"] or 0.0)
-            if there
-            else 0.0
-        )
-    return found
+        task = next(task for task in plan.tasks(item) if task.stage == "probe")
+        duration = 0.0
+        if results.has(probe, task.key):
+            duration = float(json.loads(results.read(probe, task.key))["duration"] or 0.0)
+        seconds.append(duration)
+    return seconds
 
 
 def checked(out: Path) -> dict[str, object]:
     """Return the phases of a run: seconds measured from first start to last end, and simulated."""
     starts, ends, workers, first = phases(out)
     spent, _, load, gap, _ = measured(out, "wall")
-    stages = sorted(ends)
-    rows = np.stack([spent[name] for name in stages], axis=1)
-    units = (rows > 0).sum()
-    times = (rows + gap * (rows > 0)).astype(np.float32)
+    rows = np.stack([spent[name] for name in sorted(ends)], axis=1)
+    is_reached = rows > 0
+    times = (rows + gap * is_reached).astype(np.float32)
     work = Workload(times, np.zeros(len(times), dtype=np.float32))
-    told = simulate(work, Cluster(nodes=1, cores=workers, start=load))
-    took = max(ends.values()) - first
+    simulated = simulate(work, Cluster(nodes=1, cores=workers, start=load))
+    measured_seconds = max(ends.values()) - first
     return {
         "out": out.name,
         "workers": workers,
         "videos": len(times),
-        "units": int(units),
-        "measured s": round(took, 1),
-        "simulated s": round(told.makespan, 1),
-        "off": round(told.makespan / took - 1, 3),
+        "units": int(is_reached.sum()),
+        "measured s": round(measured_seconds, 1),
+        "simulated s": round(simulated.makespan, 1),
+        "off": round(simulated.makespan / measured_seconds - 1, 3),
         "starts": round(min(starts.values()) - first, 1),
     }
 
@@ -143,39 +140,42 @@ def phases(out: Path) -> tuple[dict[str, float], dict[str, float], int, float]:
     first start of all."""
     starts: dict[str, float] = {}
     ends: dict[str, float] = {}
-    workers = set()
-    busy: dict[object, object] = defaultdict(lambda: None)
-    most = 0
-    for line in sorted(read_timings(RemotePath(str(out))), key=lambda line: float(str(line["at"]))):
-        at, stage = float(str(line["at"])), str(line.get("stage"))
+    running_keys: set[object] = set()
+    most_running = 0
+    lines = sorted(read_timings(RemotePath(str(out))), key=_time_of)
+    for line in lines:
+        stage = str(line.get("stage"))
         if line["event"] == "start" and "worker" in line:
-            starts.setdefault(stage, at)
-            busy[line["key"]] = line["worker"]
-            workers.add(line["worker"])
+            starts.setdefault(stage, _time_of(line))
+            running_keys.add(line["key"])
         elif line["event"] == "end":
-            ends[stage] = at
-            busy.pop(line["key"], None)
-        most = max(most, len(busy))
-    return starts, ends, most, min(starts.values())
+            ends[stage] = _time_of(line)
+            running_keys.discard(line["key"])
+        most_running = max(most_running, len(running_keys))
+    return starts, ends, most_running, min(starts.values())
 
 
-def row(name: str, told: SimulatedRun, work: Workload, took: float) -> dict[str, object]:
+def _time_of(line: LogLine) -> float:
+    return float(str(line["at"]))
+
+
+def row(name: str, run: SimulatedRun, work: Workload, cpu_seconds: float) -> dict[str, object]:
     """Return one case of the table."""
     return {
         "case": name,
-        "hours": round(told.makespan / HOUR, 2),
-        "ideal_hours": round(work.seconds / told.workers / HOUR, 2),
-        "utilisation": round(told.utilisation, 4),
-        "tail_min": round(told.tail / 60, 1),
-        "last_1_percent_min": round(told.last / 60, 1),
-        "p50_s": round(told.usual, 1),
-        "p99_s": round(told.slowest, 1),
-        "losses": told.losses,
-        "restarts": told.restarts,
-        "lost_hours": round(told.lost / HOUR, 1),
-        "copied_hours": round(told.copied / HOUR, 1),
-        "waiting_hours": round(told.waiting / HOUR, 1),
-        "simulated_in_cpu_s": round(took, 1),
+        "hours": round(run.makespan / HOUR_SECONDS, 2),
+        "ideal_hours": round(work.seconds / run.workers / HOUR_SECONDS, 2),
+        "utilisation": round(run.utilisation, 4),
+        "tail_min": round(run.tail / 60, 1),
+        "last_1_percent_min": round(run.last / 60, 1),
+        "p50_s": round(run.usual, 1),
+        "p99_s": round(run.slowest, 1),
+        "losses": run.losses,
+        "restarts": run.restarts,
+        "lost_hours": round(run.lost / HOUR_SECONDS, 1),
+        "copied_hours": round(run.copied / HOUR_SECONDS, 1),
+        "waiting_hours": round(run.waiting / HOUR_SECONDS, 1),
+        "simulated_in_cpu_s": round(cpu_seconds, 1),
     }
 
 
@@ -188,27 +188,38 @@ def main() -> None:
     for check in checks:
         print(json.dumps(check))
     spent, sizes, load, _, _ = measured(outs[0], "cpu")
-    wanted = durations(VIDEOS, MEAN, SPREAD)
-    about = {"far": True, "bytes_a_second": BYTES_A_SECOND, "poison": POISON}
-    work = workload(spent, sizes, wanted, **about)  # type: ignore[arg-type]
-    shares = dict(
-        zip(spent, (work.times.sum(axis=0, dtype=np.float64) / HOUR).round(0).tolist(), strict=True)
-    )
-    rate = work.seconds / wanted.sum()
-    hours = f"{wanted.sum() / HOUR:,.0f} h of video, {work.seconds / HOUR:,.0f} core hours ({rate:.3f} s a second)"
-    print(f"{VIDEOS:,} videos, {hours}: {shares}")
+    # The videos of the large cluster
+    seconds = durations(VIDEO_COUNT, MEAN_SECONDS, LOG_SPREAD)
+    options = {"far": True, "bytes_a_second": BYTES_A_SECOND, "poison": HANGING_SHARE}
+    work = workload(spent, sizes, seconds, **options)  # type: ignore[arg-type]
+    stage_hours = work.times.sum(axis=0, dtype=np.float64) / HOUR_SECONDS
+    core_hours = dict(zip(spent, stage_hours.round(0).tolist(), strict=True))
+    video_hours = f"{seconds.sum() / HOUR_SECONDS:,.0f} h of video"
+    rate = work.seconds / seconds.sum()
+    work_hours = f"{work.seconds / HOUR_SECONDS:,.0f} core hours ({rate:.3f} s a second)"
+    print(f"{VIDEO_COUNT:,} videos, {video_hours}, {work_hours}: {core_hours}")
+    # The cases
+    works = dict.fromkeys(CLUSTER_CASES, work)
+    for name, limit in LIMIT_CASES.items():
+        limited = {**options, "limit": limit}
+        works[name] = workload(spent, sizes, seconds, **limited)  # type: ignore[arg-type]
     cases = []
-    works = dict.fromkeys(CASES, work)
-    for name, limit in LIMITS.items():
-        works[name] = workload(spent, sizes, wanted, limit=limit, **about)  # type: ignore[arg-type]
+    cluster = replace(LARGE_CLUSTER, start=max(load, 1.0))
     for name, work in works.items():
-        changed, began = CASES.get(name, {}), time.process_time()
-        one = simulate(work, replace(CLOUD, start=max(load, 1.0), **changed))  # type: ignore[arg-type]
-        cases.append(row(name, one, work, time.process_time() - began))
+        changes = CLUSTER_CASES.get(name, {})
+        start = time.process_time()
+        run = simulate(work, replace(cluster, **changes))  # type: ignore[arg-type]
+        cases.append(row(name, run, work, time.process_time() - start))
         print(json.dumps(cases[-1]), flush=True)
-    assumed = {**asdict(CLOUD), "start": load, "poison": POISON, "mean_s": MEAN, "spread": SPREAD}
-    told = {"assumed": assumed, "core_hours": shares, "checks": checks, "cases": cases}
-    RESULT.write_text(json.dumps(told, indent=1) + "\n")
+    assumed = {
+        **asdict(LARGE_CLUSTER),
+        "start": load,
+        "poison": HANGING_SHARE,
+        "mean_s": MEAN_SECONDS,
+        "spread": LOG_SPREAD,
+    }
+    result = {"assumed": assumed, "core_hours": core_hours, "checks": checks, "cases": cases}
+    RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

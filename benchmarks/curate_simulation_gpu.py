@@ -2,11 +2,11 @@
 
     python benchmarks/curate_simulation_gpu.py [--price DOLLARS]
 
-Core seconds a second of video are those that `curate_simulation.py` took from a measured run. No
-GPU was had: how many times faster than a core it runs a network is assumed (SPEEDS), three times.
+Core seconds per second of video are those that `curate_simulation.py` took from a measured run. No
+GPU was had: how many times faster than a core it runs a network is assumed (GPU_SPEEDS).
 What stays on the core of a GPU's worker is measured (docs/results/speed.md: decoding and voice
 detection next to recognition, decoding and motion next to features). Money is node hours at --price
-a node hour, 1 unless given. Writes benchmarks/results/curate_simulation_gpu.json.
+per node hour, 1 by default. Writes benchmarks/results/curate_simulation_gpu.json.
 """
 
 import argparse
@@ -20,41 +20,42 @@ from benchmarks.cluster_simulation import durations
 from benchmarks.gpu_cluster_simulation import HOUR, GpuCluster, Hop, Market, hops_of, simulate
 from stepline.evaluate.bootstrap import Floats
 
-RESULTS = Path(__file__).resolve().parent / "results"
-RESULT = RESULTS / "curate_simulation_gpu.json"
-VIDEOS = 1_200_000
-SPEEDS = (10.0, 30.0, 100.0)  # of a GPU, next to a core
+RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
+RESULT_PATH = RESULTS_FOLDER / "curate_simulation_gpu.json"
+VIDEO_COUNT = 1_200_000
+GPU_SPEEDS = (10.0, 30.0, 100.0)  # of a GPU, next to a core
 ON_GPU = ("transcribe", "encode")
 # share of a stage that is not a network's, docs/results/speed.md
-DECODING = {"transcribe": 0.13, "encode": 0.53}
-USUAL = GpuCluster(nodes=25, cores=16, gpus=1, sharing=4)
-FAILING = {"loss_every": 200 * HOUR}
-# a GPU's speed, what differs from USUAL
-CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {
+DECODING_SHARES = {"transcribe": 0.13, "encode": 0.53}
+USUAL_CLUSTER = GpuCluster(nodes=25, cores=16, gpus=1, sharing=4)
+FAILING_NODES = {"loss_every": 200 * HOUR}
+# a GPU's speed, what differs from USUAL_CLUSTER
+CLUSTER_CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {
     "no GPU, 25 nodes": (0.0, {"gpus": 0}),
     **{f"{count} workers a GPU": (30.0, {"sharing": count}) for count in (1, 2, 4, 8, 12)},
     "a GPU as 10 cores, 8 workers": (10.0, {"sharing": 8}),
     "a GPU as 100 cores, 8 workers": (100.0, {"sharing": 8}),
     "a GPU as 100 cores, 12 workers": (100.0, {"sharing": 12}),
-    "8 workers a GPU, a node fails every 200 h": (30.0, {"sharing": 8, **FAILING}),
+    "8 workers a GPU, a node fails every 200 h": (30.0, {"sharing": 8, **FAILING_NODES}),
     "8 workers a GPU, a node fails every 6 h": (30.0, {"sharing": 8, "loss_every": 6 * HOUR}),
-    "spot, bid 1": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=1.0)}),
-    "spot, bid .5": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=0.5)}),
-    "spot, bid .4": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=0.4)}),
+    "spot, bid 1": (30.0, {"sharing": 8, **FAILING_NODES, "market": Market(bid=1.0)}),
+    "spot, bid .5": (30.0, {"sharing": 8, **FAILING_NODES, "market": Market(bid=0.5)}),
+    "spot, bid .4": (30.0, {"sharing": 8, **FAILING_NODES, "market": Market(bid=0.4)}),
     "spot, bid .5, no notice": (
         30.0,
-        {"sharing": 8, **FAILING, "market": Market(bid=0.5, notice=0.0)},
+        {"sharing": 8, **FAILING_NODES, "market": Market(bid=0.5, notice=0.0)},
     ),
 }
 
 
 def core_seconds(videos: int) -> dict[str, Floats]:
     """Return stage -> (V,) core seconds, in proportion to a video's duration."""
-    tree = json.loads((RESULTS / "curate_simulation.json").read_text(encoding="utf-8"))
+    tree = json.loads((RESULTS_FOLDER / "curate_simulation.json").read_text(encoding="utf-8"))
     assumed = tree["assumed"]
     lengths = durations(videos, assumed["mean_s"], assumed["spread"])
-    whole = durations(VIDEOS, assumed["mean_s"], assumed["spread"]).sum() / HOUR
-    return {stage: lengths * (hours / whole) for stage, hours in tree["core_hours"].items()}
+    all_seconds = durations(VIDEO_COUNT, assumed["mean_s"], assumed["spread"]).sum()
+    all_hours = all_seconds / HOUR
+    return {stage: lengths * (hours / all_hours) for stage, hours in tree["core_hours"].items()}
 
 
 def main() -> None:
@@ -65,37 +66,30 @@ def main() -> None:
     parser.add_argument(
         "--price", type=float, default=1.0, help="of a node and hour, bought at the fixed price"
     )
-    parser.add_argument("--videos", type=int, default=VIDEOS)
-    args = parser.parse_args()
-    times = core_seconds(args.videos)
+    parser.add_argument("--videos", type=int, default=VIDEO_COUNT)
+    options = parser.parse_args()
+    times = core_seconds(options.videos)
     rows = []
-    for name, (speed, changes) in CASES.items():
-        cluster = replace(USUAL, price=args.price, **changes)  # type: ignore[arg-type]
-        hops = (
-            hops_of(times, dict.fromkeys(ON_GPU, speed), DECODING)
-            if speed
-            else [Hop("all", sum(times.values()))]
-        )  # type: ignore[arg-type]
-        began = time.process_time()
-        told = simulate(hops, cluster)
-        took = round(time.process_time() - began, 1)
-        rows.append(
-            {
-                "case": name,
-                **{key: round(value, 3) for key, value in asdict(told).items()},
-                "cpu_s": took,
-            }
-        )
+    for name, (speed, changes) in CLUSTER_CASES.items():
+        cluster = replace(USUAL_CLUSTER, price=options.price, **changes)  # type: ignore[arg-type]
+        hops = [Hop("all", sum(times.values()))]  # type: ignore[arg-type]
+        if speed:
+            hops = hops_of(times, dict.fromkeys(ON_GPU, speed), DECODING_SHARES)
+        start = time.process_time()
+        run = simulate(hops, cluster)
+        cpu_seconds = round(time.process_time() - start, 1)
+        figures = {key: round(value, 3) for key, value in asdict(run).items()}
+        rows.append({"case": name, **figures, "cpu_s": cpu_seconds})
         print(json.dumps(rows[-1]), flush=True)
-    if args.videos == VIDEOS:
+    if options.videos == VIDEO_COUNT:
         tree = {
-            "videos": VIDEOS,
-            "usual": asdict(USUAL),
+            "videos": VIDEO_COUNT,
+            "usual": asdict(USUAL_CLUSTER),
             "market": asdict(Market()),
-            "decoding": DECODING,
+            "decoding": DECODING_SHARES,
             "cases": rows,
         }
-        RESULT.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
+        RESULT_PATH.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-CATEGORIES = ("Food and Entertaining", "Cars & Other Vehicles", "Hobbies and Crafts")
-TASKS = 23_611  # HowTo100M's
-SENTENCES = 100  # of a synthetic record
-CUES = 25  # of a video in the captions
+CATEGORY_NAMES = ("Food and Entertaining", "Cars & Other Vehicles", "Hobbies and Crafts")
+TASK_COUNT = 23_611  # HowTo100M's
+SENTENCE_COUNT = 100  # of a synthetic record
+CUE_COUNT = 25  # of a video in the captions
 
 
 def make(folder: Path, rows: int) -> None:
@@ -25,35 +25,31 @@ def make(folder: Path, rows: int) -> None:
     import pyarrow.csv as tables
     import pyarrow.parquet as parquet
 
-    draw, letters = random.Random(0), string.ascii_letters + string.digits + "-_"
+    draw = random.Random(0)
+    letters = string.ascii_letters + string.digits + "-_"
     ids = ["".join(draw.choices(letters, k=11)) for _ in range(rows)]
     with (folder / "list.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "video", "title", "task", "category", "duration"])
         for place, id in enumerate(ids):
-            title, task = f"How to do thing {place} at home, slowly", f"Make thing {place % TASKS}"
-            writer.writerow(
-                [
-                    id,
-                    f"videos/{id[:2]}/{id}.mp4",
-                    title,
-                    task,
-                    CATEGORIES[place % 3],
-                    60 + place % 600,
-                ]
-            )
+            path = f"videos/{id[:2]}/{id}.mp4"
+            title = f"How to do thing {place} at home, slowly"
+            task = f"Make thing {place % TASK_COUNT}"
+            seconds = 60 + place % 600
+            writer.writerow([id, path, title, task, CATEGORY_NAMES[place % 3], seconds])
     parquet.write_table(tables.read_csv(folder / "list.csv"), folder / "list.parquet")
     with (folder / "HowTo100M_v1.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["video_id", "category_1", "category_2", "rank", "task_id"])
-        writer.writerows(
-            [id, CATEGORIES[place % 3], "Recipes", 1, place % TASKS] for place, id in enumerate(ids)
-        )
-    said = {
-        "text": ["and then you take the whisk and mix it"] * CUES,
-        "start": [4.0 * cue for cue in range(CUES)],
+        for place, id in enumerate(ids):
+            category = CATEGORY_NAMES[place % 3]
+            writer.writerow([id, category, "Recipes", 1, place % TASK_COUNT])
+    cues = {
+        "text": ["and then you take the whisk and mix it"] * CUE_COUNT,
+        "start": [4.0 * cue for cue in range(CUE_COUNT)],
+        "end": [4.0 * cue + 4 for cue in range(CUE_COUNT)],
     }
-    captions = json.dumps({**said, "end": [4.0 * cue + 4 for cue in range(CUES)]})
+    captions = json.dumps(cues)
     with (folder / "caption.json").open("w") as file:
         file.write("{" + ", ".join(f'"{id}": {captions}' for id in ids[:1]))
         file.writelines(f', "{id}": {captions}' for id in ids[1:])
@@ -77,59 +73,51 @@ def export(folder: Path, records: int) -> int:
     from stepline.curate.settings import ExportSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
-    def made(number: int) -> Record:
+    def make_record(number: int) -> Record:
         draw = random.Random(number)
-        words = [
-            " ".join(f"word{draw.randrange(20_000)}" for _ in range(9)) for _ in range(SENTENCES)
-        ]
-        sentences = tuple(
-            Sentence(text=text, span=Span(4.0 * k, 4.0 * k + 3.5)) for k, text in enumerate(words)
-        )
-        steps = tuple(
-            Step(
-                id=str(k),
-                text=words[10 * k],
-                spans=(Span(40.0 * k, 40.0 * k + 8),),
-                status="shown",
-                score=0.5,
-            )
-            for k in range(10)
-        )
+        sentences = []
+        for k in range(SENTENCE_COUNT):
+            text = " ".join(f"word{draw.randrange(20_000)}" for _ in range(9))
+            sentences.append(Sentence(text=text, span=Span(4.0 * k, 4.0 * k + 3.5)))
+        steps = []
+        for k in range(10):
+            text = sentences[10 * k].text
+            spans = (Span(40.0 * k, 40.0 * k + 8),)
+            steps.append(Step(id=str(k), text=text, spans=spans, status="shown", score=0.5))
         video = Video(id=f"v{number:07}", duration=400.0)
-        return Record(
-            id=video.id, video=video, transcript=Transcript(sentences=sentences), steps=steps
-        )
+        transcript = Transcript(sentences=tuple(sentences))
+        return Record(id=video.id, video=video, transcript=transcript, steps=tuple(steps))
 
-    (folder / "dataset").mkdir()
-    export_dataset(
-        DatasetContents(lambda: map(made, range(records)), {}), folder / "dataset", ExportSettings()
-    )
-    return sum(path.stat().st_size for path in (folder / "dataset").rglob("*") if path.is_file())
+    dataset = folder / "dataset"
+    dataset.mkdir()
+    contents = DatasetContents(lambda: map(make_record, range(records)), {})
+    export_dataset(contents, dataset, ExportSettings())
+    return sum(path.stat().st_size for path in dataset.rglob("*") if path.is_file())
 
 
 def peak_memory() -> int:
     """Return the most KiB that this process held. Not what its parent held before, which getrusage
-    may tell."""
+    may report."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    line = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(line.split()[1])
 
 
 def measured(what: str, folder: Path, size: int) -> None:
     """Do one thing in this process and print what it took as a row of a table."""
-    import numpy  # noqa: F401  (what is imported anyway is no part of the measure)
+    import numpy  # noqa: F401  (what is imported anyway does not count)
     import pyarrow.parquet  # noqa: F401
 
-    before, began = peak_memory(), time.process_time()
-    result = export(folder, size) if what == "export" else read(folder, what)
-    took, peak = time.process_time() - began, peak_memory()
-    unit = (
-        f"{size:,} records, {result / 2**20:.0f} MiB written"
-        if what == "export"
-        else f"{result:,} entries"
-    )
-    print(
-        f"| {what} | {unit} | {took:.1f} | {peak // 1024} ({before // 1024} imports) |", flush=True
-    )
+    kib_before = peak_memory()
+    start = time.process_time()
+    if what == "export":
+        written_bytes = export(folder, size)
+        amount = f"{size:,} records, {written_bytes / 2**20:.0f} MiB written"
+    else:
+        amount = f"{read(folder, what):,} entries"
+    seconds = time.process_time() - start
+    memory = f"{peak_memory() // 1024} ({kib_before // 1024} imports)"
+    print(f"| {what} | {amount} | {seconds:.1f} | {memory} |", flush=True)
 
 
 def main() -> None:
@@ -138,15 +126,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_200_000)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        measured(given.one[0], Path(given.one[1]), int(given.one[2]))
+    options = parser.parse_args()
+    if options.one:
+        what, folder, size = options.one
+        measured(what, Path(folder), int(size))
         return
     with tempfile.TemporaryDirectory() as scratch:
-        make(Path(scratch), given.rows)
+        make(Path(scratch), options.rows)
         print("| what | size | CPU s | peak MiB |\n|---|---|---|---|", flush=True)
         for what in ("list.csv", "list.parquet", "HowTo100M_v1.csv", "export"):
-            command = [sys.executable, __file__, "--one", what, scratch, str(given.records)]
+            command = [sys.executable, __file__, "--one", what, scratch, str(options.records)]
             subprocess.run(command, check=True)
 
 

@@ -1,8 +1,8 @@
-"""Measures `stepline curate`: video-hours an hour by stage and in all, how well work overlaps, and
+"""Measures `stepline curate`: video-hours per hour by stage and in all, how well work overlaps, and
 how it scales.
 
-    python benchmarks/curate_throughput.py SOURCE [--recipe FILE] [--limit N] [--runs local:1 local:2 ray:1 ray:2]
-        [--rounds N]
+    python benchmarks/curate_throughput.py SOURCE [--recipe FILE] [--limit N]
+        [--runs local:1 local:2 ray:1 ray:2] [--rounds N]
 
 Each run starts from nothing in a folder of its own. Numbers come from the run's journals
 (OUT/timings), but the CPU seconds of all its processes, which are looked at each second while it
@@ -34,9 +34,9 @@ from stepline.curate.execution.pool import descendants
 from stepline.curate.store.run_log import read_timings
 from stepline.remote import RemotePath
 
-RUNS = ("local:1", "local:2", "ray:1", "ray:2")
-RESULTS = Path(__file__).parent / "results" / "curate_throughput.json"
-HOUR = 3600.0
+DEFAULT_RUNS = ("local:1", "local:2", "ray:1", "ray:2")
+RESULT_PATH = Path(__file__).parent / "results" / "curate_throughput.json"
+HOUR_SECONDS = 3600.0
 
 
 def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, out: Path) -> float:
@@ -55,68 +55,70 @@ def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, 
         str(out),
         *limits,
     ]
-    used: dict[int, float] = {}
+    cpu_of_process: dict[int, float] = {}
     with subprocess.Popen([*command, "--engine", engine, "--workers", str(workers)]) as process:
         while process.poll() is None:
             for pid in (process.pid, *descendants(process.pid)):
                 with contextlib.suppress(psutil.Error):
                     times = psutil.Process(pid).cpu_times()
-                    used[pid] = times.user + times.system
+                    cpu_of_process[pid] = times.user + times.system
             time.sleep(1.0)
     if process.returncode:
         sys.exit(process.returncode)
-    return sum(used.values())
+    return sum(cpu_of_process.values())
 
 
 def hours_of(out: Path) -> dict[str, float]:
     """Return the hours of each video that could be probed, by id."""
-    lines = [
-        line
-        for line in read_timings(RemotePath(str(out)))
-        if line["event"] == "end" and line["stage"] == "probe"
-    ]
-    cells = {
-        str(line["id"]): out / "cells/probe" / str(line["key"])[:2] / f"{line['key']}.json"
-        for line in lines
-    }
-    return {
-        name: json.loads(cell.read_bytes())["duration"] / HOUR
-        for name, cell in cells.items()
-        if cell.exists()
-    }
+    hours = {}
+    for line in read_timings(RemotePath(str(out))):
+        if line["event"] != "end" or line["stage"] != "probe":
+            continue
+        key = str(line["key"])
+        cell = out / "cells/probe" / key[:2] / f"{key}.json"
+        if cell.exists():
+            seconds = json.loads(cell.read_bytes())["duration"]
+            hours[str(line["id"])] = seconds / HOUR_SECONDS
+    return hours
 
 
 def measured(out: Path, workers: int) -> dict[str, Any]:
-    """Return what the journals of one run tell."""
+    """Return what the journals of one run say."""
     lines = [dict(line) for line in read_timings(RemotePath(str(out)))]
     hours = hours_of(out)
-    ends = [line for line in lines if line["event"] == "end"]
-    whole = [line for line in lines if line["event"] == "dataset"]
-    begun = min(line["at"] for line in lines if line["event"] in ("start", "worker"))
-    mapped = max(line["at"] for line in ends) - begun
-    starts = sum(line["cpu"] for line in lines if line["event"] == "worker")
-    used = starts + sum(line["cpu"] for line in ends)
-    serial = {line["stage"]: line["wall"] for line in whole}
-    run_line = next(line for line in lines if line["event"] == "run")
-    total = max(line["at"] for line in lines) - run_line["at"] + run_line["seconds"]
-    everything = used + sum(line["cpu"] for line in whole)
+    all_hours = sum(hours.values())
+    lines_of = defaultdict(list)
+    for line in lines:
+        lines_of[line["event"]].append(line)
+    # The stages that take one video
+    ends = lines_of["end"]
+    map_start = min(line["at"] for line in lines_of["start"] + lines_of["worker"])
+    map_wall = max(line["at"] for line in ends) - map_start
+    start_cpu = sum(line["cpu"] for line in lines_of["worker"])
+    map_cpu = start_cpu + sum(line["cpu"] for line in ends)
+    # The stages of the whole dataset
+    serial_wall = {line["stage"]: line["wall"] for line in lines_of["dataset"]}
+    total_cpu = map_cpu + sum(line["cpu"] for line in lines_of["dataset"])
+    run_line = lines_of["run"][0]
+    total_wall = max(line["at"] for line in lines) - run_line["at"] + run_line["seconds"]
+    least_wall = max(total_cpu / workers, max(serial_wall.values(), default=0.0))
+    stage_rows = stages(ends, hours)
+    for name, wall in serial_wall.items():
+        stage_rows[name] = {"wall_s": wall}
     return {
         "videos": len({line["id"] for line in ends}),
-        "video_hours": sum(hours.values()),
-        "map_wall_s": mapped,
-        "map_cpu_s": used,
-        "worker_start_cpu_s": starts,
+        "video_hours": all_hours,
+        "map_wall_s": map_wall,
+        "map_cpu_s": map_cpu,
+        "worker_start_cpu_s": start_cpu,
         "model_load_cpu_s": loads(ends),
-        "busy": sum(line["wall"] for line in ends) / (mapped * workers),
-        "map_overlap": mapped / (used / workers),
-        "map_video_hours_an_hour": sum(hours.values()) / (mapped / HOUR),
-        "total_wall_s": total,
-        "total_overlap": total / max(everything / workers, max(serial.values(), default=0.0)),
-        "total_video_hours_an_hour": sum(hours.values()) / (total / HOUR),
-        "stages": {
-            **stages(ends, hours),
-            **{name: {"wall_s": wall} for name, wall in serial.items()},
-        },
+        "busy": sum(line["wall"] for line in ends) / (map_wall * workers),
+        "map_overlap": map_wall / (map_cpu / workers),
+        "map_video_hours_an_hour": all_hours / (map_wall / HOUR_SECONDS),
+        "total_wall_s": total_wall,
+        "total_overlap": total_wall / least_wall,
+        "total_video_hours_an_hour": all_hours / (total_wall / HOUR_SECONDS),
+        "stages": stage_rows,
     }
 
 
@@ -129,32 +131,35 @@ def loads(ends: Sequence[Mapping[str, Any]]) -> float:
     extra = 0.0
     for pairs in by_stage.values():
         usual = sorted(cpu for first, cpu in pairs if not first)
-        if usual:
-            extra += sum(max(0.0, cpu - usual[len(usual) // 2]) for first, cpu in pairs if first)
+        if not usual:
+            continue
+        middle = usual[len(usual) // 2]
+        extra += sum(max(0.0, cpu - middle) for first, cpu in pairs if first)
     return extra
 
 
 def stages(
     ends: Sequence[Mapping[str, Any]], hours: Mapping[str, float]
 ) -> dict[str, dict[str, float]]:
-    """Return units, CPU seconds, peak memory and video-hours a CPU hour of each stage. First units
-    count in no pace."""
-    found: dict[str, dict[str, float]] = {}
+    """Return units, CPU seconds, peak memory and video-hours per CPU hour of each stage. First
+    units count in no pace."""
+    rows: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(line["stage"] for line in ends):
         own = [line for line in ends if line["stage"] == name]
         warm = [line for line in own if not line["first"] and line["ok"]]
-        took, seen = (
-            sum(line["cpu"] for line in warm),
-            sum(hours.get(line["id"], 0.0) for line in warm),
-        )
-        found[name] = {
+        warm_cpu = sum(line["cpu"] for line in warm)
+        warm_hours = sum(hours.get(line["id"], 0.0) for line in warm)
+        pace = float("nan")
+        if warm_cpu:
+            pace = warm_hours / (warm_cpu / HOUR_SECONDS)
+        rows[name] = {
             "units": len(own),
             "failed": sum(not line["ok"] for line in own),
             "cpu_s": sum(line["cpu"] for line in own),
             "peak_mib": max(line["peak_rss"] for line in own) / 2**20,
-            "video_hours_a_cpu_hour": seen / (took / HOUR) if took else float("nan"),
+            "video_hours_a_cpu_hour": pace,
         }
-    return found
+    return rows
 
 
 def same_bytes(outs: Sequence[Path]) -> bool:
@@ -162,36 +167,44 @@ def same_bytes(outs: Sequence[Path]) -> bool:
     paths and seconds."""
     trees = []
     for out in outs:
-        files = (
-            path
-            for part in ("cells", "dataset")
-            for path in (out / part).rglob("*")
-            if path.is_file()
-        )
-        trees.append({str(path.relative_to(out)): path.read_bytes() for path in files})
+        tree = {}
+        for part in ("cells", "dataset"):
+            for path in (out / part).rglob("*"):
+                if path.is_file():
+                    tree[str(path.relative_to(out))] = path.read_bytes()
+        trees.append(tree)
     return all(tree == trees[0] for tree in trees)
 
 
 def median(runs: Sequence[Any]) -> Any:
     """Return the median of each number of runs of the same kind."""
-    if isinstance(runs[0], dict):
-        return {name: median([each[name] for each in runs if name in each]) for name in runs[0]}
-    return statistics.median(runs)
+    if not isinstance(runs[0], dict):
+        return statistics.median(runs)
+    medians = {}
+    for name in runs[0]:
+        medians[name] = median([run[name] for run in runs if name in run])
+    return medians
 
 
-def ratios(found: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> dict[str, Any]:
+def local_name(name: str) -> str:
+    """Return the local run of as many workers as one of Ray's."""
+    return name.replace("ray:", "local:", 1)
+
+
+def ratios(runs: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> dict[str, Any]:
     """Return a run of Ray compared with the local one of as many workers, round by round."""
-    told: dict[str, Any] = {}
-    for number in (
+    ratios_of_figures: dict[str, Any] = {}
+    for figure in (
         "map_video_hours_an_hour",
         "total_video_hours_an_hour",
         "map_cpu_s",
         "every_process_cpu_s",
     ):
-        pairs = zip(found[name], found[f"local{name[3:]}"], strict=True)
-        each = [round(ray[number] / local[number], 3) for ray, local in pairs]
-        told[number] = {"rounds": each, "median": statistics.median(each)}
-    return told
+        rounds = []
+        for ray, local in zip(runs[name], runs[local_name(name)], strict=True):
+            rounds.append(round(ray[figure] / local[figure], 3))
+        ratios_of_figures[figure] = {"rounds": rounds, "median": statistics.median(rounds)}
+    return ratios_of_figures
 
 
 def table(rows: Mapping[str, dict[str, Any]]) -> str:
@@ -199,20 +212,43 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
     head = f"{'run':<10}{'wall s':>9}{'CPU s':>9}{'busy':>7}{'overlap':>9}{'vh/h':>8}"
     lines = [head + f"{'all: wall s':>13}{'overlap':>9}{'vh/h':>8}"]
     for name, row in rows.items():
-        mapped = f"{row['map_wall_s']:>9.1f}{row['map_cpu_s']:>9.1f}{row['busy']:>7.0%}{row['map_overlap']:>9.2f}"
-        whole = f"{row['total_wall_s']:>13.1f}{row['total_overlap']:>9.2f}{row['total_video_hours_an_hour']:>8.1f}"
-        lines.append(f"{name:<10}{mapped}{row['map_video_hours_an_hour']:>8.1f}{whole}")
-    last = rows[next(reversed(rows))] if rows else {"stages": {}}
+        cells = [
+            f"{name:<10}",
+            f"{row['map_wall_s']:>9.1f}",
+            f"{row['map_cpu_s']:>9.1f}",
+            f"{row['busy']:>7.0%}",
+            f"{row['map_overlap']:>9.2f}",
+            f"{row['map_video_hours_an_hour']:>8.1f}",
+            f"{row['total_wall_s']:>13.1f}",
+            f"{row['total_overlap']:>9.2f}",
+            f"{row['total_video_hours_an_hour']:>8.1f}",
+        ]
+        lines.append("".join(cells))
+    stage_rows = {}
+    if rows:
+        stage_rows = rows[next(reversed(rows))]["stages"]
     lines.append(
         f"\n{'stage':<12}{'units':>7}{'failed':>8}{'CPU s':>9}{'peak MiB':>10}{'vh a CPU h':>12}"
     )
-    for name, stage in last["stages"].items():
+    for name, stage in stage_rows.items():
         if "units" not in stage:
             lines.append(f"{name:<12}{'once':>7}{'':>8}{stage['wall_s']:>9.1f} s wall")
             continue
-        counts = f"{stage['units']:>7}{stage['failed']:>8}{stage['cpu_s']:>9.1f}{stage['peak_mib']:>10.0f}"
-        lines.append(f"{name:<12}{counts}{stage['video_hours_a_cpu_hour']:>12.1f}")
+        cells = [
+            f"{name:<12}",
+            f"{stage['units']:>7}",
+            f"{stage['failed']:>8}",
+            f"{stage['cpu_s']:>9.1f}",
+            f"{stage['peak_mib']:>10.0f}",
+            f"{stage['video_hours_a_cpu_hour']:>12.1f}",
+        ]
+        lines.append("".join(cells))
     return "\n".join(lines)
+
+
+def folder_name(run_name: str, number: int) -> str:
+    """Return the folder of a run in a round."""
+    return f"{run_name.replace(':', '-')}-{number}"
 
 
 def main() -> None:
@@ -223,36 +259,48 @@ def main() -> None:
     parser.add_argument("source")
     parser.add_argument("--recipe", default="howtostep")
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--runs", nargs="+", default=list(RUNS), metavar="ENGINE:WORKERS")
+    parser.add_argument("--runs", nargs="+", default=list(DEFAULT_RUNS), metavar="ENGINE:WORKERS")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument(
-        "--keep", type=Path, help="folder for the runs' own folders; a temporary one by default"
+        "--keep", type=Path, help="folder for the runs' own folders, a temporary one by default"
     )
     options = parser.parse_args()
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    figures_of_runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    same = True
     with tempfile.TemporaryDirectory(prefix="stepline-curate-") as temporary:
-        home, same = options.keep or Path(temporary), True
+        home = options.keep or Path(temporary)
+        first_out = home / folder_name(options.runs[0], 0)
         for number in range(options.rounds):
-            for name in options.runs[:: -1 if number % 2 else 1]:
-                engine, _, workers = name.partition(":")
-                out = home / f"{name.replace(':', '-')}-{number}"
-                used = run(options.source, options.recipe, options.limit, engine, int(workers), out)
-                found[name].append({**measured(out, int(workers)), "every_process_cpu_s": used})
-                same = same and same_bytes([home / f"{options.runs[0].replace(':', '-')}-0", out])
+            names = list(options.runs)
+            if number % 2:
+                names.reverse()
+            for name in names:
+                engine, _, count = name.partition(":")
+                workers = int(count)
+                out = home / folder_name(name, number)
+                cpu = run(options.source, options.recipe, options.limit, engine, workers, out)
+                figures = {**measured(out, workers), "every_process_cpu_s": cpu}
+                figures_of_runs[name].append(figures)
+                same = same and same_bytes([first_out, out])
                 if number and not options.keep:
                     shutil.rmtree(out)
-    rows = {name: median(runs) for name, runs in found.items()}
-    told = {
-        name: ratios(found, name)
-        for name in found
-        if name.startswith("ray:") and f"local{name[3:]}" in found
-    }
+    rows = {name: median(runs) for name, runs in figures_of_runs.items()}
+    ray_to_local = {}
+    for name in figures_of_runs:
+        if name.startswith("ray:") and local_name(name) in figures_of_runs:
+            ray_to_local[name] = ratios(figures_of_runs, name)
     print(table(rows))
-    for name, ratio in told.items():
-        print(f"{name} / local{name[3:]}: {json.dumps(ratio)}")
-    print(f"the runs' results are {'the same, byte for byte' if same else 'NOT the same'}")
-    results = {"rounds": options.rounds, "runs": rows, "ray_to_local": told, "same_bytes": same}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    for name, ratio in ray_to_local.items():
+        print(f"{name} / {local_name(name)}: {json.dumps(ratio)}")
+    outcome = "the same, byte for byte" if same else "NOT the same"
+    print(f"the runs' results are {outcome}")
+    results = {
+        "rounds": options.rounds,
+        "runs": rows,
+        "ray_to_local": ray_to_local,
+        "same_bytes": same,
+    }
+    RESULT_PATH.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(0 if same else 1)
 
 

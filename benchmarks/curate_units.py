@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 from stepline.records import Record, Span, Step
 
-SMALL = "a an the and to of in on with it its that this you your so now then up off out just is are"
-SHARED = 0.5  # share of a step's words that its true step must have
+SMALL_WORDS_TEXT = (
+    "a an the and to of in on with it its that this you your so now then up off out just is are"
+)
+SMALL_WORDS = frozenset(SMALL_WORDS_TEXT.split())
+MIN_SHARED_WORDS = 0.5  # share of a step's words that its true step must have
+FAR_AWAY_SCORE = -1e9  # in place of - distance where a step is not said
 
 
 @dataclass(frozen=True)
@@ -18,73 +22,91 @@ class Unit:
     video: str
     place: Span | None
     at: float | None
-    shown: tuple[Span, ...]
+    shown_spans: tuple[Span, ...]
 
     @property
     def aligned(self) -> bool:
         """The middle lies where it is shown."""
-        return self.place is not None and any(self.place.center in span for span in self.shown)
+        return self.place is not None and any(
+            self.place.center in span for span in self.shown_spans
+        )
 
     @property
     def hit(self) -> bool:
         """The best second lies where it is shown."""
-        return self.at is not None and any(self.at in span for span in self.shown)
+        return self.at is not None and any(self.at in span for span in self.shown_spans)
 
     @property
     def iou(self) -> float:
         """With the span where it is shown."""
-        return (
-            max((self.place.iou(span) for span in self.shown), default=0.0) if self.place else 0.0
-        )
+        if not self.place:
+            return 0.0
+        return max((self.place.iou(span) for span in self.shown_spans), default=0.0)
 
 
 def words(text: str) -> set[str]:
     """Return what a text is about: its words without the smallest, cut to their stems."""
-    return {word[:5] for word in re.findall(r"[a-z]+", text.lower())} - set(SMALL.split())
+    stems = {word[:5] for word in re.findall(r"[a-z]+", text.lower())}
+    return stems - SMALL_WORDS
 
 
 def true_step(step: Step, truth: Record) -> Step | None:
     """Return the true step that a written one stands for, by words. Of equals the one said
     nearest."""
     sentences = truth.transcript.sentences if truth.transcript else ()
-    own, best = words(step.text), (0.0, 0.0)
-    found = None
+    own_words = words(step.text)
+    match = None
+    best = (0.0, 0.0)
     for true in truth.reference:
-        told = words(true.text).union(*(words(sentences[source].text) for source in true.sources))
-        shared = len(own & told) / max(1, len(own))
-        near = -abs(true.said.center - step.said.center) if true.said and step.said else -1e9
-        if shared >= SHARED and (found is None or (shared, near) > best):
-            found, best = true, (shared, near)
-    return found
+        true_words = words(true.text)
+        for source in true.sources:
+            true_words |= words(sentences[source].text)
+        shared = len(own_words & true_words) / max(1, len(own_words))
+        near = FAR_AWAY_SCORE
+        if true.said and step.said:
+            near = -abs(true.said.center - step.said.center)
+        score = (shared, near)
+        if shared >= MIN_SHARED_WORDS and (match is None or score > best):
+            match = true
+            best = score
+    return match
 
 
 def narrations(record: Record, truth: Record) -> list[Unit]:
     """Return what is said, where it is said."""
-    said = truth.transcript.sentences if truth.transcript else ()
-    shown = {source: step.spans for step in truth.reference for source in step.sources}
+    true_sentences = truth.transcript.sentences if truth.transcript else ()
+    spans_of_source = {}
+    for step in truth.reference:
+        for source in step.sources:
+            spans_of_source[source] = step.spans
     units = []
-    for one in record.sentences:
-        same = [
-            n
-            for n, true in enumerate(said)
-            if one.span.overlap(true.span) >= half_of(one.span, true.span)
-        ]
-        spans = tuple(span for n in same for span in shown.get(n, ()))
-        units.append(Unit(record.id, one.span, one.span.center, spans))
+    for sentence in record.sentences:
+        shown_spans: list[Span] = []
+        for number, true in enumerate(true_sentences):
+            if is_same(sentence.span, true.span):
+                shown_spans += spans_of_source.get(number, ())
+        place = sentence.span
+        units.append(Unit(record.id, place, place.center, tuple(shown_spans)))
     return units
 
 
-def half_of(one: Span, other: Span) -> float:
-    """Return half the seconds of the shorter span."""
-    return min(one.duration, other.duration) / 2
+def is_same(first: Span, second: Span) -> bool:
+    """Say whether two spans overlap by half of the shorter one."""
+    shorter = min(first.duration, second.duration)
+    return first.overlap(second) >= shorter / 2
 
 
-def units_of(record: Record, truth: Record, *, said: bool = False) -> dict[str, Unit]:
-    """Return a unit per step, by step id. said: where it is said, not where it is shown."""
-    found = {}
+def units_of(record: Record, truth: Record, *, where_said: bool = False) -> dict[str, Unit]:
+    """Return a unit per step, by step id. where_said: its place is where it is said."""
+    units = {}
     for step in record.steps:
         true = true_step(step, truth)
-        place = step.said if said else next(iter(step.spans), None)
-        at = place.center if place is not None and (said or step.at is None) else step.at
-        found[step.id] = Unit(record.id, place, at, true.spans if true else ())
-    return found
+        place = next(iter(step.spans), None)
+        if where_said:
+            place = step.said
+        at = step.at
+        if place is not None and (where_said or step.at is None):
+            at = place.center
+        true_spans = true.spans if true else ()
+        units[step.id] = Unit(record.id, place, at, true_spans)
+    return units

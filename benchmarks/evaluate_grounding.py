@@ -19,9 +19,13 @@ import numpy as np
 
 from stepline.evaluate.bootstrap import Floats
 
-OUT = Path(__file__).resolve().parent / "results" / "evaluate_grounding.json"
-VIDEOS, SEGMENTS, LENGTH = 10_000, 8, 200
-CASES = (
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "evaluate_grounding.json"
+VIDEO_COUNT = 10_000
+SEGMENT_COUNT = 8  # per video
+TASK_COUNT = 100
+VIDEO_SECONDS = 200
+SEGMENT_SECONDS = 8
+BENCHMARK_CONVENTIONS = (
     ("htm-align", "tan"),
     ("youcook2", "grounding"),
     ("youcook2", "segmentation"),
@@ -30,57 +34,65 @@ CASES = (
 
 
 def write(folder: Path) -> None:
-    generator = np.random.default_rng(0)
-    starts = np.sort(generator.uniform(0, LENGTH - 10, (VIDEOS, SEGMENTS)), axis=1).round(2)
-    moved = (starts + generator.normal(0, 3, starts.shape)).round(2)
-    texts = [f"do thing {k}" for k in range(SEGMENTS)]
-    ids = [f"video{n:05d}" for n in range(VIDEOS)]
-    truth = {
-        id: [[k % 2, s, s + 8, t] for k, (s, t) in enumerate(zip(row, texts, strict=True))]
-        for id, row in zip(ids, starts.tolist(), strict=True)
-    }
-    save(folder / "htm_align.json", truth)
-    save(folder / "htm-align.json", dict(zip(ids, moved.tolist(), strict=True)))
-    flat = {
-        id: {"duration": LENGTH, "timestamps": [[s, s + 8] for s in row], "sentences": texts}
-        for id, row in zip(ids, starts.tolist(), strict=True)
-    }
-    save(folder / "yc2_val.json", flat)
-    save(
-        folder / "youcook2.json",
-        {
-            id: [[s, s + 8, t] for s, t in zip(row, texts, strict=True)]
-            for id, row in zip(ids, moved.tolist(), strict=True)
-        },
-    )
-    write_ht_step(folder, ids, starts, moved)
+    """Write references and predictions in the form of each benchmark."""
+    rng = np.random.default_rng(0)
+    shape = (VIDEO_COUNT, SEGMENT_COUNT)
+    starts = np.sort(rng.uniform(0, VIDEO_SECONDS - 10, shape), axis=1).round(2)
+    predicted_starts = (starts + rng.normal(0, 3, starts.shape)).round(2)
+    texts = [f"do thing {k}" for k in range(SEGMENT_COUNT)]
+    ids = [f"video{number:05d}" for number in range(VIDEO_COUNT)]
+    htm_align = {}
+    youcook2 = {}
+    youcook2_predictions = {}
+    predicted_rows = predicted_starts.tolist()
+    for id, row, predicted in zip(ids, starts.tolist(), predicted_rows, strict=True):
+        segments = [[start, start + SEGMENT_SECONDS] for start in row]
+        htm_align[id] = []
+        for k, segment in enumerate(segments):
+            htm_align[id].append([k % 2, *segment, texts[k]])
+        youcook2[id] = {"duration": VIDEO_SECONDS, "timestamps": segments, "sentences": texts}
+        youcook2_predictions[id] = []
+        for start, text in zip(predicted, texts, strict=True):
+            youcook2_predictions[id].append([start, start + SEGMENT_SECONDS, text])
+    save(folder / "htm_align.json", htm_align)
+    save(folder / "htm-align.json", dict(zip(ids, predicted_rows, strict=True)))
+    save(folder / "yc2_val.json", youcook2)
+    save(folder / "youcook2.json", youcook2_predictions)
+    write_ht_step(folder, ids, starts, predicted_starts)
 
 
-def write_ht_step(folder: Path, ids: list[str], starts: Floats, moved: Floats) -> None:
-    rows = "\n".join(
-        f"{a * SEGMENTS + k},task {a},none,step {k}" for a in range(100) for k in range(SEGMENTS)
-    )
-    (folder / "taxonomy.csv").write_text(f"global_step_index,activity,variation,headline\n{rows}\n")
-    tree, lines = {}, ["video-id,t-start,t-end,label,score"]
-    for n, id in enumerate(ids):
-        steps = [n % 100 * SEGMENTS + k for k in range(SEGMENTS)]
-        annotations = [
-            {"id": k, "segment": [s, s + 8]} for k, s in zip(steps, starts[n].tolist(), strict=True)
-        ]
-        tree[id] = {"subset": "val_seen", "activity": f"task {n % 100}", "annotations": annotations}
-        lines += [
-            f"{id},{s},{s + 8},{k},{(s * 7) % 1:.4f}"
-            for k, s in zip(steps, moved[n].tolist(), strict=True)
-        ]
+def write_ht_step(folder: Path, ids: list[str], starts: Floats, predicted_starts: Floats) -> None:
+    """Write a taxonomy, annotations and predictions as HT-Step's."""
+    rows = ["global_step_index,activity,variation,headline"]
+    for task in range(TASK_COUNT):
+        for k in range(SEGMENT_COUNT):
+            rows.append(f"{task * SEGMENT_COUNT + k},task {task},none,step {k}")
+    save_lines(folder / "taxonomy.csv", rows)
+    tree = {}
+    lines = ["video-id,t-start,t-end,label,score"]
+    for number, id in enumerate(ids):
+        task = number % TASK_COUNT
+        steps = range(task * SEGMENT_COUNT, (task + 1) * SEGMENT_COUNT)
+        annotations = []
+        for step, start in zip(steps, starts[number].tolist(), strict=True):
+            annotations.append({"id": step, "segment": [start, start + SEGMENT_SECONDS]})
+        tree[id] = {"subset": "val_seen", "activity": f"task {task}", "annotations": annotations}
+        for step, start in zip(steps, predicted_starts[number].tolist(), strict=True):
+            score = (start * 7) % 1
+            lines.append(f"{id},{start},{start + SEGMENT_SECONDS},{step},{score:.4f}")
     save(folder / "annotations.json", tree)
-    (folder / "ht-step.csv").write_text("\n".join(lines) + "\n")
+    save_lines(folder / "ht-step.csv", lines)
 
 
 def save(path: Path, tree: object) -> None:
     path.write_text(json.dumps(tree))
 
 
-REFERENCES = {"htm-align": "htm_align.json", "youcook2": "yc2_val.json", "ht-step": "."}
+def save_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n")
+
+
+REFERENCE_FILES = {"htm-align": "htm_align.json", "youcook2": "yc2_val.json", "ht-step": "."}
 
 
 def measure(folder: Path, benchmark: str, convention: str) -> None:
@@ -88,23 +100,21 @@ def measure(folder: Path, benchmark: str, convention: str) -> None:
     from stepline.evaluate.benchmarks import evaluate
     from stepline.evaluate.report import report
 
-    began = time.perf_counter()
-    given = folder / f"{benchmark}.{'csv' if benchmark == 'ht-step' else 'json'}"
-    scores = evaluate(benchmark, given, folder / REFERENCES[benchmark], convention=convention)
-    scored = time.perf_counter()
-    made = report(scores)
-    done = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        json.dumps(
-            {
-                "score_s": round(scored - began, 2),
-                "intervals_s": round(done - scored, 2),
-                "peak_mib": round(peak),
-                "metrics": len(made.metrics),
-            }
-        )
-    )
+    ending = "csv" if benchmark == "ht-step" else "json"
+    predictions = folder / f"{benchmark}.{ending}"
+    reference = folder / REFERENCE_FILES[benchmark]
+    score_start = time.perf_counter()
+    scores = evaluate(benchmark, predictions, reference, convention=convention)
+    report_start = time.perf_counter()
+    metrics = report(scores).metrics
+    report_end = time.perf_counter()
+    row = {
+        "score_s": round(report_start - score_start, 2),
+        "intervals_s": round(report_end - report_start, 2),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "metrics": len(metrics),
+    }
+    print(json.dumps(row))
 
 
 def main() -> None:
@@ -114,20 +124,17 @@ def main() -> None:
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        for benchmark, convention in CASES:
+        for benchmark, convention in BENCHMARK_CONVENTIONS:
             command = [sys.executable, __file__, folder, benchmark, convention]
             output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             rows[f"{benchmark}/{convention}"] = json.loads(output)
-    OUT.write_text(
-        json.dumps({"videos": VIDEOS, "segments": SEGMENTS, "rows": rows}, indent=1) + "\n"
-    )
-    print(
-        "| protocol | read and score, s | 1,000 draws, s | peak MiB | metrics |\n|---|---|---|---|---|"
-    )
+    result = {"videos": VIDEO_COUNT, "segments": SEGMENT_COUNT, "rows": rows}
+    RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n")
+    print("| protocol | read and score, s | 1,000 draws, s | peak MiB | metrics |")
+    print("|---|---|---|---|---|")
     for name, row in rows.items():
-        print(
-            f"| {name} | {row['score_s']} | {row['intervals_s']} | {row['peak_mib']} | {row['metrics']} |"
-        )
+        seconds = f"{row['score_s']} | {row['intervals_s']}"
+        print(f"| {name} | {seconds} | {row['peak_mib']} | {row['metrics']} |")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import argparse
 import csv
 import json
 import math
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,233 +21,158 @@ from typing import Any
 
 import grounding
 import numpy as np
-import numpy.typing as npt
 from correspondence import auc, maker
+from evidence_signals import PATCH_STEP_SECONDS, Array, Clip, observed, pooled
 from real_clips import SLACK, counts, matched, pictures, placed_anew, records
 from sklearn.linear_model import LogisticRegression
 
-from stepline.asr.vad import voice_probability
 from stepline.grounding import shots as shot_places
 from stepline.grounding.evidence import shot_slices
 from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import odds_by_appearance, talking_heads
-from stepline.media import Frame, MediaReader, probe, read_frames, read_sound
+from stepline.media import read_frames
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record
 from stepline.text import embed
-from stepline.vision import efficientnet
 from stepline.weights import find_weights
 
-Array = npt.NDArray[Any]
 Labels = dict[str, Any]  # of all clips
-Clip = dict[str, Array]  # what is known of a clip, arrays by name
+Rows = dict[str, dict[str, Array]]  # by clip and kind of evidence, (T,)
+Instances = tuple[Array, Array]  # columns (N, C) and their class (N,)
 
-# YAMNet: samples a second. S between patches of 96 frames, 64 bands
-RATE, HOP, PATCH, MELS = 16_000, 0.48, 96, 64
-# scale and zero point of its 8-bit input and output
-AUDIO, SCORES = (0.047938, 144), (0.756542, 190)
-# of AudioSet's classes, from engines to crunching: things, materials, kitchen, tools
-HEARD = ("Engine", "Silence")
-PICTURES, CELL = 8, 8  # pictures per second in which motion repeats itself; px of a cell
-LOW, HIGH, WINDOW = 0.5, 3.0, 4.0  # Hz; seconds
-WEIGHTS = (0.0, 0.5, 1.0, 2.0)  # nats a standard deviation
-LEVELS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # mean cosine distance up to which looks are one
-CLEAR = 0.3  # P(sound) from which it is counted as heard
-AROUND, FARTHEST = 2.0, 6  # seconds around the words, a second late, in which a step is sought
-
-
-def sounds(samples: npt.NDArray[np.float32]) -> Array:
-    """Return (N, 521): P(sound) of AudioSet's classes every 0.48 s, by YAMNet's log mel
-    spectrum."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(find_weights("yamnet") / "model.onnx", options)
-    mel = 1127 * np.log1p(np.fft.rfftfreq(512, 1 / RATE) / 700)[:, None]
-    edges = np.linspace(1127 * math.log1p(125 / 700), 1127 * math.log1p(7500 / 700), MELS + 2)
-    low, mid, high = edges[:-2], edges[1:-1], edges[2:]
-    # (257, 64)
-    bands = np.maximum(0, np.minimum((mel - low) / (mid - low), (high - mel) / (high - mid)))
-    frames = np.lib.stride_tricks.sliding_window_view(samples, 400)[::160]  # 25 ms every 10 ms
-    spectrum = np.abs(
-        np.fft.rfft(frames * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)), 512)
-    )
-    steps = np.log(spectrum @ bands + 0.001) / AUDIO[0] + AUDIO[1]
-    patches = np.clip(np.round(steps), 0, 255).astype(np.uint8)
-    found = [
-        session.run(None, {"audio": patches[None, None, at : at + PATCH]})[0][0].astype(float)
-        for at in range(0, len(patches) - PATCH + 1, PATCH // 2)
-    ]
-    return 1 / (1 + np.exp(-SCORES[0] * (np.array(found).reshape(-1, 521) - SCORES[1])))
-
-
-def repeated_motion(clip: Path, cuts: Array, seconds: int) -> Array:
-    """Return (T, 2): how much of the vertical motion, where most moves, has one frequency of 0.5 to
-    3 Hz. How much of all motion goes down or up."""
-    reader = MediaReader(clip, frame_rate=PICTURES, frame_size=96, sound=False)
-    seen = [
-        (frame.time, frame.image.mean(axis=2) / 255) for frame in reader if isinstance(frame, Frame)
-    ]
-    times, grey = np.array([at for at, _ in seen]), np.array([image for _, image in seen])
-    middle, change = (grey[1:] + grey[:-1]) / 2, np.diff(grey, axis=0)
-    down, right = np.gradient(middle, axis=(1, 2))
-    xx, xy, yy = _cells(right * right) + 1e-4, _cells(right * down), _cells(down * down) + 1e-4
-    # optical flow of each cell (Lucas and Kanade 1981)
-    x, y = -_cells(right * change), -_cells(down * change)
-    flow = np.stack([yy * x - xy * y, xx * y - xy * x]) / (xx * yy - xy * xy)  # (2, N, cells)
-    out = np.zeros((seconds, 2))
-    for t in range(seconds):
-        first = max([t + 0.5 - WINDOW / 2, *cuts[cuts <= t + 0.5]])
-        last = min([t + 0.5 + WINDOW / 2, *cuts[cuts > t + 0.5]])
-        part = flow[:, (times[1:] >= first + 0.1) & (times[1:] < last - 0.1)]
-        if part.shape[1] >= PICTURES:
-            out[t] = _periodicity(part[1]), np.abs(part[1]).sum() / (np.abs(part).sum() + 1e-6)
-    return out
-
-
-def _cells(planes: Array) -> Array:
-    """Return (N, cells): the mean of each cell of planes (N, H, W)."""
-    height, width = (side // CELL for side in planes.shape[1:])
-    whole = planes[:, : height * CELL, : width * CELL].reshape(-1, height, CELL, width, CELL)
-    return whole.mean(axis=(2, 4)).reshape(len(planes), -1)
-
-
-def _periodicity(rows: Array) -> float:
-    """Return the greatest share of the power of rows (N, cells) within 0.25 Hz of one frequency. 5
-    % of the cells."""
-    at = np.arange(len(rows)) - (len(rows) - 1) / 2
-    level = rows - rows.mean(axis=0)
-    level = level - np.outer(at, at @ level / (at @ at))
-    # bins of 1/8 Hz
-    power = np.abs(np.fft.rfft(level * np.hanning(len(rows))[:, None], 64, axis=0)) ** 2
-    frequency = np.fft.rfftfreq(64, 1 / PICTURES)
-    power[frequency < LOW / 2] = 0
-    most = np.argsort(-power.sum(axis=0))[: max(1, power.shape[1] // 20)]
-    line = power[:, most].sum(axis=1)
-    band = np.flatnonzero((frequency >= LOW) & (frequency <= HIGH))
-    return float(max(line[k - 2 : k + 3].sum() for k in band) / max(line.sum(), 1e-12))
-
-
-def pooled(images: Sequence[npt.NDArray[np.uint8]]) -> Array:
-    """Return (T, 1280) unit rows: EfficientNet-Lite0 before its classifier, of pictures (H, W,
-    3)."""
-    raw = efficientnet._load_state_dict(find_weights("efficientnet-lite0"))
-    parts = [
-        [efficientnet._fold(conv, raw) for conv in part] for part in efficientnet.architecture()
-    ]
-    network = efficientnet._compile(
-        parts, (np.eye(1280, dtype=np.float32), np.zeros(1280, np.float32))
-    )
-    rows = np.concatenate([network(image[None]) for image in images])
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float64)
-
-
-def observed(clip: Path, seen: VisualFeatures, cache: Path) -> Clip:
-    """Return what else is seen and heard of a clip, and the CPU seconds of each kind. From the
-    cache where it is."""
-    store = cache / f"{clip.stem}.evidence.npz"
-    if not store.exists():
-        sound = [block.samples for block in read_sound(clip)] if probe(clip).has_sound else []
-        samples = np.concatenate([*sound, np.zeros(2 * RATE, np.float32)])
-        images = [frame.image for frame in read_frames(clip, 1.0, 224)]
-        began = time.process_time()
-        scores = sounds(samples)
-        heard = time.process_time()
-        motion = repeated_motion(clip, np.array(seen.activity.cuts), len(seen.cues.presenter))
-        moved = time.process_time()
-        rows = pooled(images)
-        cpu = np.array([heard - began, moved - heard, time.process_time() - moved, seen.end])
-        np.savez(
-            store,
-            sounds=scores,
-            voice=voice_probability(samples),
-            moves=motion,
-            pooled=rows,
-            cpu=cpu,
-        )
-    with np.load(store) as saved:
-        return {"presenter": seen.cues.presenter, **{name: saved[name] for name in saved.files}}
+# Of AudioSet's classes, from engines to crunching: things, materials, kitchen, tools.
+FIRST_THING_CLASS = "Engine"
+END_THING_CLASS = "Silence"
+EVIDENCE_WEIGHTS = (0.0, 0.5, 1.0, 2.0)  # nats per standard deviation
+# Mean cosine distances up to which looks are one
+LOOK_LEVELS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+MIN_SOUND_PROBABILITY = 0.3  # from which a sound is counted as heard
+# Seconds around the words, a second late, in which a step is sought
+AROUND_SECONDS = 2.0
+FARTHEST_SECONDS = 6
 
 
 def spoken(record: Record, seconds: int) -> Array:
     """Return (2, T): how long, within each second, something is said that steps rest on, and
     something else."""
-    out, second = np.zeros((2, seconds)), np.arange(seconds)[:, None]
+    speech = np.zeros((2, seconds))
+    second = np.arange(seconds)[:, None]
     used = {n for step in record.steps for n in step.sources}
     for n, sentence in enumerate(record.sentences):
-        edges = np.clip([sentence.span.start, sentence.span.end], second, second + 1)
-        out[int(n not in used)] += edges[:, 1] - edges[:, 0]
-    return out
+        span = [sentence.span.start, sentence.span.end]
+        edges = np.clip(span, second, second + 1)
+        row = 0 if n in used else 1
+        speech[row] += edges[:, 1] - edges[:, 0]
+    return speech
+
+
+def patches_of_seconds(seconds: int) -> list[slice]:
+    """Return the patches of sound that touch each second."""
+    patches = []
+    for t in range(seconds):
+        first = max(0, int((t - 0.5) / PATCH_STEP_SECONDS))
+        last = int((t + 0.6) / PATCH_STEP_SECONDS)
+        patches.append(slice(first, last + 1))
+    return patches
 
 
 def by_second(clip: Clip, record: Record | None, classes: slice) -> dict[str, Array]:
     """Return, (T,) each: the face, the company of words, and each kind of evidence that might tell
     doing from talk."""
     seconds = len(clip["presenter"])
-    told, chat = spoken(record, seconds) if record else np.zeros((2, seconds))
-    near = np.exp(-np.abs(np.subtract.outer(np.arange(seconds), np.arange(seconds))) / 4)
-    face = np.convolve(
-        np.pad(np.nan_to_num(clip["presenter"]), 1, mode="edge"), np.ones(3) / 3, "valid"
-    )
-    patches = [
-        slice(max(0, int((t - 0.5) / HOP)), int((t + 0.6) / HOP) + 1) for t in range(seconds)
-    ]
-    thing = [np.log(clip["sounds"][part][:, classes].max(initial=0.0) + 0.01) for part in patches]
+    step_speech, other_speech = np.zeros((2, seconds))
+    if record:
+        step_speech, other_speech = spoken(record, seconds)
+    at = np.arange(seconds)
+    distances = np.abs(np.subtract.outer(at, at))
+    near = np.exp(-distances / 4)
+    words = (near @ step_speech + 1) / (near @ other_speech + 1)
+    # The mean of three seconds
+    presenter = np.pad(np.nan_to_num(clip["presenter"]), 1, mode="edge")
+    face = np.convolve(presenter, np.ones(3) / 3, "valid")
+    things = []
+    for patches in patches_of_seconds(seconds):
+        loudest = clip["sounds"][patches][:, classes].max(initial=0.0)
+        things.append(np.log(loudest + 0.01))
     moves = np.resize(clip["moves"], (seconds, 2))
     return {
         "face": face,
-        "words": np.log((near @ told + 1) / (near @ chat + 1)),
-        "sounds of things": np.array(thing),
+        "words": np.log(words),
+        "sounds of things": np.array(things),
         "motion that repeats": moves[:, 0],
         "motion up and down": moves[:, 1],
     }
 
 
-def doing(rows: dict[str, dict[str, Array]], labels: Labels, columns: Sequence[str]) -> float:
+def doing(rows: Rows, labels: Labels, columns: Sequence[str]) -> float:
     """Return the AUC of the seconds marked doing against talk, by weights of other makers'
     clips."""
-    scores, truths = [], []
-    kinds = {name: _kinds(labels[name]["shots"], len(row["face"])) for name, row in rows.items()}
+    scores = []
+    truths = []
+    kinds = {}
+    for name, row in rows.items():
+        kinds[name] = _kinds(labels[name]["shots"], len(row["face"]))
     for left_out in sorted({maker(name) for name in rows}):
-        parts: dict[bool, list[tuple[Array, Array]]] = {True: [], False: []}
+        train: list[Instances] = []
+        test: list[Instances] = []
         for name, row in rows.items():
-            kept = kinds[name] >= 0
-            stacked = np.stack([row[column] for column in columns], axis=1)[kept]
-            parts[maker(name) == left_out].append((stacked, kinds[name][kept]))
-        given, own = (
-            tuple(map(np.concatenate, zip(*parts[test], strict=True))) for test in (False, True)
-        )
-        # Long clips count for less than their seconds, and both classes the same.
-        weights = np.concatenate(
-            [
-                1 / (20 + np.bincount(y.astype(int), minlength=2)[y.astype(int)])
-                for _, y in parts[False]
-            ]
-        )
-        for kind in (0, 1):
-            weights[given[1] == kind] *= 100 / weights[given[1] == kind].sum()
-        model = LogisticRegression(C=1.0).fit(*given, sample_weight=weights)
-        scores.append(model.decision_function(own[0]) if len(own[0]) else np.zeros(0))
-        truths.append(own[1])
-    score, truth = np.concatenate(scores), np.concatenate(truths)
+            own_kinds = kinds[name]
+            has_label = own_kinds >= 0
+            stacked = np.stack([row[column] for column in columns], axis=1)
+            part = test if maker(name) == left_out else train
+            part.append((stacked[has_label], own_kinds[has_label]))
+        train_columns = np.concatenate([stacked for stacked, _ in train])
+        train_kinds = np.concatenate([kind for _, kind in train])
+        test_columns = np.concatenate([stacked for stacked, _ in test])
+        model = LogisticRegression(C=1.0)
+        model.fit(train_columns, train_kinds, sample_weight=_second_weights(train))
+        score = np.zeros(0)
+        if len(test_columns):
+            score = model.decision_function(test_columns)
+        scores.append(score)
+        truths.append(np.concatenate([kind for _, kind in test]))
+    score = np.concatenate(scores)
+    truth = np.concatenate(truths)
     return auc(score[truth > 0], score[truth == 0])
+
+
+def _second_weights(train: Sequence[Instances]) -> Array:
+    """Return the weight of each second, (N,).
+
+    Long clips count for less than their seconds, and both classes the same.
+    """
+    parts = []
+    for _, kind in train:
+        classes = kind.astype(int)
+        counts_of_classes = np.bincount(classes, minlength=2)
+        parts.append(1 / (20 + counts_of_classes[classes]))
+    weights = np.concatenate(parts)
+    kinds = np.concatenate([kind for _, kind in train])
+    for kind in (0, 1):
+        is_kind = kinds == kind
+        weights[is_kind] *= 100 / weights[is_kind].sum()
+    return weights
 
 
 def _kinds(shots: Sequence[tuple[float, float, str]], seconds: int) -> Array:
     """Return (T,): 1 doing, 0 talk, -1 another kind or none."""
-    names = [next((kind for a, b, kind in shots if a <= t + 0.5 < b), "") for t in range(seconds)]
-    return np.array([{"doing": 1, "talk": 0}.get(name, -1) for name in names])
+    classes = {"doing": 1, "talk": 0}
+    kinds = []
+    for t in range(seconds):
+        names = (kind for start, end, kind in shots if start <= t + 0.5 < end)
+        name = next(names, "")
+        kinds.append(classes.get(name, -1))
+    return np.array(kinds)
 
 
 @dataclass(frozen=True)
-class Found:
+class ShownStep:
     """A labelled step that was found and is shown: where, the second after its words, and evidence
     (T,) of a kind."""
 
     maker: str
-    shown: Sequence[tuple[float, float]]
+    spans: Sequence[tuple[float, float]]
     at: float
     evidence: dict[str, Array]
 
@@ -256,27 +180,37 @@ class Found:
         """Return whether the best second is right with the evidence, and whether it lies over 1 s
         elsewhere."""
         row = self.evidence[kind]
-        seconds = (
-            np.arange(max(0, int(self.at) - FARTHEST), min(len(row), int(self.at) + FARTHEST + 1))
-            + 0.5
-        )
+        first = max(0, int(self.at) - FARTHEST_SECONDS)
+        end = min(len(row), int(self.at) + FARTHEST_SECONDS + 1)
+        seconds = np.arange(first, end) + 0.5
         part = row[seconds.astype(int)]
-        likely = -0.5 * ((seconds - self.at) / AROUND) ** 2 + weight * (part - part.mean()) / max(
-            row.std(), 1e-6
-        )
-        best = float(seconds[likely.argmax()]) if weight else self.at
-        return any(a - SLACK <= best <= b + SLACK for a, b in self.shown), abs(best - self.at) > 1
+        near_words = -0.5 * ((seconds - self.at) / AROUND_SECONDS) ** 2
+        spread = max(row.std(), 1e-6)
+        likely = near_words + weight * (part - part.mean()) / spread
+        best = self.at
+        if weight:
+            best = float(seconds[likely.argmax()])
+        is_right = any(start - SLACK <= best <= end + SLACK for start, end in self.spans)
+        return is_right, abs(best - self.at) > 1
 
 
-def places(steps: Sequence[Found], kind: str) -> dict[str, int]:
+def places(steps: Sequence[ShownStep], kind: str) -> dict[str, int]:
     """Return how many best seconds are right and moved, each maker at the weight that is best on
     the others."""
-    right = moved = 0
+    right = 0
+    moved = 0
     for own in sorted({step.maker for step in steps}):
         others = [step for step in steps if step.maker != own]
-        weight = max(WEIGHTS, key=lambda w: (sum(step.hit(kind, w)[0] for step in others), -w))
-        hits = [step.hit(kind, weight) for step in steps if step.maker == own]
-        right, moved = right + sum(hit for hit, _ in hits), moved + sum(move for _, move in hits)
+        right_of_others = {}
+        for weight in EVIDENCE_WEIGHTS:
+            hits = [step.hit(kind, weight) for step in others]
+            right_of_others[weight] = sum(hit for hit, _ in hits)
+        # Of equals the smallest weight
+        best = max(EVIDENCE_WEIGHTS, key=lambda weight: (right_of_others[weight], -weight))
+        own_steps = [step for step in steps if step.maker == own]
+        hits = [step.hit(kind, best) for step in own_steps]
+        right += sum(hit for hit, _ in hits)
+        moved += sum(move for _, move in hits)
     forced = [step.hit(kind, 1.0) for step in steps]
     return {
         "right": right,
@@ -292,15 +226,21 @@ def heard_in_pauses(
 ) -> tuple[Array, Array]:
     """Return (K, T) how like its step what is heard in the pauses is, and (N,) the patches without
     a voice."""
-    patches, seconds = clip["sounds"][:, classes], len(clip["presenter"])
-    frames = (np.arange(len(patches))[:, None] * HOP * 31.25 + np.arange(30)).astype(int)
-    quiet = (clip["voice"][np.minimum(frames, len(clip["voice"]) - 1)] >= 0.5).mean(axis=1) <= 0.1
-    # (K, N)
-    like = (
-        (step_vectors - step_vectors.mean(axis=0)) @ class_vectors.T @ (patches * quiet[:, None]).T
-    )
-    parts = [slice(max(0, int((t - 0.5) / HOP)), int((t + 0.6) / HOP) + 1) for t in range(seconds)]
-    return np.stack([like[:, part].sum(axis=1) for part in parts], axis=1), quiet
+    patches = clip["sounds"][:, classes]
+    # A patch is quiet where at most a tenth of its frames has a voice.
+    voice = clip["voice"]
+    first_frames = np.arange(len(patches))[:, None] * PATCH_STEP_SECONDS * 31.25
+    frames = (first_frames + np.arange(30)).astype(int)
+    frames = np.minimum(frames, len(voice) - 1)
+    has_voice = voice[frames] >= 0.5
+    quiet = has_voice.mean(axis=1) <= 0.1
+    contrast = step_vectors - step_vectors.mean(axis=0)
+    quiet_patches = patches * quiet[:, None]
+    like = contrast @ class_vectors.T @ quiet_patches.T  # (K, N)
+    columns = []
+    for part in patches_of_seconds(len(clip["presenter"])):
+        columns.append(like[:, part].sum(axis=1))
+    return np.stack(columns, axis=1), quiet
 
 
 @contextmanager
@@ -309,8 +249,7 @@ def looks_of(rows: Array, level: float | None) -> Iterator[None]:
     thumbnails."""
 
     def group(shots: Sequence[slice], _: Array) -> Array:
-        inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]
-        means = np.array([rows[s].mean(axis=0) if len(rows[s]) else rows[-1] for s in inner])
+        means = np.array([_mean_look(rows, shot) for shot in shots])
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         return shot_places.average_linkage(1 - means @ means.T, level or 0.0)
 
@@ -322,32 +261,43 @@ def looks_of(rows: Array, level: float | None) -> Iterator[None]:
         shot_places._group_by_look = thumbnails
 
 
+def _mean_look(rows: Array, shot: slice) -> Array:
+    """Return the mean row of a shot, (1280,), without its first and last second if it is long."""
+    if shot.stop - shot.start > 2:
+        shot = slice(shot.start + 1, shot.stop - 1)
+    if not len(rows[shot]):
+        return rows[-1]
+    return rows[shot].mean(axis=0)
+
+
 def looks_row(
     level: float | None,
     labels: Labels,
-    known: dict[str, Record],
-    seen: dict[str, VisualFeatures],
+    step_records: dict[str, Record],
+    visuals: dict[str, VisualFeatures],
     rows: dict[str, Clip],
 ) -> list[int]:
     """Return best seconds right, seconds of talk that a look finds, and seconds of doing that it
     calls talk."""
-    right = talk = wrong = 0
-    for name, record in known.items():
+    right = 0
+    talk = 0
+    wrong = 0
+    for name, record in step_records.items():
+        visual = visuals[name]
         seconds = math.ceil(record.video.duration or 0)
         with looks_of(rows[name]["pooled"], level):
-            right += counts(labels[name], placed_anew(record, seen[name]))["at, stepline"]
-            shots = shot_slices(seen[name].activity.cuts, seconds)
-            said = [[step.said] if step.said else [] for step in record.steps]
-            prior = np.array([load_prior().distribution(spans, seconds, lag=1.0) for spans in said])
-            company = odds_by_appearance(
-                seen[name].activity, shots, prior, spoken(record, seconds)[1]
-            )
+            right += counts(labels[name], placed_anew(record, visual))["at, stepline"]
+            shots = shot_slices(visual.activity.cuts, seconds)
+            priors = []
+            for step in record.steps:
+                spans = [step.said] if step.said else []
+                priors.append(load_prior().distribution(spans, seconds, lag=1.0))
+            other_speech = spoken(record, seconds)[1]
+            company = odds_by_appearance(visual.activity, shots, np.array(priors), other_speech)
         head = talking_heads(company, shots) < -GroundSettings().talk
         kinds = _kinds(labels[name]["shots"], seconds)
-        talk, wrong = (
-            talk + int((head & (kinds == 0)).sum()),
-            wrong + int((head & (kinds == 1)).sum()),
-        )
+        talk += int((head & (kinds == 0)).sum())
+        wrong += int((head & (kinds == 1)).sum())
     return [right, talk, wrong]
 
 
@@ -358,29 +308,76 @@ def drawn_row(level: float | None, cache: Path) -> float:
         video, script = grounding.rendered(seed, cache)
         store = video.with_suffix(".pooled.npy")
         if not store.exists():
-            np.save(store, pooled([frame.image for frame in read_frames(video, 1.0, 224)]))
+            images = [frame.image for frame in read_frames(video, 1.0, 224)]
+            np.save(store, pooled(images))
         with looks_of(np.load(store), level):
-            rows += grounding.items(
-                seed,
-                script,
-                grounding.seen(video, [s.text for s in script.steps]),
-                GroundSettings(),
-            )
+            visual = grounding.seen(video, [step.text for step in script.steps])
+            rows += grounding.items(seed, script, visual, GroundSettings())
     return grounding.summary(rows)["R@1"][1]
 
 
-def print_cpu(clips: dict[str, Any]) -> None:
+def print_cpu(clips: dict[str, Clip]) -> None:
     """Print what each look at the clips costs."""
-    cpu = (
-        60
-        * sum(clip["cpu"][:3] for clip in clips.values())
-        / sum(clip["cpu"][3] for clip in clips.values())
-    )
+    cpu_seconds = sum(clip["cpu"][:3] for clip in clips.values())
+    video_seconds = sum(clip["cpu"][3] for clip in clips.values())
+    sound, motion, look = 60 * cpu_seconds / video_seconds
     print(
-        "CPU s a minute: sounds {:.2f}, motion at 8 pictures a second {:.2f}, Lite0 (as it is) {:.2f}".format(
-            *cpu
-        )
+        f"CPU s per minute: sounds {sound:.2f}, motion at 8 pictures per second {motion:.2f},"
+        f" Lite0 (as it is) {look:.2f}"
     )
+
+
+MOTION_KINDS = ("motion that repeats", "motion up and down")
+
+
+def print_doing(rows: Rows, labels: Labels) -> None:
+    """Print the AUC of each kind of evidence, alone and next to the face and the words."""
+    kinds = ("sounds of things", *MOTION_KINDS)
+    column_sets: list[tuple[str, ...]] = [("face", "words")]
+    column_sets += [(kind,) for kind in kinds]
+    column_sets += [("face", "words", kind) for kind in kinds]
+    for columns in column_sets:
+        print(f"AUC {doing(rows, labels, columns):.3f}", ", ".join(columns))
+
+
+def print_places(
+    labels: Labels,
+    step_records: dict[str, Record],
+    clips: dict[str, Clip],
+    rows: Rows,
+    class_names: list[str],
+) -> None:
+    """Print how many best seconds are right with each kind of evidence."""
+    classes = thing_classes(class_names)
+    class_vectors = embed(class_names[classes])
+    steps = []
+    pause_seconds = 0.0
+    audible = 0
+    for name, record in step_records.items():
+        step_vectors = embed([step.text for step in record.steps])
+        like, quiet = heard_in_pauses(clips[name], step_vectors, class_vectors, classes)
+        pause_seconds += PATCH_STEP_SECONDS * float(quiet.sum())
+        loudest = clips[name]["sounds"][:, classes].max(axis=1)
+        audible += int(((loudest >= MIN_SOUND_PROBABILITY) & quiet).sum())
+        step_ids = [step.id for step in record.steps]
+        for label, step in matched(labels[name]["steps"], record.steps):
+            if label.get("shown") and step.said is not None:
+                evidence = {kind: rows[name][kind] for kind in MOTION_KINDS}
+                evidence["sounds in pauses"] = like[step_ids.index(step.id)]
+                late_middle = (step.said.start + step.said.end) / 2 + 1
+                steps.append(ShownStep(maker(name), label["shown"], late_middle, evidence))
+    print(
+        f"pauses: {pause_seconds:.0f} s, {audible} patches of 0.96 s with a thing at"
+        f" P >= {MIN_SOUND_PROBABILITY}"
+    )
+    for kind in ("sounds in pauses", *MOTION_KINDS):
+        print(kind, places(steps, kind))
+
+
+def thing_classes(class_names: list[str]) -> slice:
+    """Return the classes of AudioSet that are sounds of things."""
+    first = class_names.index(FIRST_THING_CLASS)
+    return slice(first, class_names.index(END_THING_CLASS))
 
 
 def read_options() -> argparse.Namespace:
@@ -394,61 +391,42 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def is_spoken(truth: dict[str, Any]) -> bool:
+    """Say whether a step of a clip is spoken, or the clip has no steps."""
+    return not truth["steps"] or any(step.get("spoken") for step in truth["steps"])
+
+
 def main() -> None:
-    args = read_options()
-    labels = json.loads((args.clips / "labels.json").read_text())
-    told = [
-        name
-        for name, t in labels.items()
-        if not t["steps"] or any(step.get("spoken") for step in t["steps"])
-    ]
-    spoken_of = records(args.clips, told, args.cache)
-    known = {
-        name: record for name, record in spoken_of.items() if record.steps and labels[name]["steps"]
-    }
-    seen = {name: pictures(args.clips / name, args.cache) for name in labels}
-    clips = {name: observed(args.clips / name, visual, args.cache) for name, visual in seen.items()}
+    options = read_options()
+    labels = json.loads((options.clips / "labels.json").read_text())
+    # The clips: records, pictures and evidence
+    spoken_names = [name for name, truth in labels.items() if is_spoken(truth)]
+    spoken_records = records(options.clips, spoken_names, options.cache)
+    step_records = {}
+    for name, record in spoken_records.items():
+        if record.steps and labels[name]["steps"]:
+            step_records[name] = record
+    visuals = {name: pictures(options.clips / name, options.cache) for name in labels}
+    clips = {}
+    for name, visual in visuals.items():
+        clips[name] = observed(options.clips / name, visual, options.cache)
     with (find_weights("yamnet") / "yamnet_class_map.csv").open() as file:
-        names = [row["display_name"] for row in csv.DictReader(file)]
-    classes = slice(names.index(HEARD[0]), names.index(HEARD[1]))
+        class_names = [row["display_name"] for row in csv.DictReader(file)]
     print_cpu(clips)
 
-    rows = {name: by_second(clip, spoken_of.get(name), classes) for name, clip in clips.items()}
-    kinds = ("sounds of things", "motion that repeats", "motion up and down")
-    for columns in [
-        ("face", "words"),
-        *((kind,) for kind in kinds),
-        *(("face", "words", kind) for kind in kinds),
-    ]:
-        print(f"AUC {doing(rows, labels, columns):.3f}", ", ".join(columns))
-
-    steps, pauses, audible = [], 0.0, 0
-    vectors = embed(names[classes])
-    for name, record in known.items():
-        like, quiet = heard_in_pauses(
-            clips[name], embed([step.text for step in record.steps]), vectors, classes
-        )
-        pauses += HOP * float(quiet.sum())
-        audible += int(((clips[name]["sounds"][:, classes].max(axis=1) >= CLEAR) & quiet).sum())
-        for label, step in matched(labels[name]["steps"], record.steps):
-            if label.get("shown") and step.said is not None:
-                row = like[[each.id for each in record.steps].index(step.id)]
-                evidence = {kind: rows[name][kind] for kind in kinds[1:]} | {
-                    "sounds in pauses": row
-                }
-                middle = (step.said.start + step.said.end) / 2 + 1
-                steps.append(Found(maker(name), label["shown"], middle, evidence))
-    print(f"pauses: {pauses:.0f} s, {audible} patches of 0.96 s with a thing at P >= {CLEAR}")
-    for kind in ("sounds in pauses", *kinds[1:]):
-        print(kind, places(steps, kind))
-    for level in (None, *LEVELS):
-        drawn = f", drawn R@1 {drawn_row(level, args.drawn):.3f}" if args.drawn else ""
-        print(
-            "looks by",
-            "thumbnails" if level is None else f"Lite0 at {level}",
-            end=": right, talk, doing as talk ",
-        )
-        print(looks_row(level, labels, known, seen, clips), drawn)
+    # The tables
+    rows = {}
+    for name, clip in clips.items():
+        rows[name] = by_second(clip, spoken_records.get(name), thing_classes(class_names))
+    print_doing(rows, labels)
+    print_places(labels, step_records, clips, rows, class_names)
+    for level in (None, *LOOK_LEVELS):
+        drawn = ""
+        if options.drawn:
+            drawn = f", drawn R@1 {drawn_row(level, options.drawn):.3f}"
+        look = "thumbnails" if level is None else f"Lite0 at {level}"
+        print("looks by", look, end=": right, talk, doing as talk ")
+        print(looks_row(level, labels, step_records, visuals, clips), drawn)
 
 
 if __name__ == "__main__":

@@ -29,20 +29,28 @@ from stepline.features.store import RemoteFeatureStore
 from stepline.remote import RemotePath, cache
 from stepline.training.batches import length_buckets
 
-OUT = Path(__file__).resolve().parent / "results" / "feature_order.json"
-SHARDS, VIDEOS_A_SHARD, WIDTH, ROOM, WINDOW, BATCH = 48, 20, 768, 8, 4, 8
-RUNS = 2
-ORDERS = {"shuffled as a whole": SHARDS, "a few shards at a time": WINDOW}
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "feature_order.json"
+BUCKET_URL = "memory://order/store"
+SHARD_COUNT = 48
+VIDEOS_PER_SHARD = 20
+FEATURE_WIDTH = 768
+SHARDS_IN_MEMORY = 8
+SHARDS_AT_A_TIME = 4
+BATCH_SIZE = 8
+RUN_COUNT = 2
+# Order -> shards whose videos are mixed
+SHARDS_OF_ORDERS = {"shuffled as a whole": SHARD_COUNT, "a few shards at a time": SHARDS_AT_A_TIME}
 
 
 def write_store(folder: Path) -> FeatureStore:
     """Write the store, and have it on disk."""
     rng = np.random.default_rng(0)
     with FeatureWriter(folder) as writer:
-        for number in range(SHARDS * VIDEOS_A_SHARD):
-            values = rng.standard_normal((int(rng.integers(60, 241)), WIDTH), np.float32)
+        for number in range(SHARD_COUNT * VIDEOS_PER_SHARD):
+            rows = int(rng.integers(60, 241))
+            values = rng.standard_normal((rows, FEATURE_WIDTH), np.float32)
             writer.add(f"v{number:05d}", values, rate=1.0, backbone="drawn")
-            if (number + 1) % VIDEOS_A_SHARD == 0:
+            if (number + 1) % VIDEOS_PER_SHARD == 0:
                 writer.flush()
     for path in folder.glob("*.safetensors"):
         with path.open("rb") as file:
@@ -53,9 +61,12 @@ def write_store(folder: Path) -> FeatureStore:
 def epoch(store: FeatureStore, window: int) -> Iterator[str]:
     """Yield the videos in the order of an epoch."""
     ids = list(store)
-    lengths, shards = ([getattr(store[id], name) for id in ids] for name in ("rows", "shard"))
-    for batch in length_buckets(lengths, BATCH, seed=0, epoch=0, shards=shards, window=window):
-        yield from (ids[index] for index in batch)
+    lengths = [store[id].rows for id in ids]
+    shards = [store[id].shard for id in ids]
+    batches = length_buckets(lengths, BATCH_SIZE, seed=0, epoch=0, shards=shards, window=window)
+    for batch in batches:
+        for index in batch:
+            yield ids[index]
 
 
 def drop(path: Path) -> None:
@@ -67,89 +78,95 @@ def drop(path: Path) -> None:
 def bytes_read() -> int:
     """Return the bytes that this process has had read from disk."""
     lines = Path("/proc/self/io").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("read_bytes")).split()[1])
+    line = next(line for line in lines if line.startswith("read_bytes"))
+    return int(line.split()[1])
 
 
 def from_disk(folder: Path, window: int) -> dict[str, float]:
-    """Read an epoch from a disk, where ROOM shards of it fit into memory."""
-    store, used = FeatureStore(folder), OrderedDict[int, None]()
+    """Read an epoch from a disk, where SHARDS_IN_MEMORY shards of it fit into memory."""
+    store = FeatureStore(folder)
+    recent_shards = OrderedDict[int, None]()  # the oldest first
     for path in folder.glob("*.safetensors"):
         drop(path)
-    before, began, wall = bytes_read(), time.process_time(), time.monotonic()
+    bytes_before = bytes_read()
+    cpu_start = time.process_time()
+    wall_start = time.monotonic()
     for id in epoch(store, window):
         store.matrix(id)
-        used[store[id].shard] = None
-        used.move_to_end(store[id].shard)
-        if len(used) > ROOM:
-            drop(shard_path(folder, used.popitem(last=False)[0]))
-    took = {"MB from disk": (bytes_read() - before) / 1e6, "CPU s": time.process_time() - began}
-    return took | {"wall s": time.monotonic() - wall}
+        shard = store[id].shard
+        recent_shards[shard] = None
+        recent_shards.move_to_end(shard)
+        if len(recent_shards) > SHARDS_IN_MEMORY:
+            oldest, _ = recent_shards.popitem(last=False)
+            drop(shard_path(folder, oldest))
+    return {
+        "MB from disk": (bytes_read() - bytes_before) / 1e6,
+        "CPU s": time.process_time() - cpu_start,
+        "wall s": time.monotonic() - wall_start,
+    }
 
 
 def from_bucket(folder: Path, scratch: Path, window: int) -> dict[str, float]:
-    """Read an epoch from a store elsewhere, whose cache holds ROOM shards."""
-    os.environ["STEPLINE_CACHE"], cache.IN_USE_SECONDS, cache.NOTE_SECONDS = str(scratch), 0.0, 0.0
-    fetched, fetch = [], RemotePath.fetch
+    """Read an epoch from a store elsewhere, whose cache holds SHARDS_IN_MEMORY shards."""
+    os.environ["STEPLINE_CACHE"] = str(scratch)
+    cache.IN_USE_SECONDS = 0.0
+    cache.NOTE_SECONDS = 0.0
+    fetched_names = []
+    fetch = RemotePath.fetch
 
-    def counted(self: RemotePath, path: Path) -> str:
-        fetched.append(self.name)
+    def counted_fetch(self: RemotePath, path: Path) -> str:
+        fetched_names.append(self.name)
         return fetch(self, path)
 
-    room = ROOM * max(path.stat().st_size for path in folder.glob("*.safetensors"))
-    RemotePath.fetch = counted  # type: ignore[method-assign]
-    store, began, wall = (
-        RemoteFeatureStore("memory://order/store", most=room),
-        time.process_time(),
-        time.monotonic(),
-    )
+    largest = max(path.stat().st_size for path in folder.glob("*.safetensors"))
+    RemotePath.fetch = counted_fetch  # type: ignore[method-assign]
+    store = RemoteFeatureStore(BUCKET_URL, most=SHARDS_IN_MEMORY * largest)
+    cpu_start = time.process_time()
+    wall_start = time.monotonic()
     for id in epoch(store, window):
         store.matrix(id)
     RemotePath.fetch = fetch  # type: ignore[method-assign]
-    shards = sum(name.endswith(".safetensors") for name in fetched)
     return {
-        "shards fetched": shards,
-        "CPU s": time.process_time() - began,
-        "wall s": time.monotonic() - wall,
+        "shards fetched": sum(name.endswith(".safetensors") for name in fetched_names),
+        "CPU s": time.process_time() - cpu_start,
+        "wall s": time.monotonic() - wall_start,
     }
+
+
+def means(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each figure over runs."""
+    return {name: round(fmean(run[name] for run in runs), 2) for name in runs[0]}
 
 
 def main() -> None:
     """Print and keep the mean of each order's runs."""
-    rows: dict[str, dict[str, object]] = {name: {} for name in ORDERS}
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        folder = Path(name) / "store"
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as scratch:
+        folder = Path(scratch) / "store"
         store = write_store(folder)
         size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
         for path in folder.iterdir():
-            (RemotePath("memory://order/store") / path.name).put(path)
-        runs: dict[str, dict[str, list[dict[str, float]]]] = {
-            name: {"disk": [], "bucket": []} for name in ORDERS
-        }
-        for run in range(RUNS):
-            for name, window in ORDERS.items():
-                runs[name]["disk"].append(from_disk(folder, window))
-                runs[name]["bucket"].append(
-                    from_bucket(folder, Path(name_of(folder, run, window)), window)
-                )
-        for name, places in runs.items():
-            for place, told in places.items():
-                rows[name][place] = {
-                    key: round(fmean(each[key] for each in told), 2) for key in told[0]
-                }
-        found = {
+            (RemotePath(BUCKET_URL) / path.name).put(path)
+        disk_runs: dict[str, list[dict[str, float]]] = {name: [] for name in SHARDS_OF_ORDERS}
+        bucket_runs: dict[str, list[dict[str, float]]] = {name: [] for name in SHARDS_OF_ORDERS}
+        for run in range(RUN_COUNT):
+            for name, window in SHARDS_OF_ORDERS.items():
+                # Each run has a cache of its own.
+                cache_folder = Path(scratch) / f"cache-{run}-{window}"
+                disk_runs[name].append(from_disk(folder, window))
+                bucket_runs[name].append(from_bucket(folder, cache_folder, window))
+        rows = {}
+        for name in SHARDS_OF_ORDERS:
+            rows[name] = {"disk": means(disk_runs[name]), "bucket": means(bucket_runs[name])}
+        result = {
             "videos": len(store),
-            "shards": SHARDS,
-            "that fit": ROOM,
+            "shards": SHARD_COUNT,
+            "that fit": SHARDS_IN_MEMORY,
             "MB": round(size / 1e6, 1),
             "orders": rows,
         }
-    print(json.dumps(found, indent=1))
-    OUT.write_text(json.dumps(found, indent=1) + "\n")
-
-
-def name_of(folder: Path, run: int, window: int) -> str:
-    """Return a cache folder of one run's own."""
-    return str(folder.parent / f"cache-{run}-{window}")
+    text = json.dumps(result, indent=1)
+    print(text)
+    RESULT_PATH.write_text(text + "\n")
 
 
 if __name__ == "__main__":

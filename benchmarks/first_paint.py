@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+PROJECT_FOLDER = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT_FOLDER / "tests"))
 from browser import Browser  # noqa: E402
 
 from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg  # noqa: E402
@@ -34,13 +34,15 @@ from stepline.shots.shot_list import Shot, ShotList, ShotStep  # noqa: E402
 from stepline.shots.write import write_shots  # noqa: E402
 
 STEP_SECONDS = 10.0  # of a made step
-TEXT = "Fold the dough in thirds, turn it by a quarter and roll it out to the length of your arm"
-SIZES = {"landscape": (480, 270), "upright": (270, 480)}  # px of a key frame
+STEP_TEXT = (
+    "Fold the dough in thirds, turn it by a quarter and roll it out to the length of your arm"
+)
+PICTURE_SIZES = {"landscape": (480, 270), "upright": (270, 480)}  # px of a key frame
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 TRACE_CATEGORIES = ["loading", "devtools.timeline", "toplevel"]
-TASK = "ThreadControllerImpl::RunTask"  # all work of a thread, in Chromium's traces
-MICROSECONDS = 1e6  # in a second
-LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+TASK_EVENT = "ThreadControllerImpl::RunTask"  # all work of a thread, in Chromium's traces
+MICROSECONDS_PER_SECOND = 1e6  # in a second
+LOAD_END = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
 def noise_picture(number: int, size: tuple[int, int]) -> bytes:
@@ -48,9 +50,10 @@ def noise_picture(number: int, size: tuple[int, int]) -> bytes:
     rng = np.random.default_rng(number)
     width, height = size
     for cell in (12, 16, 20, 24, 32):
-        rows, columns = height // cell + 1, width // cell + 1
-        coarse = rng.integers(40, 215, (rows, columns, 3))
-        image = np.kron(coarse, np.ones((cell, cell, 1)))[:height, :width].astype(np.uint8)
+        shape = (height // cell + 1, width // cell + 1, 3)
+        coarse = rng.integers(40, 215, shape)
+        fine = np.kron(coarse, np.ones((cell, cell, 1)))
+        image = fine[:height, :width].astype(np.uint8)
         jpeg = encode_jpeg(image, MAX_KEYFRAME_BYTES)
         if len(jpeg) <= MAX_KEYFRAME_BYTES:
             return jpeg
@@ -65,12 +68,14 @@ def made_record(count: int) -> Record:
         start = number * STEP_SECONDS
         span = Span(start, start + STEP_SECONDS)
         for part in range(2):
-            half = Span(start + part * 5.0, start + part * 5.0 + 5.0)
-            sentences.append(Sentence(text=f"So now we {TEXT.lower()}.", span=half, shown=0.8))
+            half_start = start + part * 5.0
+            half = Span(half_start, half_start + 5.0)
+            text = f"So now we {STEP_TEXT.lower()}."
+            sentences.append(Sentence(text=text, span=half, shown=0.8))
         sources = (2 * number, 2 * number + 1)
         step = Step(
             id=str(number),
-            text=TEXT,
+            text=STEP_TEXT,
             spans=(span,),
             at=span.center,
             said=span,
@@ -90,7 +95,7 @@ def write_page(count: int, shape: str, folder: Path) -> Path:
     record = made_record(count)
     pictures = {}
     for number, step in enumerate(record.steps):
-        pictures[step.id] = noise_picture(number, SIZES[shape])
+        pictures[step.id] = noise_picture(number, PICTURE_SIZES[shape])
     path = folder / f"{count}-{shape}.html"
     path.write_text(page(record, keyframes=pictures), encoding="utf-8")
     return path
@@ -101,7 +106,7 @@ def write_shot_page(count: int, folder: Path) -> Path:
     shots = []
     for number in range(1, count + 1):
         start = number * STEP_SECONDS
-        step = ShotStep(number=number, id=str(number), text=TEXT, verdict="shown")
+        step = ShotStep(number=number, id=str(number), text=STEP_TEXT, verdict="shown")
         thumbnail = f"made.shots/{number:04d}.jpg"
         shot = Shot(
             number=number, start=start, end=start + STEP_SECONDS, thumbnail=thumbnail, steps=(step,)
@@ -133,9 +138,9 @@ def measure(browser: Browser, path: Path, slowdown: float, rounds: int) -> dict[
         tab = browser.open("about:blank", width=390, height=844)
         tab.send("Emulation.setCPUThrottlingRate", rate=slowdown)
         tab.send("Page.navigate", url=path.resolve().as_uri())
-        tab.wait_until(f"location.href !== 'about:blank' && {FIRST_PAINT} && {LOADED} > 0")
+        tab.wait_until(f"location.href !== 'about:blank' && {FIRST_PAINT} && {LOAD_END} > 0")
         paints.append(tab.run(FIRST_PAINT) / 1000)
-        loads.append(tab.run(LOADED) / 1000)
+        loads.append(tab.run(LOAD_END) / 1000)
         tab.close()
     return {
         "bytes": path.stat().st_size,
@@ -155,7 +160,7 @@ def work_to_paint(browser: Browser, path: Path) -> float:
         traceConfig={"includedCategories": TRACE_CATEGORIES},
     )
     tab.send("Page.navigate", url=path.resolve().as_uri())
-    tab.wait_until(f"location.href !== 'about:blank' && {FIRST_PAINT} && {LOADED} > 0")
+    tab.wait_until(f"location.href !== 'about:blank' && {FIRST_PAINT} && {LOAD_END} > 0")
     tab.send("Tracing.end")
     while not any(event["method"] == "Tracing.tracingComplete" for event in tab.events):
         tab.run("new Promise((next) => setTimeout(next, 50))")
@@ -164,12 +169,14 @@ def work_to_paint(browser: Browser, path: Path) -> float:
         if event["method"] == "Tracing.dataCollected":
             events += event["params"]["value"]
     tab.close()
-    paint = [event for event in events if event["name"] == "firstContentfulPaint"][-1]
+    paints = [event for event in events if event["name"] == "firstContentfulPaint"]
+    paint = paints[-1]
+    main_thread = (paint["pid"], paint["tid"])
     seconds = 0.0
     for event in events:
-        is_main = (event["pid"], event["tid"]) == (paint["pid"], paint["tid"])
-        if event["name"] == TASK and is_main and event["ts"] < paint["ts"]:
-            seconds += event.get("tdur", 0) / MICROSECONDS
+        is_main = (event["pid"], event["tid"]) == main_thread
+        if event["name"] == TASK_EVENT and is_main and event["ts"] < paint["ts"]:
+            seconds += event.get("tdur", 0) / MICROSECONDS_PER_SECOND
     return seconds
 
 
@@ -186,7 +193,7 @@ def main() -> None:
         folder = Path(scratch)
         pages = {}
         for count in options.steps:
-            for shape in SIZES:
+            for shape in PICTURE_SIZES:
                 pages[f"{count} steps, {shape}"] = write_page(count, shape, folder)
         for count in options.shots:
             shots_folder = folder / f"shots-{count}"

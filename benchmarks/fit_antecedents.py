@@ -20,42 +20,44 @@ from stepline.writing.training.antecedents import (
 )
 from stepline.writing.training.marked import read_marked_narrations
 
-TARGET = Path(__file__).parent.parent / "stepline/writing/extractive/antecedents.json"
-FOLDS = 5
-DIGITS = 4
+WEIGHTS_PATH = Path(__file__).parent.parent / "stepline/writing/extractive/antecedents.json"
+FOLD_COUNT = 5
+WEIGHT_DECIMALS = 4
 
 
 def main() -> None:
     """Fit, print and perhaps write."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("folder", type=Path)
-    options.add_argument("--write", action="store_true")
-    chosen = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
     cases: list[Case] = []
-    for narration in read_marked_narrations(chosen.folder):
+    for narration in read_marked_narrations(options.folder):
         cases += pronoun_cases(narration)
     names = sorted({case.narration for case in cases})
-    fold = {name: number % FOLDS for number, name in enumerate(names)}
-    judged = []
-    for number in range(FOLDS):
-        weights = fit_weights([case for case in cases if fold[case.narration] != number])
-        judged += [judge(case, weights) for case in cases if fold[case.narration] == number]
-    print(
-        f"{len(cases)} pronouns; right without a threshold: {np.mean([r for _, r in judged]):.3f}"
-    )
+    fold = {name: number % FOLD_COUNT for number, name in enumerate(names)}
+    judgements = []
+    for number in range(FOLD_COUNT):
+        train = [case for case in cases if fold[case.narration] != number]
+        weights = fit_weights(train)
+        for case in cases:
+            if fold[case.narration] == number:
+                judgements.append(judge(case, weights))
+    right = np.mean([is_right for _, is_right in judgements])
+    print(f"{len(cases)} pronouns; right without a threshold: {right:.3f}")
     for threshold in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
-        given = [is_right for chance, is_right in judged if chance >= threshold]
-        share = len(given) / len(judged)
-        print(f"from {threshold}: {share:.2f} get a name, {np.mean(given):.3f} of them right")
+        above = [is_right for chance, is_right in judgements if chance >= threshold]
+        share = len(above) / len(judgements)
+        print(f"from {threshold}: {share:.2f} get a name, {np.mean(above):.3f} of them right")
     weights = fit_weights(cases)
-    narrations = read_marked_narrations(chosen.folder)
-    if chosen.write:
+    narrations = read_marked_narrations(options.folder)
+    if options.write:
         verbs = objectless_verbs_of(narrations)
         content = {
             "objectless": verbs,
-            "weights": [round(float(weight), DIGITS) for weight in weights],
+            "weights": [round(float(weight), WEIGHT_DECIMALS) for weight in weights],
         }
-        TARGET.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        WEIGHTS_PATH.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

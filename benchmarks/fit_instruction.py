@@ -31,13 +31,13 @@ from stepline.writing.extractive.instruction import (
 from stepline.writing.extractive.writer import sentence_step_probabilities
 from stepline.writing.training.marked import read_marked_narrations
 
-HERE = Path(__file__).parent
-TARGET = HERE.parent / "stepline/writing/extractive/instruction.json"
-RESULTS = HERE / "results/instruction.json"
+BENCHMARKS_FOLDER = Path(__file__).parent
+WEIGHTS_PATH = BENCHMARKS_FOLDER.parent / "stepline/writing/extractive/instruction.json"
+RESULT_PATH = BENCHMARKS_FOLDER / "results/instruction.json"
 PART_SENTENCES = (10, 20, 40)
-PARTS_EACH = 2
-FOLDS = 5
-DIGITS = 4
+PARTS_PER_LENGTH = 2
+FOLD_COUNT = 5
+WEIGHT_DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,23 @@ class Narration:
 
 def main() -> None:
     """Fit, print and perhaps write."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("narrations", type=Path)
-    options.add_argument("--shared", type=Path)
-    options.add_argument("--write", action="store_true")
-    chosen = options.parse_args()
-    narrations = read_folders(chosen.narrations)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("narrations", type=Path)
+    parser.add_argument("--shared", type=Path)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    narrations = read_folders(options.narrations)
     rows = part_features(narrations)
     model = fit(rows, narrations)
-    results = {"least": GroundSettings().instructs_least, **left_out_scores(rows, narrations)}
-    if chosen.shared is not None:
-        results["real"] = real_scores(chosen.shared, model)
+    least = GroundSettings().instructs_least
+    results = {"least": least, **left_out_scores(rows, narrations)}
+    if options.shared is not None:
+        results["real"] = real_scores(options.shared, model)
     print(json.dumps(results, indent=1))
-    if chosen.write:
+    if options.write:
         content = {"weights": model.weights, "intercept": model.intercept}
-        TARGET.write_text(json.dumps(content) + "\n", encoding="utf-8")
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        WEIGHTS_PATH.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        RESULT_PATH.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def read_folders(folder: Path) -> list[Narration]:
@@ -80,13 +81,16 @@ def read_folders(folder: Path) -> list[Narration]:
             texts = [sentence.text for sentence in marked.sentences]
             is_talk = marked.name.startswith("talk")
             left_out = is_talk and part == "talks"
-            narrations.append(Narration(marked.name, not is_talk, left_out, *score(texts)))
+            probabilities, vectors = score(texts)
+            narration = Narration(marked.name, not is_talk, left_out, probabilities, vectors)
+            narrations.append(narration)
     return narrations
 
 
 def score(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return P(step), (S,), and vectors, (S, D)."""
-    return np.array(sentence_step_probabilities(texts, load_tagger())), embed(texts)
+    probabilities = sentence_step_probabilities(texts, load_tagger())
+    return np.array(probabilities), embed(texts)
 
 
 def part_features(narrations: list[Narration]) -> list[np.ndarray]:
@@ -98,7 +102,7 @@ def part_features(narrations: list[Narration]) -> list[np.ndarray]:
         parts = [slice(0, count)]
         for length in PART_SENTENCES:
             if count > length:
-                starts = rng.integers(0, count - length + 1, PARTS_EACH)
+                starts = rng.integers(0, count - length + 1, PARTS_PER_LENGTH)
                 parts += [slice(start, start + length) for start in starts]
         features = []
         for part in parts:
@@ -115,8 +119,9 @@ def fit(rows: list[np.ndarray], narrations: list[Narration]) -> InstructionWeigh
         labels += [narration.instructs] * len(features)
     model = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000)
     model.fit(np.concatenate(rows), np.array(labels))
-    weights = [round(float(weight), DIGITS) for weight in model.coef_[0]]
-    return InstructionWeights(weights, round(float(model.intercept_[0]), DIGITS))
+    weights = [round(float(weight), WEIGHT_DECIMALS) for weight in model.coef_[0]]
+    intercept = round(float(model.intercept_[0]), WEIGHT_DECIMALS)
+    return InstructionWeights(weights, intercept)
 
 
 def left_out_scores(
@@ -126,7 +131,8 @@ def left_out_scores(
     without them."""
     talks = [k for k, narration in enumerate(narrations) if narration.left_out]
     how_to = [k for k, narration in enumerate(narrations) if narration.instructs]
-    groups = [[k] for k in talks] + [how_to[fold::FOLDS] for fold in range(FOLDS)]
+    groups = [[k] for k in talks]
+    groups += [how_to[fold::FOLD_COUNT] for fold in range(FOLD_COUNT)]
     scores = {}
     for group in groups:
         others = [k for k in range(len(rows)) if k not in group]

@@ -10,8 +10,8 @@ those of another dish alone. The option --step-probabilities is a JSON of P(it d
 each sentence by video.
 
 The loss: - log of the share of a line's posterior in sentences whose middle, two seconds later, is
-in its span. Added is SAID_WEIGHT times the cross-entropy of P(said anywhere). Numbers without
---write are of dishes that the weights were not fitted on, by FOLDS folds.
+in its span. Added is SAID_WEIGHT (line_chain.py) times the cross-entropy of P(said anywhere).
+Numbers without --write are of dishes that the weights were not fitted on, by FOLDS folds.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from line_chain import Batch, TrainedChain
 
 from stepline.grounding.fusion import SpeechPrior, fuse
 from stepline.grounding.ground import line_seconds, prior_of
@@ -46,28 +46,21 @@ from stepline.numeric import fit_logistic_weights
 from stepline.records import Span, Step
 from stepline.text import embed
 
-TARGET = Path(__file__).resolve().parents[1] / "stepline/grounding/line_model.json"
-RESULT = Path(__file__).resolve().parent / "results/line_model.json"
-PRICES = ("stay", "direct", "enter", "skip", "skip_more", "again", "back", "back_more", "end")
-FIRST_EVIDENCE = {"cosine": 8.0, "contrast": 4.0, "context": 4.0, "words": 4.0, "near_words": 1.0}
-FIRST_BIAS = -6.0
-FIRST_PRICES = (1.0, 0.5, 0.0, -1.0, -0.5, -2.0, -3.0, -0.5, -0.5)
+WEIGHTS_PATH = Path(__file__).resolve().parents[1] / "stepline/grounding/line_model.json"
+RESULT_PATH = Path(__file__).resolve().parent / "results/line_model.json"
 LAG_SECONDS = 2.0  # by which what is seen follows the words
 NEAR_SECONDS = 8.0
 LEAST_SECONDS = 1.0  # of a sentence
 SECONDS_PER_WORD = 0.6
 FOLDS = 5
-EPOCHS = 8
+EPOCH_COUNT = 8
 BATCH_LISTS = 24
-RATE = 0.1
-LAST_RATE = 0.01
-SAID_WEIGHT = 0.15
+LEARNING_RATE = 0.1
+LAST_LEARNING_RATE = 0.01
 SAID_PENALTY = 1.0
 HEARD_PARTS = 7  # beginnings of each narration, of one that goes on
-MIN_SHARE = 0.02  # of a posterior, in the logarithm
-MIN_CHANCE = 1e-6
 OWN_FRACTION = 0.9  # of the own lines that count as said where another's are counted
-DIGITS = 4
+WEIGHT_DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -90,10 +83,11 @@ class LineList:
     def hits(self) -> np.ndarray:
         """(K, S): whether a sentence's middle, a little later, is in the line's span."""
         hits = np.zeros(self.features.shape[:2])
+        later = self.middles + LAG_SECONDS
         for row, span in zip(hits, self.spans, strict=True):
             if span is not None:
-                later = self.middles + LAG_SECONDS
-                row[:] = (later >= span[0]) & (later <= span[1])
+                start, end = span
+                row[:] = (later >= start) & (later <= end)
         return hits
 
 
@@ -123,8 +117,8 @@ class NarrationReader:
             lists["own"].append(self._list(name, own))
             strange = self._other_dish(name, rng)
             mixed = list(own)
-            count = min(max(1, round(len(own) / 2)), len(strange))
-            for line in rng.sample(strange, count):
+            half = max(1, round(len(own) / 2))
+            for line in rng.sample(strange, min(half, len(strange))):
                 mixed.insert(rng.randrange(len(mixed) + 1), line)
             lists["mixed"].append(self._list(name, mixed))
             lists["foreign"].append(self._list(name, self._other_dish(name, rng)))
@@ -139,17 +133,21 @@ class NarrationReader:
         video = self.videos[name]
         texts = [text for text, _ in lines]
         sentences = [row["text"] for row in video["sentences"]]
-        chances = self._step_probabilities.get(name)
+        step_probabilities = None
+        if name in self._step_probabilities:
+            step_probabilities = np.array(self._step_probabilities[name])
+        text_vectors = self._embed(texts)
+        sentence_vectors = self._embed(sentences)
         features = line_features(
-            texts,
-            sentences,
-            self._embed(texts),
-            self._embed(sentences),
-            None if chances is None else np.array(chances),
+            texts, sentences, text_vectors, sentence_vectors, step_probabilities
         )
-        spans = tuple(span for _, span in lines)
-        parts = sentence_parts(sentences)
-        return LineList(video["title"], features, parts, sentence_spans(video["sentences"]), spans)
+        return LineList(
+            dish=video["title"],
+            features=features,
+            parts=sentence_parts(sentences),
+            sentences=sentence_spans(video["sentences"]),
+            spans=tuple(span for _, span in lines),
+        )
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
         return self._vectors[[self._rows[text] for text in texts]]
@@ -159,10 +157,13 @@ def sentence_spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
     """Return where each sentence is said. It ends where the next begins, or earlier."""
     spans = []
     for number, row in enumerate(rows):
-        end = row["start"] + LEAST_SECONDS + SECONDS_PER_WORD * len(row["text"].split())
+        start = row["start"]
+        word_count = len(row["text"].split())
+        end = start + LEAST_SECONDS + SECONDS_PER_WORD * word_count
         if number + 1 < len(rows):
-            end = min(end, max(rows[number + 1]["start"], row["start"] + 0.1))
-        spans.append(Span(row["start"], end))
+            next_start = rows[number + 1]["start"]
+            end = min(end, max(next_start, start + 0.1))
+        spans.append(Span(start, end))
     return tuple(spans)
 
 
@@ -176,26 +177,10 @@ def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
     settings = GroundSettings(typical=line_seconds(inputs))
     passages = [WeightedPassages(item.sentences, row) for row in match.places]
     prior = prior_of(passages, settings.lag_usual, seconds)
-    speech = SpeechPrior(prior, np.full(lines, settings.shown_rate), np.ones(lines, bool))
+    shown_rates = np.full(lines, settings.shown_rate)
+    speech = SpeechPrior(prior, shown_rates, np.ones(lines, bool))
     posterior = fuse(speech, np.zeros(prior.shape), 0.0, settings)
     return posterior.best + 0.5
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Lists padded to one size. features: (B, K, S, F). hits: (B, K, S). True where there is one:
-    lines (B, K), sentences (B, S). strange: (B, K), True for a line of another dish."""
-
-    features: Tensor
-    lines: Tensor
-    sentences: Tensor
-    hits: Tensor
-    strange: Tensor
-
-    @property
-    def placed(self) -> Tensor:
-        """(B, K): whether some sentence is right."""
-        return self.hits.sum(2) > 0
 
 
 def pad_lists(lists: Sequence[LineList]) -> Batch:
@@ -219,147 +204,21 @@ def pad_lists(lists: Sequence[LineList]) -> Batch:
     return Batch(*(torch.from_numpy(array) for array in arrays))
 
 
-class TrainedChain(torch.nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The sums of `LineChain`, of a batch, with gradients."""
-
-    def __init__(self, used: Sequence[bool]) -> None:
-        super().__init__()
-        evidence = [FIRST_EVIDENCE.get(name, 0.0) for name in FEATURE_NAMES]
-        self.used = torch.tensor(used, dtype=torch.float64)
-        self.evidence = torch.nn.Parameter(torch.tensor(evidence, dtype=torch.float64))
-        self.bias = torch.nn.Parameter(torch.tensor(FIRST_BIAS, dtype=torch.float64))
-        self.prices = torch.nn.Parameter(torch.tensor(FIRST_PRICES, dtype=torch.float64))
-
-    def price(self, name: str) -> Tensor:
-        """Return the logarithm of a price."""
-        return self.prices[PRICES.index(name)]
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of a batch."""
-        weights = self._evidence(batch)
-        total, posterior = self._sums(weights, batch, with_posterior=True)
-        shares = posterior / (posterior.sum(2, keepdim=True) + MIN_CHANCE)
-        in_span = torch.log((shares * batch.hits).sum(2) + MIN_SHARE)
-        loss = torch.zeros((), dtype=torch.float64)
-        if batch.placed.any():
-            loss = -in_span[batch.placed].mean()
-        never = self._log_never(weights, batch, total)
-        is_said = -torch.log(1 - torch.exp(never) + MIN_CHANCE)[batch.placed]
-        is_not = -never[batch.strange]
-        said_loss = (is_said.sum() + is_not.sum()) / (len(is_said) + len(is_not))
-        return loss + SAID_WEIGHT * said_loss
-
-    def numbers(self) -> LineWeights:
-        """Return the fitted numbers, without those of P(said)."""
-        evidence = tuple((self.evidence * self.used).detach().tolist())
-        prices = dict(zip(PRICES, self.prices.detach().tolist(), strict=True))
-        return LineWeights(
-            evidence=evidence,
-            bias=self.bias.item(),
-            stay=prices["stay"],
-            direct=prices["direct"],
-            enter=prices["enter"],
-            skip=prices["skip"],
-            skip_more=prices["skip_more"],
-            again=prices["again"],
-            back=prices["back"],
-            back_more=prices["back_more"],
-            end=prices["end"],
-            said_weights=(),
-            said_bias=0.0,
-            said_so_far=(),
-            said_so_far_bias=0.0,
-        )
-
-    def _evidence(self, batch: Batch) -> Tensor:
-        exponents = batch.features @ (self.evidence * self.used) + self.bias
-        weights = torch.exp(exponents.clamp(max=30.0))
-        return weights * batch.lines[:, :, None]  # (B, K, S)
-
-    def _jumps(self, lines: int) -> tuple[Tensor, Tensor]:
-        """Return the weights from position 0 to K to each line, from a line and from a pause."""
-        distance = torch.arange(1, lines + 1) - torch.arange(lines + 1)[:, None]
-        steps = distance.to(torch.float64)
-        skip = self.price("skip") + self.price("skip_more") * (steps - 2)
-        back = self.price("back") + self.price("back_more") * (-steps - 1)
-        jumps = torch.where(distance >= 2, skip, back)
-        jumps = torch.where(distance == 1, torch.zeros(()), jumps)
-        jumps = torch.where(distance == 0, self.price("again"), jumps)
-        from_line = torch.where(distance == 0, self.price("stay"), jumps + self.price("direct"))
-        return torch.exp(from_line), torch.exp(jumps + self.price("enter"))
-
-    def _sums(
-        self, weights: Tensor, batch: Batch, *, with_posterior: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Return the logarithm of the sum over all paths, (B,), and P(line at sentence), (B, K, S).
-
-        Forward sums are divided by their total after each sentence.
-        """
-        lists, lines, sentences = weights.shape
-        from_line, from_pause = self._jumps(lines)
-        left = (batch.lines.sum(1)[:, None] - torch.arange(lines + 1)).clamp(min=0)
-        ending = torch.exp(self.price("end") * left)  # (B, K + 1)
-        told = torch.zeros(lists, lines + 1, dtype=torch.float64)
-        pause = torch.zeros(lists, lines + 1, dtype=torch.float64)
-        pause[:, 0] = 1
-        total = torch.zeros(lists, dtype=torch.float64)
-        past = []
-        for s in range(sentences):
-            is_there = batch.sentences[:, s][:, None]
-            arriving = (told @ from_line + pause @ from_pause) * weights[:, :, s]
-            arriving = torch.nn.functional.pad(arriving, (1, 0))
-            pause = torch.where(is_there, pause + told, pause)
-            told = torch.where(is_there, arriving, told)
-            scale = (told + pause).sum(1, keepdim=True)
-            told = told / scale
-            pause = pause / scale
-            total = total + torch.log(scale[:, 0])
-            past.append((told, scale))
-        end = ((told + pause) * ending).sum(1, keepdim=True)
-        total = total + torch.log(end[:, 0])
-        if not with_posterior:
-            return total, torch.zeros(0)
-        line_future = ending / end
-        pause_future = ending / end
-        rows = []
-        for s in range(sentences - 1, -1, -1):
-            is_there = batch.sentences[:, s][:, None]
-            told, scale = past[s]
-            rows.append((told * line_future * is_there)[:, 1:])
-            arriving = weights[:, :, s] * line_future[:, 1:]
-            earlier_line = arriving @ from_line.T + pause_future
-            earlier_pause = arriving @ from_pause.T + pause_future
-            line_future = torch.where(is_there, earlier_line, line_future) / scale
-            pause_future = torch.where(is_there, earlier_pause, pause_future) / scale
-        return total, torch.stack(rows[::-1], dim=2)
-
-    def _log_never(self, weights: Tensor, batch: Batch, total: Tensor) -> Tensor:
-        """Return the logarithm of P(line k is said nowhere), (B, K)."""
-        lists, lines, sentences = weights.shape
-        others = 1 - torch.eye(lines, dtype=torch.float64)  # (K left out, K)
-        cases = weights[:, None] * others[None, :, :, None]  # (B, K, K, S)
-        repeated = replace(
-            batch,
-            lines=batch.lines.repeat_interleave(lines, 0),
-            sentences=batch.sentences.repeat_interleave(lines, 0),
-        )
-        flat = cases.reshape(lists * lines, lines, sentences)
-        without, _ = self._sums(flat, repeated, with_posterior=False)
-        return (without.reshape(lists, lines) - total[:, None]).clamp(max=-1e-9)
-
-
 def fit(lists: Sequence[LineList], used: Sequence[bool]) -> LineWeights:
     """Return the numbers fitted on the lists. used: (F,) which features count."""
     torch.manual_seed(0)
     chain = TrainedChain(used)
-    optimizer = torch.optim.Adam(chain.parameters(), lr=RATE)
-    in_order = sorted(lists, key=lambda item: (item.features.shape[1], item.features.shape[0]))
+    optimizer = torch.optim.Adam(chain.parameters(), lr=LEARNING_RATE)
+    # Lists of about one size make a batch.
+    in_order = sorted(lists, key=lambda item: (len(item.sentences), len(item.spans)))
     batches = []
     for first in range(0, len(in_order), BATCH_LISTS):
         batches.append(pad_lists(in_order[first : first + BATCH_LISTS]))
     rng = random.Random(1)
-    for epoch in range(EPOCHS):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - epoch / EPOCHS) + LAST_RATE
+    for epoch in range(EPOCH_COUNT):
+        optimizer.param_groups[0]["lr"] = (
+            LEARNING_RATE * (1 - epoch / EPOCH_COUNT) + LAST_LEARNING_RATE
+        )
         rng.shuffle(batches)
         for batch in batches:
             optimizer.zero_grad()
@@ -370,16 +229,16 @@ def fit(lists: Sequence[LineList], used: Sequence[bool]) -> LineWeights:
 
 def with_said_weights(weights: LineWeights, lists: Sequence[LineList]) -> LineWeights:
     """Return the numbers with the two regressions of P(said)."""
-    said, bias = fit_said(weights, lists, so_far=False)
-    weights = replace(weights, said_weights=said, said_bias=bias)
+    said_weights, bias = fit_said(weights, lists, so_far=False)
+    weights = replace(weights, said_weights=said_weights, said_bias=bias)
     return with_said_so_far(weights, lists)
 
 
 def with_said_so_far(weights: LineWeights, lists: Sequence[LineList]) -> LineWeights:
     """Return the numbers with the regression of P(said) of a narration that goes on."""
     parts = [part for number, item in enumerate(lists) for part in first_parts(item, number)]
-    said, bias = fit_said(weights, parts, so_far=True)
-    return replace(weights, said_so_far=said, said_so_far_bias=bias)
+    said_weights, bias = fit_said(weights, parts, so_far=True)
+    return replace(weights, said_so_far=said_weights, said_so_far_bias=bias)
 
 
 def first_parts(item: LineList, seed: int) -> list[LineList]:
@@ -392,10 +251,10 @@ def first_parts(item: LineList, seed: int) -> list[LineList]:
     for count in (*counts, sentences):
         features = item.features[:, :count].copy()
         features[..., FEATURE_NAMES.index("position")] = 0.0
-        is_told = np.asarray(item.hits[:, :count].any(axis=1)).tolist()
+        is_said = item.hits[:, :count].any(axis=1).tolist()
         spans = []
-        for span, told in zip(item.spans, is_told, strict=True):
-            spans.append(span if told else None)
+        for span, said_so_far in zip(item.spans, is_said, strict=True):
+            spans.append(span if said_so_far else None)
         part = replace(
             item,
             features=features,
@@ -426,14 +285,15 @@ def fit_said(
     mean = features.mean(axis=0)
     scaled = np.column_stack([(features - mean) / spread, np.ones(len(features))])
     columns = scaled.shape[1]
-    fitted = fit_logistic_weights(
+    scaled_weights = fit_logistic_weights(
         scaled,
         np.array(labels),
         prior_mean=np.zeros(columns),
         prior_precision=SAID_PENALTY * np.eye(columns),
     )
-    said = fitted[:-1] / spread
-    return tuple(said.tolist()), float(fitted[-1] - said @ mean)
+    said_weights = scaled_weights[:-1] / spread
+    bias = scaled_weights[-1] - said_weights @ mean
+    return tuple(said_weights.tolist()), float(bias)
 
 
 @dataclass
@@ -456,9 +316,9 @@ class Outcome:
                 continue
             for second, span in zip(shown_seconds(item, match), item.spans, strict=True):
                 assert span is not None
-                self.inside.append(span[0] <= second <= span[1])
-                early, late = span[0] - NEAR_SECONDS, span[1] + NEAR_SECONDS
-                self.near.append(early <= second <= late)
+                start, end = span
+                self.inside.append(start <= second <= end)
+                self.near.append(start - NEAR_SECONDS <= second <= end + NEAR_SECONDS)
 
     def add_so_far(self, kind: str, lists: Sequence[LineList], weights: LineWeights) -> None:
         """Keep P(said) of the lines while the narration goes on."""
@@ -499,8 +359,10 @@ class Outcome:
 
 def area_under_curve(values: np.ndarray, labels: np.ndarray) -> float:
     """Return the area under the ROC curve. Ties count half."""
-    above = values[labels][:, None] > values[~labels]
-    equal = values[labels][:, None] == values[~labels]
+    positive = values[labels][:, None]
+    negative = values[~labels]
+    above = positive > negative
+    equal = positive == negative
     return float(above.mean() + equal.mean() / 2)
 
 
@@ -547,7 +409,8 @@ def ablation(lists: dict[str, list[LineList]]) -> dict[str, dict[str, float]]:
     }
     rows = {}
     for name, left_out in parts.items():
-        rows[f"without {name}"] = cross_validate(lists, [n not in left_out for n in FEATURE_NAMES])
+        used = [feature not in left_out for feature in FEATURE_NAMES]
+        rows[f"without {name}"] = cross_validate(lists, used)
     everything = [True] * len(FEATURE_NAMES)
     rows["without order"] = cross_validate(lists, everything, with_order=False)
     return rows
@@ -558,13 +421,13 @@ def write_weights(weights: LineWeights) -> None:
     content: dict[str, Any] = {}
     for name, value in asdict(weights).items():
         if name == "evidence":
-            rounded = [round(number, DIGITS) for number in value]
+            rounded = [round(number, WEIGHT_DECIMALS) for number in value]
             content[name] = dict(zip(FEATURE_NAMES, rounded, strict=True))
         elif isinstance(value, tuple):
-            content[name] = [round(number, DIGITS) for number in value]
+            content[name] = [round(number, WEIGHT_DECIMALS) for number in value]
         else:
-            content[name] = round(value, DIGITS)
-    TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            content[name] = round(value, WEIGHT_DECIMALS)
+    WEIGHTS_PATH.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -597,7 +460,7 @@ def main() -> None:
     if options.ablation:
         result |= ablation(lists)
         print(json.dumps(result, indent=1))
-        RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,14 +42,16 @@ def main() -> None:
     model = LogisticRegression(C=INVERSE_PENALTY, max_iter=2000)
     folds = StratifiedKFold(10, shuffle=True, random_state=0)
     guesses = cross_val_predict(model, vectors, kinds, cv=folds, method="predict_proba")
-    right = guesses.argmax(axis=1) == np.array(kinds)
+    kind_of_name = np.array(kinds)
+    right = guesses.argmax(axis=1) == kind_of_name
     print(f"{len(names)} names, {right.mean():.3f} right when left out")
     for number, kind in enumerate(THING_KINDS):
+        is_kind = kind_of_name == number
         for floor in (0.5, 0.7, 0.9):
             is_named = guesses[:, number] >= floor
-            is_kind = np.array(kinds) == number
-            precision = (is_named & is_kind).sum() / max(1, is_named.sum())
-            recall = (is_named & is_kind).sum() / is_kind.sum()
+            hits = (is_named & is_kind).sum()
+            precision = hits / max(1, is_named.sum())
+            recall = hits / is_kind.sum()
             print(f"{kind:9} P >= {floor}: precision {precision:.3f}, found {recall:.3f}")
     model.fit(vectors, kinds)
     content = {

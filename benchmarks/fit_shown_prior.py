@@ -19,9 +19,10 @@ from whenact_data import CLIP, Action, Array, read_actions, shown_seconds
 
 from stepline.grounding.said_to_shown import ShownPrior
 
-OUT = Path(__file__).resolve().parents[1] / "stepline" / "grounding" / "shown_prior.json"
+PRIOR_PATH = Path(__file__).resolve().parents[1] / "stepline" / "grounding" / "shown_prior.json"
 WORDS = 3.0  # seconds, the usual length of a recogniser's sentence
 START = np.log([2.0, 1.0, 2.0, 1.0])  # before scale, before power, after scale, after power
+WHENACT_COMMIT = "960120e13d26d212337ad6ebdb303b9e0b0dbf64"
 SHRINK = 1e-4  # weight of the squared distance from START; only keeps the fit from drifting
 
 
@@ -31,19 +32,23 @@ def fit(actions: Sequence[Action]) -> ShownPrior:
     base = _base(actions)
 
     def loss(x: Array) -> float:
-        p = densities(ShownPrior(*np.exp(x), **base), actions)
-        return float(-log_likelihood(p, target).mean() + SHRINK * ((x - START) ** 2).sum())
+        prior = ShownPrior(*np.exp(x), **base)
+        likelihood = log_likelihood(densities(prior, actions), target).mean()
+        penalty = SHRINK * ((x - START) ** 2).sum()
+        return float(-likelihood + penalty)
 
     best = minimize(loss, START, method="L-BFGS-B").x
-    return ShownPrior(*(float(round(v, 3)) for v in np.exp(best)), **base)
+    curve = [float(round(value, 3)) for value in np.exp(best)]
+    return ShownPrior(*curve, **base)
 
 
 def densities(prior: ShownPrior, actions: Sequence[Action]) -> Array:
     """Return (N, CLIP). Equal spoken windows are worked out once."""
-    known = {
-        a.said: prior.distribution([a.said], CLIP) for a in {a.said: a for a in actions}.values()
-    }
-    return np.array([known[a.said] for a in actions])
+    rows = {}
+    for action in actions:
+        if action.said not in rows:
+            rows[action.said] = prior.distribution([action.said], CLIP)
+    return np.array([rows[action.said] for action in actions])
 
 
 def log_likelihood(p: Array, target: Array) -> Array:
@@ -52,29 +57,33 @@ def log_likelihood(p: Array, target: Array) -> Array:
 
 
 def _base(actions: Sequence[Action]) -> dict[str, float]:
-    lengths = [a.shown[1] - a.shown[0] for a in actions if a.shown]
+    lengths = []
+    for action in actions:
+        if action.shown:
+            start, end = action.shown
+            lengths.append(end - start)
     return {"words": WORDS, "shown_median": float(np.median(lengths)), "shown_rate": 0.0}
 
 
 def main(write: Callable[[str], object] = print) -> None:
     actions = read_actions()
-    shown = [a for a in actions if a.shown]
-    curve = asdict(fit(shown)) | {
-        "shown_rate": round(sum(a.visible for a in actions) / len(actions), 3)
-    }
+    shown_actions = [action for action in actions if action.shown]
+    curve = asdict(fit(shown_actions))
+    visible = sum(action.visible for action in actions)
+    curve["shown_rate"] = round(visible / len(actions), 3)
     provenance = {
         "data": "WhenAct: narrated actions in lifestyle vlogs, when said and when shown",
-        "from": "github.com/MichiganNLP/vlog_action_localization, commit 960120e13d26d212337ad6ebdb303b9e0b0dbf64",
+        "from": f"github.com/MichiganNLP/vlog_action_localization, commit {WHENACT_COMMIT}",
         "paper": "arXiv 2202.08138",
         "licence": "MIT, Copyright (c) 2021 Oana Ignat",
         "fitted_on": {
             "phrases": len(actions),
-            "shown": len(shown),
-            "source_videos": len({a.source for a in shown}),
+            "shown": len(shown_actions),
+            "source_videos": len({action.source for action in shown_actions}),
         },
         "made_by": "benchmarks/fit_shown_prior.py",
     }
-    OUT.write_text(json.dumps({"curve": curve, "provenance": provenance}, indent=2) + "\n")
+    PRIOR_PATH.write_text(json.dumps({"curve": curve, "provenance": provenance}, indent=2) + "\n")
     write(json.dumps(curve, indent=2))
 
 

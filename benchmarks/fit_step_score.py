@@ -18,21 +18,23 @@ from stepline.narration import load_tagger
 from stepline.writing.extractive.step_score import score_features
 from stepline.writing.training.marked import read_marked_narrations
 
-TARGET = Path(__file__).parent.parent / "stepline/writing/extractive/step_score.json"
-FOLDS = 5
-DIGITS = 4
+WEIGHTS_PATH = Path(__file__).parent.parent / "stepline/writing/extractive/step_score.json"
+FOLD_COUNT = 5
+WEIGHT_DECIMALS = 4
 
 
 def main() -> None:
     """Fit, print and perhaps write."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("narration", type=Path)
-    options.add_argument("--tagger", type=Path)
-    options.add_argument("--write", action="store_true")
-    chosen = options.parse_args()
-    tagger = load_tagger(chosen.tagger)
-    rows, labels, groups = [], [], []
-    for narration in read_marked_narrations(chosen.narration):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("narration", type=Path)
+    parser.add_argument("--tagger", type=Path)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    tagger = load_tagger(options.tagger)
+    rows = []
+    labels = []
+    groups = []
+    for narration in read_marked_narrations(options.narration):
         texts = [sentence.text for sentence in narration.sentences]
         rows.append(score_features(tagger.read_sentences(texts), texts))
         labels += [sentence.kind == "step" for sentence in narration.sentences]
@@ -40,26 +42,29 @@ def main() -> None:
     features = np.concatenate(rows)
     is_step = np.array(labels)
     model = LogisticRegression(C=1.0, max_iter=2000)
-    folds = GroupKFold(FOLDS)
-    chances = cross_val_predict(
+    folds = GroupKFold(FOLD_COUNT)
+    probabilities = cross_val_predict(
         model, features, is_step, groups=groups, cv=folds, method="predict_proba"
-    )[:, 1]
-    for name, values in (("the tagger's step alone", features[:, 0]), ("calibrated", chances)):
+    )
+    columns = {"the tagger's step alone": features[:, 0], "calibrated": probabilities[:, 1]}
+    for name, values in columns.items():
         score, threshold = best_f1(values, is_step)
         area = roc_auc_score(is_step, values)
         print(f"{name}: AUC {area:.3f}, F1 {score:.3f} at {threshold:.3f}")
-    if chosen.write:
+    if options.write:
         model.fit(features, is_step)
-        weights = [round(float(weight), DIGITS) for weight in model.coef_[0]]
-        content = {"weights": weights, "intercept": round(float(model.intercept_[0]), DIGITS)}
-        TARGET.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        weights = [round(float(weight), WEIGHT_DECIMALS) for weight in model.coef_[0]]
+        intercept = round(float(model.intercept_[0]), WEIGHT_DECIMALS)
+        content = {"weights": weights, "intercept": intercept}
+        WEIGHTS_PATH.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 def best_f1(values: np.ndarray, is_step: np.ndarray) -> tuple[float, float]:
     """Return the best F1 over all thresholds, and the threshold."""
     order = np.argsort(-values, kind="stable")
     hits = np.cumsum(is_step[order])
-    scores = 2 * hits / (np.arange(1, len(order) + 1) + is_step.sum())
+    predicted = np.arange(1, len(order) + 1)
+    scores = 2 * hits / (predicted + is_step.sum())
     best = int(scores.argmax())
     return float(scores[best]), float(values[order][best])
 

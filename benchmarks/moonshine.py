@@ -23,7 +23,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from asr import RATE, TEXTS, VOICES, blocks, errors, noisy, talk, words
+from asr import errors, words
+from asr_speech import ESPEAK_VOICES as VOICES
+from asr_speech import HOW_TO_TEXTS as TEXTS
+from asr_speech import SAMPLE_RATE as RATE
+from asr_speech import blocks, noisy, talk
 
 from stepline.asr import AsrSettings, transcribe
 from stepline.asr.audio_windows import AudioWindow, AudioWindower

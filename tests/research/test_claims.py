@@ -6,7 +6,15 @@ import json
 import pytest
 
 from benchmarks import claims
-from benchmarks.claims import MARKS, PAGE, gains_of, line, mean_and_interval, table, verdict
+from benchmarks.claims import (
+    PAGE_MARKS,
+    PAGE_PATH,
+    gains_of,
+    line,
+    mean_and_interval,
+    table,
+    verdict,
+)
 
 
 def test_an_interval_over_seeds_says_what_can_be_told():
@@ -46,7 +54,7 @@ def results(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     for name, tree in files.items():
         (tmp_path / "results" / f"{name}.json").write_text(json.dumps(tree))
-    monkeypatch.setattr(claims, "HERE", tmp_path)
+    monkeypatch.setattr(claims, "BENCHMARKS_FOLDER", tmp_path)
     claims.result.cache_clear()
     yield tmp_path
     claims.result.cache_clear()
@@ -153,11 +161,11 @@ def test_published_claims_stand_apart_from_our_own_questions():
 def test_what_the_world_decides_names_claims_that_are_there():
     import tomllib
 
-    tree = tomllib.loads((claims.HERE / "claims.toml").read_text())
+    tree = tomllib.loads((claims.BENCHMARKS_FOLDER / "claims.toml").read_text())
     said = {claim["says"] for claim in tree["claim"]}
     assert {says for cause in tree["world"] for says in cause["claims"]} <= said
 
 
 def test_the_page_holds_what_the_results_say():
-    page = PAGE.read_text(encoding="utf-8")
-    assert page.split(MARKS[0])[1].split(MARKS[1])[0] == table()
+    page = PAGE_PATH.read_text(encoding="utf-8")
+    assert page.split(PAGE_MARKS[0])[1].split(PAGE_MARKS[1])[0] == table()
