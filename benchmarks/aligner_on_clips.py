@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from real_clips import SLACK, pictures, records
+from real_clips import SLACK_SECONDS, pictures, records
 
 from stepline.grounding.speech import steps_from_texts
 from stepline.nasva.align import score_texts
@@ -41,7 +41,7 @@ def hits(labels: Sequence[dict[str, Any]], seconds: Sequence[float | None]) -> l
 
 def is_inside(second: float, spans: Sequence[Sequence[float]]) -> bool:
     """Say whether a second is in one of the spans, with slack."""
-    return any(start - SLACK <= second <= end + SLACK for start, end in spans)
+    return any(start - SLACK_SECONDS <= second <= end + SLACK_SECONDS for start, end in spans)
 
 
 def placed(

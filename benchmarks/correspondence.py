@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from real_clips import DRAWS, matched, pictures, records
+from real_clips import BOOTSTRAP_DRAWS, matched, pictures, records
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 
@@ -245,7 +245,7 @@ def print_table(names: list[str], rows: Array, judged: Judgements) -> None:
         odds = left_out(names, rows, used)
         figures = figures_of(np.arange(count), odds, judged, least)
         draws = []
-        for draw in rng.integers(0, count, size=(DRAWS, count)):
+        for draw in rng.integers(0, count, size=(BOOTSTRAP_DRAWS, count)):
             draws.append(figures_of(draw, odds, judged, least))
         low, high = np.percentile(draws, [2.5, 97.5], axis=0)
         cells = []

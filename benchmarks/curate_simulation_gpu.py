@@ -17,7 +17,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks.cluster_simulation import durations
-from benchmarks.gpu_cluster_simulation import HOUR, GpuCluster, Hop, Market, hops_of, simulate
+from benchmarks.gpu_cluster_simulation import (
+    SECONDS_PER_HOUR,
+    GpuCluster,
+    Hop,
+    Market,
+    hops_of,
+    simulate,
+)
 from stepline.evaluate.bootstrap import Floats
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
@@ -28,7 +35,7 @@ ON_GPU = ("transcribe", "encode")
 # share of a stage that is not a network's, docs/results/speed.md
 DECODING_SHARES = {"transcribe": 0.13, "encode": 0.53}
 USUAL_CLUSTER = GpuCluster(nodes=25, cores=16, gpus=1, sharing=4)
-FAILING_NODES = {"loss_every": 200 * HOUR}
+FAILING_NODES = {"loss_every": 200 * SECONDS_PER_HOUR}
 # a GPU's speed, what differs from USUAL_CLUSTER
 CLUSTER_CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {
     "no GPU, 25 nodes": (0.0, {"gpus": 0}),
@@ -37,7 +44,10 @@ CLUSTER_CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {
     "a GPU as 100 cores, 8 workers": (100.0, {"sharing": 8}),
     "a GPU as 100 cores, 12 workers": (100.0, {"sharing": 12}),
     "8 workers a GPU, a node fails every 200 h": (30.0, {"sharing": 8, **FAILING_NODES}),
-    "8 workers a GPU, a node fails every 6 h": (30.0, {"sharing": 8, "loss_every": 6 * HOUR}),
+    "8 workers a GPU, a node fails every 6 h": (
+        30.0,
+        {"sharing": 8, "loss_every": 6 * SECONDS_PER_HOUR},
+    ),
     "spot, bid 1": (30.0, {"sharing": 8, **FAILING_NODES, "market": Market(bid=1.0)}),
     "spot, bid .5": (30.0, {"sharing": 8, **FAILING_NODES, "market": Market(bid=0.5)}),
     "spot, bid .4": (30.0, {"sharing": 8, **FAILING_NODES, "market": Market(bid=0.4)}),
@@ -54,7 +64,7 @@ def core_seconds(videos: int) -> dict[str, Floats]:
     assumed = tree["assumed"]
     lengths = durations(videos, assumed["mean_s"], assumed["spread"])
     all_seconds = durations(VIDEO_COUNT, assumed["mean_s"], assumed["spread"]).sum()
-    all_hours = all_seconds / HOUR
+    all_hours = all_seconds / SECONDS_PER_HOUR
     return {stage: lengths * (hours / all_hours) for stage, hours in tree["core_hours"].items()}
 
 

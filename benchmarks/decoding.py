@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 
-from research.simulate import SHORT, simulate
+from research.simulate import SHORT_WORLD, simulate
 from stepline.evaluate.calibration import Logistic, calibration_error, fit_logistic
 from stepline.evaluate.crosstask import ordered_rows, step_costs
 from stepline.evaluate.ranking import roc_auc
@@ -43,7 +43,7 @@ from stepline.training.settings import TrainSettings
 
 RESULT_PATH = Path(__file__).parent / "results" / "decoding.json"
 # 500 to train on, 100 to calibrate, 150 scored
-WORLD_SETTINGS = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})
+WORLD_SETTINGS = SHORT_WORLD.model_copy(update={"videos": 750, "held_out": 1 / 3})
 CALIBRATION_VIDEOS = 100
 NETWORK_SETTINGS = AlignerNetworkSettings(
     video_width=128,

@@ -23,7 +23,7 @@ import grounding
 import numpy as np
 from correspondence import auc, maker
 from evidence_signals import PATCH_STEP_SECONDS, Array, Clip, observed, pooled
-from real_clips import SLACK, counts, matched, pictures, placed_anew, records
+from real_clips import SLACK_SECONDS, counts, matched, pictures, placed_anew, records
 from sklearn.linear_model import LogisticRegression
 
 from stepline.grounding import shots as shot_places
@@ -190,7 +190,9 @@ class ShownStep:
         best = self.at
         if weight:
             best = float(seconds[likely.argmax()])
-        is_right = any(start - SLACK <= best <= end + SLACK for start, end in self.spans)
+        is_right = any(
+            start - SLACK_SECONDS <= best <= end + SLACK_SECONDS for start, end in self.spans
+        )
         return is_right, abs(best - self.at) > 1
 
 

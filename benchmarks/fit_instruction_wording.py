@@ -94,7 +94,7 @@ def main() -> None:
     weights = fit(x, y, best)
     # Other sentences: those of the hand-made pairs
     pairs = read_pairs()
-    pair_vectors = embed([pair.said for pair in pairs]).astype(np.float64)
+    pair_vectors = embed([pair.sentence for pair in pairs]).astype(np.float64)
     is_step_of_pair = np.array([float(pair.kind != "idle") for pair in pairs])
     on_pairs = rates(predict(pair_vectors, weights), is_step_of_pair)
     rounded = [round(float(weight), 5) for weight in weights[:-1]]

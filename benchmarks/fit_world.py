@@ -26,9 +26,9 @@ import numpy as np
 from scipy.optimize import minimize
 from whenact_data import CLIP, Action, Array, read_actions
 
-from research.simulate import SHORT, SimulationSettings, stream
+from research.simulate import SHORT_WORLD, SimulationSettings, stream
 from research.simulate.settings import NarrationSettings
-from research.simulate.statistics import QUANTILES
+from research.simulate.statistics import OFFSET_PERCENTS
 
 CLIPS_FOLDER = Path(__file__).resolve().parents[1] / ".." / "shared" / "clips"
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "world_fit.json"
@@ -113,10 +113,10 @@ def fit_narration(
     def loss(x: Array) -> float:
         values = narration_values(x)
         values["lag_spread"] = spread
-        narration = SHORT.narration.model_copy(update=values)
-        settings = SHORT.model_copy(update={"narration": narration})
+        narration = SHORT_WORLD.narration.model_copy(update=values)
+        settings = SHORT_WORLD.model_copy(update={"narration": narration})
         apart = simulated_apart(settings, passages, videos)
-        quantiles = np.percentile(apart, QUANTILES)
+        quantiles = np.percentile(apart, OFFSET_PERCENTS)
         differences = (quantiles - target) / QUANTILE_WIDTHS
         return float(np.abs(differences).sum())
 
@@ -196,19 +196,19 @@ def read_options() -> argparse.Namespace:
 def main() -> None:
     options = read_options()
     shown_actions = [action for action in read_actions() if action.shown]
-    target = np.percentile(starts_apart(shown_actions), QUANTILES)
+    target = np.percentile(starts_apart(shown_actions), OFFSET_PERCENTS)
     passages = np.array([action.said.duration for action in shown_actions])
     spread = lag_spread(shown_actions)
     narration = fit_narration(target, passages, spread, options.videos, options.trials)
     # The quantiles before and after the fit
     fitted_narration = NarrationSettings(**narration, lag_spread=spread)
-    fitted_world = SHORT.model_copy(update={"narration": fitted_narration})
-    version_1 = simulated_apart(SHORT, passages, options.videos)
+    fitted_world = SHORT_WORLD.model_copy(update={"narration": fitted_narration})
+    version_1 = simulated_apart(SHORT_WORLD, passages, options.videos)
     version_2 = simulated_apart(fitted_world, passages, options.videos)
     quantiles = {
         "WhenAct": target,
-        "version 1": np.percentile(version_1, QUANTILES),
-        "version 2": np.percentile(version_2, QUANTILES),
+        "version 1": np.percentile(version_1, OFFSET_PERCENTS),
+        "version 2": np.percentile(version_2, OFFSET_PERCENTS),
     }
     rounded = {name: np.round(row, 2).tolist() for name, row in quantiles.items()}
     labels = json.loads((options.clips / "labels.json").read_text(encoding="utf-8"))

@@ -22,7 +22,7 @@ import numpy as np
 
 from stepline.evaluate.bootstrap import Floats
 
-HOUR = 3600.0
+SECONDS_PER_HOUR = 3600.0
 NO_LOSSES = math.inf  # seconds between the losses of a node
 
 
@@ -190,12 +190,12 @@ class _Simulation:
         gpu_seconds = self.node_seconds * max(1, cluster.gpus)
         core_seconds = self.node_seconds * cluster.cores
         return GpuRun(
-            hours=self.now / HOUR,
+            hours=self.now / SECONDS_PER_HOUR,
             gpu_busy=self.gpu_seconds / gpu_seconds,
             cpu_busy=self.cpu_seconds / core_seconds,
-            lost=self.lost / HOUR,
+            lost=self.lost / SECONDS_PER_HOUR,
             losses=self.losses,
-            node_hours=self.node_seconds / HOUR,
+            node_hours=self.node_seconds / SECONDS_PER_HOUR,
             price=self.paid,
         )
 
@@ -331,7 +331,7 @@ class _Simulation:
         seconds = self.now - self.up_since.pop(node)
         self.node_seconds += seconds
         share = self._share(self._zone(node))
-        self.paid += seconds / HOUR * self.cluster.price * share
+        self.paid += seconds / SECONDS_PER_HOUR * self.cluster.price * share
 
     def _share(self, zone: int) -> float:
         """Return a zone's price in shares of the fixed one."""
@@ -349,7 +349,7 @@ class _Simulation:
             self.up_since[node] = self.now
 
         # a mean-reverting walk of the log price
-        keep = math.exp(-market.step / (market.back * HOUR))
+        keep = math.exp(-market.step / (market.back * SECONDS_PER_HOUR))
         noise = self.rng.normal(size=market.zones) * market.spread * math.sqrt(1 - keep**2)
         self.log_price = keep * self.log_price + noise
 

@@ -36,7 +36,7 @@ from stepline.text.visibility import predict_visibility
 from stepline.vision import Activity
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
-FAR = 5.0  # s between the spoken span and the nearest shown one
+MIN_FAR_SECONDS = 5.0  # s between the spoken span and the nearest shown one
 BOOTSTRAP_DRAWS = 2000
 FRAMES_PER_SECOND = 4  # on which motion is measured, as the pipeline does
 
@@ -130,7 +130,7 @@ def is_in_spans(second: float | None, step: Step) -> bool:
 
 def is_far(step: Step) -> bool:
     """Say whether a true step is shown, and far from where it is said."""
-    return bool(step.spans) and away(step) >= FAR
+    return bool(step.spans) and away(step) >= MIN_FAR_SECONDS
 
 
 def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -> list[Item]:

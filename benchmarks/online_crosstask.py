@@ -10,7 +10,7 @@ from baseline_data import TaskVideo, crosstask
 from online_figures import Array
 from online_recipes import usual_similarity
 
-from research.simulate import SHORT, SimulatedVideo, make_world
+from research.simulate import SHORT_WORLD, SimulatedVideo, make_world
 from research.simulate.scene import Timeline
 from research.simulate.tasks import Task
 from stepline.evaluate.crosstask import TRAIN_VIDEOS, best_rows, count_hits, rows_shown
@@ -30,11 +30,11 @@ def crosstask_world(videos: Sequence[TaskVideo], seed: int = 0) -> dict[str, Sim
 
     Its tasks have as many lines as CrossTask's.
     """
-    world = make_world(seed, SHORT)
+    world = make_world(seed, SHORT_WORLD)
     rng = np.random.default_rng(seed)
     counts = {video.task: video.count for video in videos}
     names = sorted(counts)
-    kinds = SHORT.tasks
+    kinds = SHORT_WORLD.tasks
     tasks = []
     for number, name in enumerate(names):
         objects = rng.choice(kinds.objects, kinds.objects_per_task, replace=False)
@@ -90,7 +90,7 @@ def print_crosstask(max_videos: int) -> dict[str, Any]:
     result = {}
     print("| method | online | training-free | average R@1 |\n|---|---|---|---|")
     for name, hits_by_task in hits_of_method.items():
-        draws = [recall(hits_by_task, rng) for _ in range(real_clips.DRAWS)]
+        draws = [recall(hits_by_task, rng) for _ in range(real_clips.BOOTSTRAP_DRAWS)]
         low, high = np.percentile(draws, [2.5, 97.5])
         value = recall(hits_by_task)
         result[name] = [round(100 * float(figure), 1) for figure in (value, low, high)]

@@ -108,7 +108,7 @@ def procx_step() -> Work:
 def search() -> Work:
     """An index of 100,000 made steps, and twenty queries. Vectors are random."""
     import numpy as np
-    from search import QUERIES, made_records
+    from search import QUERY_TEXTS, made_records
 
     from stepline.library import SearchIndex
     from stepline.text import embed
@@ -127,7 +127,7 @@ def search() -> Work:
     def ask() -> None:
         index = SearchIndex(records, embedder)
         index.update()
-        for query in QUERIES * 5:
+        for query in QUERY_TEXTS * 5:
             index.search(query)
         shutil.rmtree(records)
 

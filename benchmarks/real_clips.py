@@ -46,8 +46,8 @@ RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 SAME_COSINE = 0.65  # from which two texts are the same step
 NEARBY_SAME_COSINE = 0.45  # the same, of steps that are spoken near each other
 NEARBY_SECONDS = 8.0
-SLACK = 1.0  # seconds
-DRAWS = 2000  # bootstrap samples
+SLACK_SECONDS = 1.0  # seconds
+BOOTSTRAP_DRAWS = 2000  # bootstrap samples
 REPEAT_COUNTS = (3, 26)
 FALSE_KEY = "shown in clips that show nothing"
 
@@ -213,10 +213,10 @@ def counts(truth: Row, record: Record) -> Counts:
 
 
 def is_right_second(second: float | None, spans: Sequence[Sequence[float]]) -> bool:
-    """Say whether a second is in a labelled span, SLACK aside."""
+    """Say whether a second is in a labelled span, SLACK_SECONDS aside."""
     if second is None:
         return False
-    return any(start - SLACK <= second <= end + SLACK for start, end in spans)
+    return any(start - SLACK_SECONDS <= second <= end + SLACK_SECONDS for start, end in spans)
 
 
 def span_counts(shown_pairs: Sequence[Pair], record: Record) -> Counts:
@@ -251,7 +251,7 @@ def table(rows: Sequence[Counts]) -> Table:
             continue
         hits = np.array([row.get(name, 0) for row in rows])
         totals = np.array([row.get(f"{name} of", 0) for row in rows])
-        shape = (DRAWS, len(rows))
+        shape = (BOOTSTRAP_DRAWS, len(rows))
         draws = rng.integers(0, len(rows), size=shape)
         drawn_hits = hits[draws].sum(axis=1)
         drawn_totals = np.maximum(1, totals[draws].sum(axis=1))

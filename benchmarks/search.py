@@ -82,7 +82,7 @@ PLACE_PHRASES = (
     "until it is smooth",
     "by hand",
 )
-QUERIES = (
+QUERY_TEXTS = (
     "fold the egg whites",
     "how to fix a wire under the sink",
     "stir until smooth",
@@ -162,11 +162,11 @@ def speed(count: int) -> dict[str, float]:
         made_records(folder, count)
         index = SearchIndex(folder, embedder)
         build_seconds = time_call(index.update)
-        index.search(QUERIES[0])  # loads the vectors
+        index.search(QUERY_TEXTS[0])  # loads the vectors
         cpu_begin = time.process_time()
-        times = [time_call(index.search, query) for query in QUERIES * 5]
+        times = [time_call(index.search, query) for query in QUERY_TEXTS * 5]
         cpu_seconds = (time.process_time() - cpu_begin) / len(times)
-        scan_seconds = time_call(scan, folder, QUERIES[0])
+        scan_seconds = time_call(scan, folder, QUERY_TEXTS[0])
         size = index.path.stat().st_size
     finally:
         shutil.rmtree(folder)

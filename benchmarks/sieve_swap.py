@@ -72,7 +72,7 @@ def calibrated(encode: Encode) -> dict[str, object]:
     """Return the thresholds with the best F1 on the hand-made pairs, for both sieves, and the whole
     table."""
     pairs = read_pairs()
-    sentence_texts = [pair.said for pair in pairs]
+    sentence_texts = [pair.sentence for pair in pairs]
     sentence_vectors = encode(sentence_texts)
     step_vectors = encode([pair.step for pair in pairs])
     cosine = (sentence_vectors * step_vectors).sum(axis=1)
@@ -87,7 +87,7 @@ def calibrated(encode: Encode) -> dict[str, object]:
     for kind in dict.fromkeys(kinds):
         is_kind = [pair_kind == kind for pair_kind in kinds]
         spread[kind] = rounded_percentiles(cosine[is_kind], [5, 50, 95])
-    refusals = [change(pair.said, pair.step) for pair in pairs]
+    refusals = [change(pair.sentence, pair.step) for pair in pairs]
     return {
         "best": best,
         "cosines, 5 50 95 %": spread,

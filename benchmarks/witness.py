@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from grounding import FAR, away, rendered, seen
+from grounding import MIN_FAR_SECONDS, away, rendered, seen
 
 from research.drawn_videos import true_record
 from research.vision_language.descriptions import ask_after_descriptions
@@ -222,7 +222,7 @@ def rows(
         row = Row(
             video.name,
             is_shown=is_shown,
-            is_far=is_shown and true.said is not None and away(true) >= FAR,
+            is_far=is_shown and true.said is not None and away(true) >= MIN_FAR_SECONDS,
             is_hit=video.shows(k, int(scores.argmax()) + 0.5),
             right_verdict=says_shown == is_shown,
         )

@@ -16,9 +16,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from research.simulate import (
-    BACKBONES,
-    SHORT,
-    WORLDS,
+    BACKBONE_SETTINGS,
+    SHORT_WORLD,
+    WORLD_SETTINGS,
     SimulatedVideo,
     SimulationSettings,
     make_world,
@@ -26,8 +26,8 @@ from research.simulate import (
     stream,
     zero_shot_recall,
 )
-from research.simulate.narration import STYLES
-from research.simulate.settings import RECOGNISERS
+from research.simulate.narration import TEXT_STYLES
+from research.simulate.settings import RECOGNISER_SETTINGS
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "world_statistics.json"
 WORLD_SEEDS = (0, 1, 2)
@@ -98,12 +98,12 @@ def recall_of(settings: SimulationSettings, backbone: str | None = None) -> Figu
 
 def recalls() -> dict[str, Figures]:
     """Return the recall of every backbone, recogniser and world."""
-    recall = {f"short, {name}": recall_of(SHORT, name) for name in BACKBONES}
-    for grade in RECOGNISERS:
-        settings = SHORT.model_copy(update={"recogniser": grade})
+    recall = {f"short, {name}": recall_of(SHORT_WORLD, name) for name in BACKBONE_SETTINGS}
+    for grade in RECOGNISER_SETTINGS:
+        settings = SHORT_WORLD.model_copy(update={"recogniser": grade})
         recall[f"short, usual, {grade} recogniser"] = recall_of(settings)
     for world in ("youcook2", "short-2", "easy"):
-        recall[f"{world}, usual"] = recall_of(WORLDS[world])
+        recall[f"{world}, usual"] = recall_of(WORLD_SETTINGS[world])
     return recall
 
 
@@ -118,7 +118,7 @@ def videos_a_second(settings: SimulationSettings, use: Callable[[SimulatedVideo]
 def arrays(sample: SimulatedVideo) -> None:
     """Make all arrays of a video."""
     sample.features()
-    for style in STYLES:
+    for style in TEXT_STYLES:
         sample.vectors(style)
         sample.shown(style)
     sample.embeddings("step")
@@ -133,7 +133,9 @@ def costs() -> Figures:
     }
     speeds: Figures = {}
     for world in SHOWN_WORLDS:
-        speeds[world] = {name: videos_a_second(WORLDS[world], use) for name, use in uses.items()}
+        speeds[world] = {
+            name: videos_a_second(WORLD_SETTINGS[world], use) for name, use in uses.items()
+        }
     start = time.process_time()
     make_world(0)
     speeds["world"] = {"CPU s": time.process_time() - start}
@@ -156,7 +158,7 @@ def show(statistics: dict[str, Figures], recall: dict[str, Figures], cost: Figur
             cells.append(f"{spread['mean']:.3g} ({spread['least']:.3g} to {spread['most']:.3g})")
         print(table_line(name, real, *cells))
 
-    columns = (*STYLES, "chance")
+    columns = (*TEXT_STYLES, "chance")
     print("\n" + table_line("world", *columns) + "\n|---|---|---|---|---|")
     for world, figures in recall.items():
         print(table_line(world, *(f"{100 * figures[name]['mean']:.1f}" for name in columns)))
@@ -169,7 +171,7 @@ def show(statistics: dict[str, Figures], recall: dict[str, Figures], cost: Figur
 
 
 def main() -> None:
-    figures = {name: statistics_of(WORLDS[name]) for name in SHOWN_WORLDS}
+    figures = {name: statistics_of(WORLD_SETTINGS[name]) for name in SHOWN_WORLDS}
     recall = recalls()
     cost = costs()
     show(figures, recall, cost)

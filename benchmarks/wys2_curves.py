@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from statistics import mean
 
-from research.wys2.curves import INPUTS, LABELS, CurveSize, run_curves
+from research.wys2.curves import INPUT_NAMES, LABEL_COUNTS, CurveSize, run_curves
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "wys2_curves.json"
 
@@ -29,8 +29,8 @@ def main() -> None:
     for rows in json.loads(args.result.read_text())["worlds"].values():
         for row in rows:
             taus.setdefault((row["input"], row["labels"]), []).append(row["tau"])
-    for name in INPUTS:
-        means = [mean(taus[name, labels]) for labels in LABELS]
+    for name in INPUT_NAMES:
+        means = [mean(taus[name, labels]) for labels in LABEL_COUNTS]
         print(f"{name:20}", *(f"{tau:.3f}" for tau in means))
 
 

@@ -12,7 +12,7 @@ class Pair:
     """kind: one of PAIR_KINDS. Only "same" may be swapped, and only "idle" is not an instruction."""
 
     kind: str
-    said: str
+    sentence: str
     step: str
 
 

@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from research.nasva.rows import NasvaSize, NasvaTrial
-from research.simulate import WORLDS, SimulatedVideo
+from research.simulate import WORLD_SETTINGS, SimulatedVideo
 from research.simulate import stream as simulated_stream
-from research.simulate.narration import STYLES, Style
+from research.simulate.narration import TEXT_STYLES, Style
 from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import ExcludedSource, ExcludedVideos, collect_excluded
 from stepline.errors import DatasetError
@@ -103,14 +103,14 @@ def simulated(
     """Return a corpus of the simulated world. Held out are its last videos."""
     count = size.videos + size.held_out
     changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
-    settings = WORLDS[world].model_copy(update=changes)
+    settings = WORLD_SETTINGS[world].model_copy(update=changes)
     if lag is not None:
         narration = settings.narration.model_copy(update={"offset": lag})
         settings = settings.model_copy(update={"narration": narration})
     videos = list(simulated_stream(seed, settings))
     training = [_training_video(video, backbone) for video in videos[: size.videos]]
     tests: dict[str, tuple[Sample, ...]] = {}
-    for style in STYLES:
+    for style in TEXT_STYLES:
         samples = [_test_sample(video, style, backbone) for video in videos[size.videos :]]
         tests[style] = tuple(samples)
     return Corpus(tuple(training), tests)

@@ -36,8 +36,8 @@ import numpy.typing as npt
 from research.procx.places import narration_towers, refined_record, true_record
 from research.procx.rows import Baseline, Form, ProcxSize, Wording
 from research.simulate import (
-    SHORT,
-    TASTY,
+    SHORT_WORLD,
+    TASTY_WORLD,
     SimulatedVideo,
     SimulationSettings,
     make_world,
@@ -60,8 +60,8 @@ from stepline.text_base.build import build_base
 
 NOISE_FACTOR = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
 WORLD_SETTINGS: Mapping[Form, SimulationSettings] = {
-    "youcook2": SHORT.model_copy(update={"difficulty": NOISE_FACTOR}),
-    "tasty": TASTY.model_copy(update={"difficulty": NOISE_FACTOR}),
+    "youcook2": SHORT_WORLD.model_copy(update={"difficulty": NOISE_FACTOR}),
+    "tasty": TASTY_WORLD.model_copy(update={"difficulty": NOISE_FACTOR}),
 }
 FIRST_VIDEO: Mapping[Form, int] = {
     "youcook2": 100_000,
@@ -229,7 +229,7 @@ def _write_wordings(path: Path, videos: Sequence[SimulatedVideo], seed: int) -> 
     trees = {}
     with tempfile.TemporaryDirectory() as scratch:
         recipe_path = Path(scratch, "recipes.json")
-        write_atomic(recipe_path, json.dumps(recipes(make_world(seed, SHORT))))
+        write_atomic(recipe_path, json.dumps(recipes(make_world(seed, SHORT_WORLD))))
         base = build_base([recipe_path], Path(scratch, "base"))
         embedder = CachedEmbedder()
         for wording in MADE_WORDINGS:

@@ -1,7 +1,7 @@
 """Planted truth at the level of features: many narrated videos per second, with everything about
 them known.
 
-    simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=1000)
+    simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2_WORLD), or stream(0, count=1000)
     simulation.records[0]                            # transcript, written steps, recipe, captions, truth
     simulation.videos[0].features("usual")          # (T, C) as a FeatureSequence
     simulation.videos[0].vectors("narration")       # (S, C) of the same backbone; also "step" and "recipe"
@@ -14,14 +14,14 @@ What the world holds and how it was measured: docs/world.md.
 
 from research.simulate.narration import Lines, Style
 from research.simulate.settings import (
-    BACKBONES,
-    EASY,
-    RECOGNISERS,
-    SHORT,
+    BACKBONE_SETTINGS,
+    EASY_WORLD,
+    RECOGNISER_SETTINGS,
     SHORT_2,
-    TASTY,
-    WORLDS,
-    YOUCOOK2,
+    SHORT_WORLD,
+    TASTY_WORLD,
+    WORLD_SETTINGS,
+    YOUCOOK2_WORLD,
     BackboneSettings,
     RecogniserSettings,
     SimulationSettings,
@@ -32,14 +32,14 @@ from research.simulate.video import SimulatedVideo, World
 from research.simulate.write import write_dataset, write_videos
 
 __all__ = [
-    "BACKBONES",
-    "EASY",
-    "RECOGNISERS",
-    "SHORT",
+    "BACKBONE_SETTINGS",
+    "EASY_WORLD",
+    "RECOGNISER_SETTINGS",
     "SHORT_2",
-    "TASTY",
-    "WORLDS",
-    "YOUCOOK2",
+    "SHORT_WORLD",
+    "TASTY_WORLD",
+    "WORLD_SETTINGS",
+    "YOUCOOK2_WORLD",
     "BackboneSettings",
     "Lines",
     "RecogniserSettings",

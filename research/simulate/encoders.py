@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from research.simulate.narration import SAID_WORD, STYLES, Lines, Style
+from research.simulate.narration import SAID_WORD, TEXT_STYLES, Lines, Style
 from research.simulate.scene import NO_INDEX, Scene
 from research.simulate.settings import BackboneSettings
 from research.simulate.tasks import WORLD_NUMBER, Domain, Purpose, random_stream, unit_rows
@@ -93,7 +93,7 @@ def make_encoder(name: str, settings: BackboneSettings, domain: Domain, chats: i
         (settings.object_shared, object, other_object),
     )
     shared_maps = _orthonormal_pair(size, settings.width, rng)
-    texts = {style: _text_map(style, parts, shared_maps, settings, rng) for style in STYLES}
+    texts = {style: _text_map(style, parts, shared_maps, settings, rng) for style in TEXT_STYLES}
     chat = CHAT_NORM * _directions(chats, settings.width, rng)
     return Encoder(name, settings, action, object, texts, chat)
 

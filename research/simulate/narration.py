@@ -20,7 +20,7 @@ WORDING_COUNT = 1 << 30  # numbers that a line's wording is drawn from
 MIN_SENTENCE_SECONDS = 0.5  # s, of a sentence whose times are off
 
 Style: TypeAlias = Literal["narration", "step", "recipe"]
-STYLES: Final[tuple[Style, ...]] = ("narration", "step", "recipe")
+TEXT_STYLES: Final[tuple[Style, ...]] = ("narration", "step", "recipe")
 
 SAID_WORD: Final = 0
 DROPPED_WORD: Final = 1  # a pronoun is in its place

@@ -2,7 +2,7 @@
 recognisers.
 
 The defaults are a short-video world (T about 130 s) that a small model learns in seconds.
-`YOUCOOK2` has the lengths of real cooking videos. "Measured" numbers are those of YouCook2,
+`YOUCOOK2_WORLD` has the lengths of real cooking videos. "Measured" numbers are those of YouCook2,
 WhenAct, CrossTask and COIN (docs/world.md).
 """
 
@@ -160,13 +160,13 @@ class RecogniserSettings(Settings):
     noise: NonNegative = 0.0
 
 
-BACKBONES: dict[str, BackboneSettings] = {
+BACKBONE_SETTINGS: dict[str, BackboneSettings] = {
     "usual": BackboneSettings(),
     "sharp": BackboneSettings(action_shared=0.30, object_shared=0.50, walk=1.4, white=0.7),
     "dull": BackboneSettings(width=96, action_shared=0.10, object_shared=0.35, walk=2.3, white=1.0),
 }
 
-RECOGNISERS: dict[str, RecogniserSettings] = {
+RECOGNISER_SETTINGS: dict[str, RecogniserSettings] = {
     "clean": RecogniserSettings(),
     "aligned": RecogniserSettings(word_error=0.06, jitter=0.3, noise=0.2),  # WhisperX-like
     # old automatic captions
@@ -191,7 +191,7 @@ class SimulationSettings(Settings):
     writer: WriterSettings = WriterSettings()
     scene: SceneSettings = SceneSettings()
     backbone: str = "usual"  # the one of `backbones` that is used where none is named
-    backbones: dict[str, BackboneSettings] = BACKBONES
+    backbones: dict[str, BackboneSettings] = BACKBONE_SETTINGS
     # what the transcript, the written steps and their vectors come from
     recogniser: Recogniser = "clean"
     difficulty: NonNegative = 1.0  # factor of the walk and of the white noise in the video features
@@ -213,9 +213,9 @@ class SimulationSettings(Settings):
         return self
 
 
-SHORT = SimulationSettings()
+SHORT_WORLD = SimulationSettings()
 
-YOUCOOK2 = SimulationSettings(
+YOUCOOK2_WORLD = SimulationSettings(
     tasks=TaskSettings(fewest_steps=9, most_steps=18),
     timeline=TimelineSettings(
         least_present=4,
@@ -234,7 +234,7 @@ YOUCOOK2 = SimulationSettings(
 )
 
 # ProcX section E.1: 54 s, nine steps of six seconds, one after the other
-TASTY = SimulationSettings(
+TASTY_WORLD = SimulationSettings(
     timeline=TimelineSettings(
         present=0.8,
         least_present=4,
@@ -252,7 +252,7 @@ TASTY = SimulationSettings(
     )
 )
 
-EASY = SimulationSettings(difficulty=0.6)
+EASY_WORLD = SimulationSettings(difficulty=0.6)
 
 
 def version_2(world: SimulationSettings) -> SimulationSettings:
@@ -283,7 +283,7 @@ def version_2(world: SimulationSettings) -> SimulationSettings:
     return world.model_copy(update=parts)
 
 
-SHORT_2 = version_2(SHORT)
+SHORT_2 = version_2(SHORT_WORLD)
 # a window that shows its act at once and then what came of it: a dial, not fitted
 ONSET_WORLD = SHORT_2.model_copy(
     update={
@@ -293,12 +293,12 @@ ONSET_WORLD = SHORT_2.model_copy(
     }
 )
 
-WORLDS: dict[str, SimulationSettings] = {
-    "short": SHORT,
-    "youcook2": YOUCOOK2,
-    "tasty": TASTY,
-    "easy": EASY,
+WORLD_SETTINGS: dict[str, SimulationSettings] = {
+    "short": SHORT_WORLD,
+    "youcook2": YOUCOOK2_WORLD,
+    "tasty": TASTY_WORLD,
+    "easy": EASY_WORLD,
     "short-2": SHORT_2,
-    "youcook2-2": version_2(YOUCOOK2),
+    "youcook2-2": version_2(YOUCOOK2_WORLD),
     "onset": ONSET_WORLD,
 }

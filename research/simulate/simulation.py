@@ -12,7 +12,7 @@ from research.simulate.encoders import Encoder, make_encoder
 from research.simulate.narration import WORDING_COUNT, Style, article_lines
 from research.simulate.settings import (
     EMBEDDER_NAME,
-    SHORT,
+    SHORT_WORLD,
     BackboneSettings,
     SimulationSettings,
     StyleSettings,
@@ -69,7 +69,7 @@ class Simulation:
         return recipes(self.world)
 
 
-def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
+def simulate(seed: int, settings: SimulationSettings = SHORT_WORLD) -> Simulation:
     """Return the world with this seed and all its videos. The same seed and settings give the same
     values."""
     world = make_world(seed, settings)
@@ -78,7 +78,11 @@ def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
 
 
 def stream(
-    seed: int, settings: SimulationSettings = SHORT, *, start: int = 0, count: int | None = None
+    seed: int,
+    settings: SimulationSettings = SHORT_WORLD,
+    *,
+    start: int = 0,
+    count: int | None = None,
 ) -> Iterator[SimulatedVideo]:
     """Yield the videos from number `start` on, one in memory at a time. Without `count`, up to the
     settings' last.
@@ -91,7 +95,7 @@ def stream(
     return (make_video(world, index) for index in range(start, end))
 
 
-def make_world(seed: int, settings: SimulationSettings = SHORT) -> World:
+def make_world(seed: int, settings: SimulationSettings = SHORT_WORLD) -> World:
     """Return what all videos of a world share."""
     domain = make_domain(seed, settings.tasks, settings.scene.backgrounds)
     encoders = MappingProxyType(_encoders(settings, domain))

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from research.simulate.narration import STYLES, Style
+from research.simulate.narration import TEXT_STYLES, Style
 from research.simulate.scene import Times
 from research.simulate.video import SimulatedVideo
 
 CLIP_SECONDS = 60.0  # s, of WhenAct's clips: order is compared within one
-QUANTILES = (5, 25, 50, 75, 95)
+OFFSET_PERCENTS = (5, 25, 50, 75, 95)
 
 Values = Iterable[float]
 
@@ -32,10 +32,10 @@ def zero_shot_recall(
 ) -> dict[str, float]:
     """Return R@1 of each style by plain cosine, and of chance: the best second is in the text's
     window."""
-    hits: dict[str, list[float]] = {name: [] for name in (*STYLES, "chance")}
+    hits: dict[str, list[float]] = {name: [] for name in (*TEXT_STYLES, "chance")}
     for video in videos:
         rows = video.features(backbone).values
-        for style in STYLES:
+        for style in TEXT_STYLES:
             truth = video.shown(style)
             is_shown = truth.any(axis=1)
             similarity = video.vectors(style, backbone) @ rows.T
@@ -115,9 +115,9 @@ def _offset_quantiles(offsets: Times | list[float]) -> dict[str, float]:
     values = np.asarray(offsets if len(offsets) else [np.nan])
     lengths = np.abs(values)
     quantiles = {}
-    for percent in QUANTILES:
+    for percent in OFFSET_PERCENTS:
         quantiles[f"offset_p{percent}"] = float(np.percentile(values, percent))
-    for percent in QUANTILES[2:]:
+    for percent in OFFSET_PERCENTS[2:]:
         quantiles[f"abs_offset_p{percent}"] = float(np.percentile(lengths, percent))
     return quantiles
 

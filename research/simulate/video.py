@@ -15,7 +15,7 @@ from research.simulate.narration import Lines, Style, narrate, recipe_lines, rec
 from research.simulate.scene import NO_INDEX, Timeline, make_scene, make_timeline
 from research.simulate.settings import (
     EMBEDDER_NAME,
-    RECOGNISERS,
+    RECOGNISER_SETTINGS,
     RecogniserSettings,
     SimulationSettings,
 )
@@ -87,7 +87,7 @@ class SimulatedVideo:
 
     def recognised(self, recogniser: str) -> Lines:
         """Return the narration as that recogniser gives it."""
-        settings = RECOGNISERS[recogniser]
+        settings = RECOGNISER_SETTINGS[recogniser]
         rng = self._random_stream(Purpose.RECOGNISER, recogniser)
         return recognise(self.spoken, self.duration, settings, rng)
 
@@ -149,7 +149,7 @@ class SimulatedVideo:
     def _vectors(self, style: Style, encoder: Encoder) -> Matrix:
         noise = 0.0
         if style == "narration":
-            noise = RECOGNISERS[self.world.settings.recogniser].noise
+            noise = RECOGNISER_SETTINGS[self.world.settings.recogniser].noise
         if style == "recipe":  # a line of an article has one vector, whatever the video
             names = (encoder.name, str(self.task.number))
             rng = random_stream(self.world.seed, WORLD_NUMBER, Purpose.ARTICLES, *names)
@@ -217,7 +217,7 @@ def make_record(video: SimulatedVideo, about: Style = "recipe") -> Record:
 def make_transcript(lines: Lines, recogniser: str) -> Transcript:
     """Return the narration as that recogniser writes it."""
     sentences = []
-    for text, times in zip(texts(lines, RECOGNISERS[recogniser]), lines.times, strict=True):
+    for text, times in zip(texts(lines, RECOGNISER_SETTINGS[recogniser]), lines.times, strict=True):
         sentences.append(Sentence(text=text, span=_span(times)))
     return Transcript(language="en", sentences=tuple(sentences), recogniser=f"world-{recogniser}")
 
@@ -254,7 +254,7 @@ def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
     """
     lines = video.lines(about)
     first_id = first_text_id(video, about)
-    recogniser = RECOGNISERS[video.world.settings.recogniser]
+    recogniser = RECOGNISER_SETTINGS[video.world.settings.recogniser]
     steps = []
     for row, text in enumerate(texts(lines, recogniser)):
         is_said = not np.isnan(lines.times[row, 0])

@@ -25,8 +25,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from research.simulate.narration import STYLES, Lines, Style, article_lines
-from research.simulate.settings import EMBEDDER_NAME, RECOGNISERS
+from research.simulate.narration import TEXT_STYLES, Lines, Style, article_lines
+from research.simulate.settings import EMBEDDER_NAME, RECOGNISER_SETTINGS
 from research.simulate.simulation import Simulation, recipes
 from research.simulate.texts import texts, title
 from research.simulate.video import (
@@ -147,7 +147,7 @@ def _htm_align_row(step: Step) -> Tree:
 
 def _timed_columns(video: SimulatedVideo, lines: Lines) -> dict[str, Tree]:
     """Return texts with their times in columns."""
-    recogniser = RECOGNISERS[video.world.settings.recogniser]
+    recogniser = RECOGNISER_SETTINGS[video.world.settings.recogniser]
     return {
         "start": lines.times[:, 0].tolist(),
         "end": lines.times[:, 1].tolist(),
@@ -163,7 +163,7 @@ def _write_transcript_and_steps(folder: Path, video: SimulatedVideo) -> None:
             "start": sentence.span.start,
             "end": sentence.span.end,
             "text": sentence.text,
-            "words": spoken_words(sentence.text, sentence.span, RECOGNISERS[recogniser]),
+            "words": spoken_words(sentence.text, sentence.span, RECOGNISER_SETTINGS[recogniser]),
         }
         segments.append(segment)
     transcript = {"segments": segments, "language": "en"}
@@ -216,7 +216,7 @@ def _write_features(folder: Path, video: SimulatedVideo, backbone: str, kind: Fe
 def _write_vectors(folder: Path, video: SimulatedVideo, backbones: Sequence[str]) -> None:
     import torch
 
-    for style in STYLES:
+    for style in TEXT_STYLES:
         columns = _text_columns(video, style)
         vectors: dict[str, Matrix] = {name: video.vectors(style, name) for name in backbones}
         vectors[EMBEDDER_NAME] = video.embeddings(style)

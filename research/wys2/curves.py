@@ -36,8 +36,8 @@ from stepline.wys2.summarizer import (
 from stepline.wys2.summarizer.dataset import shown_seconds
 from stepline.wys2.summarizer.train import score_summaries
 
-LABELS = (16, 64, 250, 1000, 4000)
-INPUTS = ("raw", "detector", "score", "raw and score", "detector and score")
+LABEL_COUNTS = (16, 64, 250, 1000, 4000)
+INPUT_NAMES = ("raw", "detector", "score", "raw and score", "detector and score")
 CODE_BINS = 8  # of a score's code
 Segments: TypeAlias = list[SegmentedVideo]
 
@@ -60,8 +60,8 @@ def curves(seed: int, size: CurveSize, folder: Path) -> list[dict[str, Any]]:
     lessons = inputs_of(uses.lessons, uses)
     tests = inputs_of(uses.tests, uses)
     rows = []
-    for name in INPUTS:
-        for labels in LABELS:
+    for name in INPUT_NAMES:
+        for labels in LABEL_COUNTS:
             scores = []
             for draw in range(size.draws if labels <= size.few else 1):
                 rng = np.random.default_rng([seed, draw])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from aligner_samples import tiny
 
-from research.simulate import EASY, simulate, write_dataset
+from research.simulate import EASY_WORLD, simulate, write_dataset
 from research.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, RowTexts
@@ -30,7 +30,7 @@ from stepline.training.benchmark_answers import StoredFeatures
 from stepline.training.settings import TrainSettings
 
 SETTINGS = AlignerSettings()
-WORLD = EASY.model_copy(update={"videos": 120, "held_out": 0.25})
+WORLD = EASY_WORLD.model_copy(update={"videos": 120, "held_out": 0.25})
 SIZES = {
     "video_width": 128,
     "text_width": 128,

@@ -19,7 +19,7 @@ from research.procx.arms import (
 from research.procx.corpus import procx_corpus
 from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
 from research.procx.rows import ProcxSize
-from research.simulate import SHORT, stream
+from research.simulate import SHORT_WORLD, stream
 from research.study import interval
 from research.wys2.corpus import clips_of
 from stepline.sieve_swap.settings import SwapSettings
@@ -130,7 +130,7 @@ def test_a_plateau_is_reached_where_the_last_third_rises_no_more():
 
 @pytest.fixture(scope="module")
 def told():
-    videos = list(stream(0, SHORT, count=3))
+    videos = list(stream(0, SHORT_WORLD, count=3))
     return videos, sieve_and_swap(
         [video.record for video in videos], None, SwapSettings(variant="raw")
     )

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 from research.simulate import (
-    BACKBONES,
-    EASY,
-    SHORT,
-    WORLDS,
-    YOUCOOK2,
+    BACKBONE_SETTINGS,
+    EASY_WORLD,
+    SHORT_WORLD,
+    WORLD_SETTINGS,
+    YOUCOOK2_WORLD,
     Simulation,
     SimulationSettings,
     recipes,
     simulate,
     stream,
 )
-from research.simulate.narration import STYLES, Style
+from research.simulate.narration import TEXT_STYLES, Style
 from research.simulate.scene import NO_INDEX
-from research.simulate.settings import RECOGNISERS
+from research.simulate.settings import RECOGNISER_SETTINGS
 from stepline.errors import SettingsError
 from stepline.records import Span
 from stepline.settings import validate
@@ -29,17 +29,17 @@ from stepline.storage import from_json, to_json
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
-    return simulate(0, SHORT.model_copy(update={"videos": 12}))
+    return simulate(0, SHORT_WORLD.model_copy(update={"videos": 12}))
 
 
 def test_the_same_seed_gives_the_same_videos() -> None:
-    settings = SHORT.model_copy(update={"videos": 2})
+    settings = SHORT_WORLD.model_copy(update={"videos": 2})
     first, second, other = simulate(1, settings), simulate(1, settings), simulate(2, settings)
     assert [to_json(record) for record in first.records] == [
         to_json(record) for record in second.records
     ]
     assert first.records != other.records
-    for style in STYLES:
+    for style in TEXT_STYLES:
         assert np.array_equal(first.vectors(style)[1], second.vectors(style)[1])
         assert np.array_equal(first.embeddings(style)[1], second.embeddings(style)[1])
     assert np.array_equal(first.features()[1].values, second.features()[1].values)
@@ -65,7 +65,7 @@ def test_texts_and_vectors_and_truth_are_aligned(simulation: Simulation) -> None
         }
         seconds = int(np.ceil(sample.duration))
         assert sample.features().values.shape == (seconds, 128)
-        for style in STYLES:
+        for style in TEXT_STYLES:
             assert len(texts[style]) == len(sample.lines(style)) == len(sample.vectors(style))
             assert sample.shown(style).shape == (len(texts[style]), seconds)
             assert np.array_equal(sample.shown(style).any(axis=1), sample.lines(style).shown)
@@ -75,16 +75,16 @@ def test_rows_have_length_one(simulation: Simulation) -> None:
     sample = simulation.videos[0]
     for rows in (
         sample.features().values,
-        *(sample.vectors(style) for style in STYLES),
+        *(sample.vectors(style) for style in TEXT_STYLES),
         sample.embeddings("step"),
     ):
         assert rows.dtype == np.float32
         assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", WORLD_SETTINGS)
 def test_windows_stand_in_order_inside_the_video_and_never_overlap(world: str) -> None:
-    settings = WORLDS[world]
+    settings = WORLD_SETTINGS[world]
     for sample in stream(3, settings, count=30):
         windows = sample.timeline.windows
         assert settings.timeline.shortest <= sample.duration <= settings.timeline.longest
@@ -96,7 +96,7 @@ def test_windows_stand_in_order_inside_the_video_and_never_overlap(world: str) -
 
 def test_the_reference_is_the_planted_truth_about_each_kind_of_text(simulation: Simulation) -> None:
     sample = simulation.videos[3]
-    for style in STYLES:
+    for style in TEXT_STYLES:
         record = simulation.records_about(style)[3]
         assert len(record.reference) == len(sample.lines(style))
         for step, row in zip(record.reference, sample.shown(style), strict=True):
@@ -107,8 +107,10 @@ def test_the_reference_is_the_planted_truth_about_each_kind_of_text(simulation: 
 
 
 def test_a_repeated_step_has_several_spans() -> None:
-    timeline = SHORT.timeline.model_copy(update={"repeated": 1.0})
-    record = simulate(0, SHORT.model_copy(update={"videos": 1, "timeline": timeline})).records[0]
+    timeline = SHORT_WORLD.timeline.model_copy(update={"repeated": 1.0})
+    record = simulate(
+        0, SHORT_WORLD.model_copy(update={"videos": 1, "timeline": timeline})
+    ).records[0]
     assert {len(step.spans) for step in record.reference} == {0, 2}
 
 
@@ -148,15 +150,15 @@ def test_a_line_of_an_article_reads_the_same_and_has_the_same_vector_in_every_vi
 
 
 def test_an_unseen_task_is_never_trained_on() -> None:
-    tasks = SHORT.tasks.model_copy(update={"unseen": 4})
-    samples = list(stream(0, SHORT.model_copy(update={"videos": 80, "tasks": tasks})))
+    tasks = SHORT_WORLD.tasks.model_copy(update={"unseen": 4})
+    samples = list(stream(0, SHORT_WORLD.model_copy(update={"videos": 80, "tasks": tasks})))
     unseen = [sample for sample in samples if sample.task.number >= 8]
     assert unseen
     assert {sample.subset for sample in unseen} == {"val_unseen"}
     assert {sample.subset for sample in samples} == {"train", "val_seen", "val_unseen"}
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", TEXT_STYLES)
 def test_text_and_picture_of_a_shown_step_are_alike_without_noise(style: Style) -> None:
     quiet = {
         "walk": 0.0,
@@ -166,7 +168,7 @@ def test_text_and_picture_of_a_shown_step_are_alike_without_noise(style: Style) 
         "style_bias": 0.0,
         "action_shared": 1.0,
         "object_shared": 1.0,
-        **{each: {"distortion": 0.0, "noise": 0.0} for each in STYLES},
+        **{each: {"distortion": 0.0, "noise": 0.0} for each in TEXT_STYLES},
     }
     settings = validate(
         SimulationSettings,
@@ -202,11 +204,11 @@ def test_a_worse_recogniser_writes_other_words() -> None:
         grade: " ".join(
             sentence.text
             for record in simulate(
-                0, SHORT.model_copy(update={"videos": 5, "recogniser": grade})
+                0, SHORT_WORLD.model_copy(update={"videos": 5, "recogniser": grade})
             ).records
             for sentence in (record.transcript.sentences if record.transcript else ())
         )
-        for grade in RECOGNISERS
+        for grade in RECOGNISER_SETTINGS
     }
     assert said["noisy"] == said["noisy"].lower()
     assert "." in said["aligned"]
@@ -256,14 +258,14 @@ def test_extreme_settings_still_give_videos() -> None:
     ):
         for sample in stream(0, validate(SimulationSettings, {"videos": 3, **tree})):
             assert sample.record.id == sample.id
-            for style in STYLES:
+            for style in TEXT_STYLES:
                 assert sample.vectors(style).shape == (len(sample.lines(style)), 128)
 
 
 def test_named_worlds_differ_where_they_say() -> None:
-    assert EASY.difficulty < SHORT.difficulty
-    assert YOUCOOK2.timeline.longest == 600.0
-    assert set(BACKBONES) == {"usual", "sharp", "dull"}
+    assert EASY_WORLD.difficulty < SHORT_WORLD.difficulty
+    assert YOUCOOK2_WORLD.timeline.longest == 600.0
+    assert set(BACKBONE_SETTINGS) == {"usual", "sharp", "dull"}
 
 
 def test_importing_it_loads_no_network() -> None:

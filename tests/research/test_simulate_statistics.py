@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from research.simulate import (
-    SHORT,
-    TASTY,
-    YOUCOOK2,
+    SHORT_WORLD,
+    TASTY_WORLD,
+    YOUCOOK2_WORLD,
     SimulationSettings,
     statistics,
     stream,
     zero_shot_recall,
 )
-from research.simulate.settings import BACKBONES, WORLDS
+from research.simulate.settings import BACKBONE_SETTINGS, WORLD_SETTINGS
 from stepline.settings import validate
 
 SEEDS = (0, 1, 2)
@@ -27,7 +27,7 @@ def measured() -> dict[str, dict[str, float]]:
     """World -> the statistics of all seeds together."""
     return {
         name: statistics(
-            sample for seed in SEEDS for sample in stream(seed, WORLDS[name], count=VIDEOS)
+            sample for seed in SEEDS for sample in stream(seed, WORLD_SETTINGS[name], count=VIDEOS)
         )
         for name in ("short", "youcook2")
     }
@@ -37,14 +37,14 @@ def measured() -> dict[str, dict[str, float]]:
 def recalls() -> dict[str, dict[str, float]]:
     """Backbone -> its R@1 by plain cosine, all seeds together."""
     every = [
-        [zero_shot_recall(stream(seed, SHORT, count=60), name) for name in BACKBONES]
+        [zero_shot_recall(stream(seed, SHORT_WORLD, count=60), name) for name in BACKBONE_SETTINGS]
         for seed in SEEDS
     ]
     return {
         name: {
             style: float(np.mean([seed[row][style] for seed in every])) for style in every[0][row]
         }
-        for row, name in enumerate(BACKBONES)
+        for row, name in enumerate(BACKBONE_SETTINGS)
     }
 
 
@@ -99,7 +99,7 @@ def test_long_simulated_videos_have_the_statistics_of_youcook2(
 
 
 def test_durations_and_windows_of_long_videos_spread_as_youcook2() -> None:
-    samples = list(stream(0, YOUCOOK2, count=300))
+    samples = list(stream(0, YOUCOOK2_WORLD, count=300))
     windows = np.concatenate(
         [np.diff(sample.timeline.windows, axis=1).ravel() for sample in samples]
     )
@@ -134,7 +134,7 @@ def test_backbones_differ_in_what_they_see(recalls: dict[str, dict[str, float]])
 
 def test_recall_falls_as_the_difficulty_rises() -> None:
     found = [
-        zero_shot_recall(stream(0, SHORT.model_copy(update={"difficulty": dial}), count=60))[
+        zero_shot_recall(stream(0, SHORT_WORLD.model_copy(update={"difficulty": dial}), count=60))[
             "recipe"
         ]
         for dial in (0.5, 1, 2)
@@ -144,7 +144,7 @@ def test_recall_falls_as_the_difficulty_rises() -> None:
 
 def test_a_worse_recogniser_leaves_steps_that_say_less() -> None:
     found = {
-        grade: list(stream(0, SHORT.model_copy(update={"recogniser": grade}), count=60))
+        grade: list(stream(0, SHORT_WORLD.model_copy(update={"recogniser": grade}), count=60))
         for grade in ("clean", "noisy")
     }
     recall = {grade: zero_shot_recall(samples) for grade, samples in found.items()}
@@ -168,7 +168,7 @@ def test_nothing_counted_is_nan() -> None:
 
 
 def test_tasty_videos_are_short_and_full_of_steps() -> None:
-    found = statistics(sample for seed in SEEDS for sample in stream(seed, TASTY, count=60))
+    found = statistics(sample for seed in SEEDS for sample in stream(seed, TASTY_WORLD, count=60))
     assert found["duration"] == pytest.approx(54, abs=8)  # ProcX section E.1: 54 s
     assert found["windows"] == pytest.approx(9, abs=1)  # nine instructions
     assert found["window_s"] == pytest.approx(6, abs=0.6)  # section 7.2: six seconds

@@ -14,7 +14,7 @@ from research.simulate import (
     write_dataset,
     write_videos,
 )
-from research.simulate.narration import STYLES
+from research.simulate.narration import TEXT_STYLES
 from stepline.asr import read_captions
 from stepline.datasets import DatasetRecords, read
 from stepline.errors import SettingsError, StoreError
@@ -132,7 +132,7 @@ def test_features_come_back_within_half_precision(simulation: Simulation, folder
 
 def test_text_features_come_back_with_their_texts(simulation: Simulation, folder: Path) -> None:
     for sample, record in zip(simulation.videos, simulation.records, strict=True):
-        for style in STYLES:
+        for style in TEXT_STYLES:
             found = read_text_features(folder / "texts" / "usual" / style / f"{sample.id}.pth")
             assert_allclose(found.values, sample.vectors(style), atol=HALF)
             linking = read_text_features(folder / "texts" / "embedder" / style / f"{sample.id}.pth")

@@ -4,7 +4,14 @@ was."""
 import numpy as np
 import pytest
 
-from research.simulate import SHORT, SHORT_2, SimulatedVideo, SimulationSettings, statistics, stream
+from research.simulate import (
+    SHORT_2,
+    SHORT_WORLD,
+    SimulatedVideo,
+    SimulationSettings,
+    statistics,
+    stream,
+)
 from research.simulate.scene import make_scene
 from research.simulate.tasks import Purpose
 from stepline.errors import SettingsError
@@ -16,9 +23,9 @@ TIMES = [[0.61, 4.14], [4.21, 6.65]]
 
 def world(**parts: dict[str, float]) -> SimulationSettings:
     changed = {
-        name: getattr(SHORT, name).model_copy(update=values) for name, values in parts.items()
+        name: getattr(SHORT_WORLD, name).model_copy(update=values) for name, values in parts.items()
     }
-    return SHORT.model_copy(update=changed)
+    return SHORT_WORLD.model_copy(update=changed)
 
 
 def acting(video: SimulatedVideo) -> np.ndarray:
@@ -79,14 +86,15 @@ def test_videos_differ_in_their_lag() -> None:
             found.append(np.median(windows[:, 0] - lines.times[lines.shown, 0]))
         return float(np.ptp(np.percentile(found, [25, 75])))
 
-    assert spread(world(narration={"lag_spread": 6.0})) > spread(SHORT) + 3
+    assert spread(world(narration={"lag_spread": 6.0})) > spread(SHORT_WORLD) + 3
 
 
 def test_version_2_is_nearer_to_whenact() -> None:
     """A passage of 10 s that holds a sentence of 4 s begins 3 s before it: WhenAct's median of 1 s
     is -2 s here."""
     first, second = (
-        statistics(stream(1, settings, count=120))["offset_p50"] for settings in (SHORT, SHORT_2)
+        statistics(stream(1, settings, count=120))["offset_p50"]
+        for settings in (SHORT_WORLD, SHORT_2)
     )
     assert abs(second + 2.0) < abs(first + 2.0)
 

@@ -8,8 +8,8 @@ import pytest
 
 from research.wys2.curves import (
     CODE_BINS,
-    INPUTS,
-    LABELS,
+    INPUT_NAMES,
+    LABEL_COUNTS,
     CurveSize,
     first_labels,
     inputs_of,
@@ -49,7 +49,7 @@ def test_scores_are_there_where_someone_speaks(uses):
 
 def test_inputs_differ_in_what_they_hold_and_agree_in_what_matters(uses):
     inputs = inputs_of(uses.lessons, uses)
-    assert tuple(inputs) == INPUTS
+    assert tuple(inputs) == INPUT_NAMES
     widths = {
         name: (one[0].pictures.shape[1], one[0].speech.shape[1]) for name, one in inputs.items()
     }
@@ -77,7 +77,7 @@ def test_a_world_is_run_once(tmp_path):
     run_curves([0], TINY, result, "here")
     rows = json.loads(result.read_text())["worlds"]["0"]
     assert [(row["input"], row["labels"]) for row in rows] == [
-        (name, labels) for name in INPUTS for labels in LABELS
+        (name, labels) for name in INPUT_NAMES for labels in LABEL_COUNTS
     ]
     assert all(0 <= row["F"] <= 1 for row in rows)
     before = result.stat().st_mtime_ns
