@@ -9,7 +9,7 @@ A claim is that one thing scores above another. Its differences come one per see
 simulated world and networks of its own. Or they come one per training seed in each of several
 worlds. The
 interval is Student's, 95 %, of their mean. A claim reproduces where it is above zero, reverses
-where it is below, and is "cannot be told" where it holds zero.
+where it is below, and is "undecided" where it holds zero.
 
 Trainings that stopped in mid-learning give no verdict: their rows are called half-trained. Claims
 with a difference that a paper publishes are apart from our own questions, and both are counted. A
@@ -38,7 +38,7 @@ TABLE_HEAD = (
     "|---|---|---|---|---|---|---|---|"
 )
 HALF_TRAINED = "half-trained"  # of networks that stopped while they were still learning
-VERDICT_NAMES = ("reproduces", "reverses", "cannot be told", HALF_TRAINED, "not measured")
+VERDICT_NAMES = ("reproduces", "reverses", "undecided", HALF_TRAINED, "not measured")
 BY_THE_WORLD = "by the world"  # of a reversal whose cause is known to be how the world is made
 # row -> metric -> seed or (world, seed) -> score
 Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
@@ -58,7 +58,7 @@ def verdict(low: float, high: float) -> str:
         return "**reproduces**"
     if high < 0:
         return "**reverses**"
-    return "cannot be told"
+    return "undecided"
 
 
 def kind_of(words: str) -> str:

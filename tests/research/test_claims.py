@@ -20,10 +20,10 @@ from benchmarks.claims import (
 def test_an_interval_over_seeds_says_what_can_be_told():
     # t of 2 degrees: 4.303
     assert mean_and_interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)
-    assert verdict(*mean_and_interval([1.0, 2.0, 3.0])[1:]) == "cannot be told"
+    assert verdict(*mean_and_interval([1.0, 2.0, 3.0])[1:]) == "undecided"
     assert verdict(*mean_and_interval([5.0, 6.0, 5.5])[1:]) == "**reproduces**"
     assert verdict(*mean_and_interval([-5.0, -6.0, -5.5])[1:]) == "**reverses**"
-    assert verdict(*mean_and_interval([5.0])[1:]) == "cannot be told"
+    assert verdict(*mean_and_interval([5.0])[1:]) == "undecided"
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_an_interval_over_videos_is_reported_as_its_benchmark_took_it(results):
             "how": "W",
         }
     )
-    assert said == "| P | moved | – | +1.0 [-2.0, +4.0] | over videos | cannot be told |  | W |"
+    assert said == "| P | moved | – | +1.0 [-2.0, +4.0] | over videos | undecided |  | W |"
 
 
 def test_a_difference_of_two_shares_is_bounded_by_their_farthest_ends(results):
@@ -125,7 +125,7 @@ def test_a_reversal_with_a_known_cause_says_so_and_no_other_verdict(results):
     claims.result.cache_clear()
     assert "| **reverses**, by the world |" in line(reversed_claim, ["S"])
     assert "by the world" not in line(reversed_claim, ["another"])
-    assert "| cannot be told |" in line({**reversed_claim, "videos": ["wide"]}, ["S"])
+    assert "| undecided |" in line({**reversed_claim, "videos": ["wide"]}, ["S"])
 
 
 def test_a_row_counts_the_verdicts_of_its_paper(results):
