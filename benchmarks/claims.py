@@ -206,10 +206,16 @@ def counts(parts: Mapping[str, Sequence[str]]) -> list[str]:
     return [head, rule, *(count_row(name, lines) for name, lines in parts.items())]
 
 
+def claim_file() -> dict[str, Any]:
+    """Return what claims.toml holds."""
+    text = (BENCHMARKS_FOLDER / "claims.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
 def table() -> str:
     """Return the counts, the claims with a published difference, our own questions, what the world
     decides, and what the last column stands for."""
-    tree = tomllib.loads((BENCHMARKS_FOLDER / "claims.toml").read_text(encoding="utf-8"))
+    tree = claim_file()
     causes = tree["world"]
     by_the_world = [says for cause in causes for says in cause["claims"]]
     half_trained = [name for name, how in tree["how"].items() if how.get("half_trained")]

@@ -2,6 +2,7 @@
 shows them."""
 
 import json
+from statistics import mean
 
 import pytest
 
@@ -159,11 +160,31 @@ def test_published_claims_stand_apart_from_our_own_questions():
 
 
 def test_what_the_world_decides_names_claims_that_are_there():
-    import tomllib
-
-    tree = tomllib.loads((claims.BENCHMARKS_FOLDER / "claims.toml").read_text())
+    tree = claims.claim_file()
     said = {claim["says"] for claim in tree["claim"]}
     assert {says for cause in tree["world"] for says in cause["claims"]} <= said
+
+
+MAX_RISE = 4.0  # points of the validation score, in the last third of a training at a plateau
+
+
+def test_a_claim_at_a_plateau_rests_on_arms_that_rise_no_more():
+    from research.procx.arms import ARM_COMPARISONS, rise_at_end
+
+    rises = {}
+    for cell in claims.result("procx_plateau")["comparison"]:
+        curve = [tuple(point) for point in cell["validation"]]
+        rises.setdefault(cell["arm"], []).append(rise_at_end(curve))
+    arms_of = {claim.statement: (claim.more, claim.less) for claim in ARM_COMPARISONS}
+    for claim in claims.claim_file()["claim"]:
+        if claim.get("how") not in ("P-plateau", "P-rising"):
+            continue
+        arms = (claim.get("more"), claim.get("less"))
+        if "claim" in claim:
+            statement, _ = claim["claim"].rsplit(", ", 1)
+            arms = arms_of[statement]
+        rise = max(mean(rises[arm]) for arm in arms)
+        assert (rise > MAX_RISE) == (claim["how"] == "P-rising"), claim["says"]
 
 
 def test_the_page_holds_what_the_results_say():
