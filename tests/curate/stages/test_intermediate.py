@@ -37,7 +37,7 @@ def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
 
 
 def test_a_damaged_cell_is_reported_as_one() -> None:
-    with pytest.raises(StoreError, match="is no ProbeResult"):
+    with pytest.raises(StoreError, match="is not a ProbeResult"):
         from_bytes(ProbeResult, b"{}")
     with pytest.raises(StoreError, match="has no arrays of FeatureHeader"):
         unpack(FeatureHeader, b"not safetensors at all")
