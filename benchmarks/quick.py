@@ -57,7 +57,12 @@ def _steps(copies: int) -> None:
             shutil.copy(demo, video)
             videos.append(str(video))
         arguments = ["-q", "steps", *videos, "--jobs", "1", "--out", str(folder / "out")]
-        main(arguments, standalone_mode=False)
+        # The command ends its process with the exit code.
+        try:
+            main(arguments, standalone_mode=False)
+        except SystemExit as end:
+            if end.code:
+                raise
 
 
 def captions() -> Work:
