@@ -7,6 +7,7 @@ which takes seconds, and keep what it prints.
 """
 
 import ast
+import copy
 import inspect
 import json
 import operator
@@ -74,9 +75,9 @@ def command_line() -> str:
     """Return the help of every command as Markdown."""
     parts = [f"# Command line\n\n{NOTE}"]
     for name, command in _commands("stepline", main):
-        context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
-        context.help_option_names = ["-h", "--help"]
-        parts.append(f"## {name}\n\n```\n{command.get_help(context)}\n```\n")
+        shown = _with_help(command)
+        context = click.Context(shown, info_name=name, max_content_width=100, terminal_width=100)
+        parts.append(f"## {name}\n\n```\n{shown.get_help(context)}\n```\n")
     return "\n".join(parts)
 
 
@@ -121,7 +122,7 @@ def man_page() -> str:
 
     options = [
         entry(", ".join(option.opts), option.help or "")
-        for option in main.get_params(click.Context(main))
+        for option in _with_help(main).params
         if isinstance(option, click.Option)
     ]
     commands = [
@@ -130,6 +131,19 @@ def man_page() -> str:
         if command is not main
     ]
     return f"{MAN_HEAD}.SH OPTIONS\n{''.join(options)}.SH COMMANDS\n{''.join(commands)}{MAN_TAIL}"
+
+
+def _with_help(command: click.Command) -> click.Command:
+    """Return a copy of a command with a help option of its own.
+
+    A command keeps the one that it made first, which lacks -h if a program used the command without
+    its parent.
+    """
+    shown = copy.copy(command)
+    shown.add_help_option = False
+    help_option = click.Option(["-h", "--help"], is_flag=True, help="Show this message and exit.")
+    shown.params = [*command.params, help_option]
+    return shown
 
 
 def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
