@@ -40,6 +40,16 @@ def alternate(
     return times
 
 
+def cpu_cells(row: Mapping[str, float], ours: Mapping[str, float], decimals: int) -> str:
+    """Return the least and the median CPU seconds of a side, and both as ratios to ours."""
+    seconds = []
+    ratios = []
+    for key in ("cpu_min_s", "cpu_median_s"):
+        seconds.append(f"{row[key]:8.{decimals}f}")
+        ratios.append(f"{row[key] / ours[key]:7.2f}x")
+    return " ".join(seconds) + " ".join(ratios)
+
+
 def peak_rate() -> float:
     """Return the best GFLOP/s of a 2048 x 2048 float32 product: in CPU seconds at one thread, else
     by the clock."""

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from asr_speech import ESPEAK_VOICES, HOW_TO_TEXTS, SAMPLE_RATE, Talk, blocks, noisy, talk
+from made_transcripts.numbers import ONES_WORDS
 from media import peak_mib
 from real_clips import pictures
 
@@ -42,19 +43,6 @@ from stepline.records import Sentence, Span, Word
 from stepline.vision.cues import ScreenText
 
 RESULT_PATH = Path(__file__).parent / "results" / "asr.json"
-DIGIT_WORDS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-)
 NO_START_ERROR_SECONDS = 60.0  # of a sentence where none is heard
 NEAR_SECONDS = 6  # around a labelled step, in which its words are sought
 MIN_HEARD_SHARE = 0.4  # of a step's words
@@ -64,7 +52,7 @@ SCREEN_SECONDS = 4  # around an utterance, of text on screen
 PROMPT_KINDS = ("plain", "told")
 KEEP_RULES = ("surer", "on screen")
 SECOND_READINGS = ("plain, surer", "plain, on screen", "told, surer", "told, on screen")
-WORD_OF_NUMBER = {str(value): word for value, word in enumerate(DIGIT_WORDS)}
+WORD_OF_NUMBER = {str(value): word for value, word in enumerate(ONES_WORDS[:11])}
 
 
 def words(text: str) -> list[str]:

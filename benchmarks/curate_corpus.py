@@ -24,8 +24,8 @@ from random import Random
 
 from research.drawn_videos import RenderSettings, Script, render, true_record
 from research.drawn_videos.layout import free_spans, on_grid
-from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
-from research.drawn_videos.script_generator import spoken_length
+from research.drawn_videos.script import Camera, Scene, Shot, TrueStep, Utterance
+from research.drawn_videos.script_generator import spoken_length, step_scene
 from research.drawn_videos.speech import choose_voice
 from research.drawn_videos.tasks import Task, TaskStep, chat_lines, read_tasks
 from stepline.records import Record, Span, Step
@@ -263,17 +263,8 @@ def _script(name: str, seed: int, kind: str, task: Task, layout: Layout, rng: Ra
 
 
 def _step_shot(task: Task, step: TaskStep, span: Span, rng: Random) -> Shot:
-    camera = "close" if rng.random() < 0.5 else "wide"
-    scene = Scene(
-        kind="table",
-        place=task.place,
-        camera=camera,
-        action=step.action,
-        item=step.item,
-        target=step.target,
-        props=step.props,
-    )
-    return Shot(span=span, scene=scene)
+    camera: Camera = "close" if rng.random() < 0.5 else "wide"
+    return Shot(span=span, scene=step_scene(task, step, camera))
 
 
 def _filler(task: Task, layout: Layout, gap: Span, rng: Random) -> Shot:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from alternating import alternate, peak_rate
+from alternating import alternate, cpu_cells, peak_rate
 from media import peak_mib
 from plain_deformable import deformable, key_aware, layer
 from torch import Tensor
@@ -180,12 +180,7 @@ def show(title: str, result: dict[str, Any]) -> None:
     for kind in ("train", "infer", "layer_train"):
         ours = result[kind][OUR_VARIANT]
         for name, row in result[kind].items():
-            seconds = []
-            ratios = []
-            for key in ("cpu_min_s", "cpu_median_s"):
-                seconds.append(f"{row[key]:8.4f}")
-                ratios.append(f"{row[key] / ours[key]:7.2f}x")
-            cells = " ".join(seconds) + " ".join(ratios)
+            cells = cpu_cells(row, ours, 4)
             print(f"  {kind:12s}{name:40s}{cells}", flush=True)
     for name, size in result["memory_mib"].items():
         print(f"  {'memory':12s}{name:40s}{size:8.0f} MiB", flush=True)

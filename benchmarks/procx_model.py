@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from alternating import alternate, peak_rate
+from alternating import alternate, cpu_cells, peak_rate
 from media import peak_mib
 from plain_procx import plain
 from procx_parts import shares
@@ -235,12 +235,8 @@ def show(title: str, results: Results) -> None:
     for kind in ("step", "propose"):
         ours = results[kind][OUR_NAME]
         for way, row in results[kind].items():
-            seconds = []
-            ratios = []
-            for key in ("cpu_min_s", "cpu_median_s"):
-                seconds.append(f"{row[key]:8.3f}")
-                ratios.append(f"{row[key] / ours[key]:7.2f}x")
-            print(f"  {kind:9s}{way:12s}{' '.join(seconds)}{' '.join(ratios)}", flush=True)
+            cells = cpu_cells(row, ours, 3)
+            print(f"  {kind:9s}{way:12s}{cells}", flush=True)
     for way, mib in results["memory_mib"].items():
         print(f"  {'memory':9s}{way:12s}{mib:8.0f} MiB", flush=True)
     share_texts = [f"{name} {share:.0%}" for name, share in results["shares"].items()]

@@ -33,9 +33,10 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from drawn_store import FEATURE_WIDTH, DrawnRows
 
-from stepline.features import FeatureStore, RowTexts
-from stepline.features.shard_index import Digests, FeatureLocation, text_digest
+from stepline.features import RowTexts
+from stepline.features.shard_index import Digests, text_digest
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
 from stepline.nasva.refine import _VideoReader
@@ -52,7 +53,7 @@ from stepline.procx.settings import (
 )
 from stepline.procx.train import train_procx
 from stepline.procx.vocabulary import train_vocabulary
-from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.training.loop import Progress
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts, labelled_texts
@@ -66,14 +67,12 @@ from stepline.wys2.unlabelled import ClipStream
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "training_memory.json"
 ALL_VIDEOS = 340_000
 VIDEO_COUNTS = (500, 4_000)
-FEATURE_WIDTH = 16
 VIDEO_ROWS = 20
 VIDEO_SENTENCES = 100
 VIDEO_STEPS = 10
 LEXICON_WORDS = 3_000  # of what is said around ProcX's steps
 WORDS_PER_SENTENCE = 10
 STEPS_TAKEN = 3  # of the trainings. Each step holds one batch
-SHARD_VIDEOS = 640
 COOKING_VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
 ALIGNER_SETTINGS = AlignerNetworkSettings(
     video_width=FEATURE_WIDTH,
@@ -175,7 +174,7 @@ def record(
     )
 
 
-class DrawnStore(FeatureStore):
+class DrawnStore(DrawnRows):
     """The index of a store of that many videos. Rows are drawn when they are read, digests made
     when they are asked for.
 
@@ -183,28 +182,15 @@ class DrawnStore(FeatureStore):
     """
 
     def __init__(self, videos: int, rows: int, kind: str | None = None) -> None:
+        super().__init__(videos, rows)
         self.folder = Path("drawn")
         self.shown = "drawn"
-        self._locations = {}
-        for number in range(videos):
-            id = f"v{number:07d}"
-            shard, position = divmod(number, SHARD_VIDEOS)
-            location = FeatureLocation(
-                id, shard, position * rows, rows, FEATURE_WIDTH, 1.0, "drawn"
-            )
-            self._locations[id] = location
         self._kind = kind
         self._digests: dict[str, Digests] = {}
 
     def forget_texts(self) -> None:
         """Let go of the digests."""
         self._digests.clear()
-
-    def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
-        """Return rows that differ from video to video."""
-        first, stop, _ = rows.indices(self[id].rows)
-        rng = np.random.default_rng([int(id[1:]), first])
-        return rng.standard_normal((stop - first, FEATURE_WIDTH), np.float32)
 
     def texts(self, id: str) -> RowTexts | None:
         """Return what is said in a video."""

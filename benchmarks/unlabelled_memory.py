@@ -25,9 +25,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from drawn_store import FEATURE_WIDTH, DrawnRows
 
-from stepline.features import FeatureStore, RowTexts
-from stepline.features.shard_index import FeatureLocation
+from stepline.features import RowTexts
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts
@@ -40,7 +40,6 @@ from stepline.wys2.train import train_detector
 from stepline.wys2.unlabelled import ClipStream
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "unlabelled_memory.json"
-FEATURE_WIDTH = 16
 VIDEO_ROWS = 400
 VIDEO_CLIPS = 110  # HowTo100M: 136 million clips in 1.2 million videos
 ALL_VIDEOS = 1_240_000
@@ -49,7 +48,6 @@ LISTED_SIZES = (100, 400)
 RESERVOIR_CLIPS = 5_000  # so that it is full at every size
 SENTENCE_TEXTS = tuple(f"now we chop the onion {number}" for number in range(VIDEO_CLIPS))
 TRAINING_STEPS = 10
-SHARD_VIDEOS = 640
 
 
 def record(number: int) -> Record:
@@ -65,30 +63,17 @@ def record(number: int) -> Record:
     )
 
 
-class DrawnStore(FeatureStore):
+class DrawnStore(DrawnRows):
     """A store whose index is as large as that of that many videos, and whose rows are drawn when
     they are read."""
 
     def __init__(self, videos: int, rows: int) -> None:
+        super().__init__(videos, rows)
         self.folder = Path("drawn")
-        self._locations = {}
-        for number in range(videos):
-            id = f"v{number:07d}"
-            shard, position = divmod(number, SHARD_VIDEOS)
-            location = FeatureLocation(
-                id, shard, position * rows, rows, FEATURE_WIDTH, 1.0, "drawn"
-            )
-            self._locations[id] = location
 
     def texts(self, id: str) -> RowTexts:  # noqa: ARG002
         """Return what is said in a video."""
         return RowTexts(SENTENCE_TEXTS)
-
-    def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
-        """Return rows that differ from video to video."""
-        first, stop, _ = rows.indices(self[id].rows)
-        rng = np.random.default_rng([int(id[1:]), first])
-        return rng.standard_normal((stop - first, FEATURE_WIDTH), np.float32)
 
 
 def vectors(texts: list[str]) -> Matrix:

@@ -153,21 +153,23 @@ def _shots(
     return tuple(sorted(shots, key=lambda shot: shot.span.start))
 
 
+def step_scene(task: Task, step: TaskStep, camera: Camera) -> Scene:
+    """Return a step's action on the table, as a camera sees it."""
+    return Scene(
+        kind="table",
+        place=task.place,
+        camera=camera,
+        action=step.action,
+        item=step.item,
+        target=step.target,
+        props=step.props,
+    )
+
+
 def _step_shots(task: Task, span: Span, step: TaskStep, rng: Random) -> list[Shot]:
     """Return a step's action, through one camera or cut from one to another."""
     orders: list[tuple[Camera, Camera]] = [("wide", "close"), ("close", "wide")]
-    scenes = []
-    for camera in rng.choice(orders):
-        scene = Scene(
-            kind="table",
-            place=task.place,
-            camera=camera,
-            action=step.action,
-            item=step.item,
-            target=step.target,
-            props=step.props,
-        )
-        scenes.append(scene)
+    scenes = [step_scene(task, step, camera) for camera in rng.choice(orders)]
     if span.duration < LONG_STEP or rng.random() < 0.5:
         return [Shot(span=span, scene=scenes[0])]
     parts = _halves(span, rng)
