@@ -179,23 +179,28 @@ class Page:
 
     def click(self, selector):
         """Click with the mouse in the middle of the first element that matches."""
-        box = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
-            "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
-            "return {x: b.x + b.width / 2, y: b.y + b.height / 2}; })()"
-        )
+        x, y = self._middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **box)
+            self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, x=x, y=y)
 
-    def drag(self, selector, by, *, touch=False):
-        """Take the middle of the first element that matches, with the mouse or a finger, `by`
-        pixels to the right."""
-        # once it stands still: what is drawn late above it would move it from under the finger
-        x, y = self.run(
+    def _middle(self, selector):
+        """The middle of the first element that matches, once it is in sight and stands still."""
+        return self.run(
             f"(async () => {{ const e = document.querySelector({json.dumps(selector)}); let before = null; for (;;) {{ "
             "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
             "const middle = [b.x + b.width / 2, b.y + b.height / 2]; if (String(middle) === before) return middle; "
-            "before = String(middle); await new Promise((next) => setTimeout(next, 50)); } })()"
+            "before = String(middle); await new Promise((next) => setTimeout(next, 50)); "
+            "await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next))); } })()"
+        )
+
+    def drag(self, selector, by, *, touch=False):
+        """Take the middle of the first element that matches, with the mouse or a finger, `by`
+        pixels to the right, and wait until the page has seen it end."""
+        x, y = self._middle(selector)
+        # a finger's events may come long after their answer
+        self.run(
+            "window.dragEnd = null; for (const kind of ['pointerup', 'pointercancel']) "
+            "window.addEventListener(kind, (event) => { window.dragEnd = event.type; }, {capture: true, once: true})"
         )
         points = [(x + by * part / 4, y) for part in range(5)]
         kinds = (
@@ -218,8 +223,10 @@ class Page:
                     x=x,
                     y=y,
                 )
-        # a finger's events may come after their answer
-        self.run("new Promise((next) => setTimeout(next, 50))")
+        self.wait_until("window.dragEnd")
+        assert self.run("window.dragEnd") == "pointerup"
+        # what listens to the end comes after this listener
+        self.run("new Promise((next) => setTimeout(next, 0))")
 
     def drop(self, *paths):
         """Drop files in the middle of the page."""

@@ -409,7 +409,8 @@ const begin = async () => {
   part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));
   await edited.load(card.library);
   timeline = new Timeline(part("timeline"), {
-    video: card.media ? video : null, total: total(), sentences: edited.record.transcript?.sentences || [], peaks: [], seek,
+    video: card.media ? video : null, total: total(), sentences: edited.record.transcript?.sentences || [], seek,
+    peaks: card.media ? null : [],
     moved: (id, span) => { place(id, span); tell(`step ${index(id) + 1}: ${tenths(span.start)} to ${tenths(span.end)}`); },
     chosen: (id, go) => choose(id, go),
   });

@@ -22,7 +22,8 @@ const inLanes = (steps) => {
   return lanes;
 };
 
-/* root: the figure it is drawn in. total: seconds. moved(id, span), chosen(id), seek(second): what the person did. */
+/* root: the figure it is drawn in. total: seconds. peaks: loudness, null until it is known, empty without sound.
+   moved(id, span), chosen(id), seek(second): what the person did. */
 export class Timeline {
   constructor(root, { video, total, sentences, peaks, moved, chosen, seek }) {
     Object.assign(this, { root, video, total, peaks, moved, chosen, seek });
@@ -88,8 +89,10 @@ export class Timeline {
     this.drawWave();
   }
 
+  /* Its room is there before it is known, so that no bar moves from under a finger. */
   drawWave() {
-    this.wave.hidden = !this.peaks.length;
+    this.wave.hidden = this.peaks?.length === 0;
+    if (!this.peaks) return;
     const width = this.wave.width = Math.min(8000, this.track.clientWidth), { height } = this.wave;
     const pen = this.wave.getContext("2d"), loudest = Math.max(1, ...this.peaks);
     pen.fillStyle = getComputedStyle(this.root).getPropertyValue("--muted");
