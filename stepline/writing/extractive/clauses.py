@@ -208,7 +208,9 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
         is_action = _is_base(verb) or verb.tag_ == "VBG"
         if not is_action or _is_not_now(verb):
             return None
-        return replace(inherited, negated=inherited.negated or negated)
+        if inherited.negated and not negated:
+            return _behind_negation(verb, inherited)
+        return replace(inherited, negated=negated)
     if verb.dep_ != "ROOT":
         return None
     if verb.tag_ == "VBG" and verb.i == _first_word(verb):
@@ -218,6 +220,23 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
     if verb.tag_ in _BASE_TAGS and not _asks(verb):
         return _Mood("order", negated=negated)
     return None
+
+
+def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
+    """Return the mood of an action that is linked to one which is not to be done.
+
+    It is forbidden too after "or": "don't twist it OR BEND it". After a comma it is to be done:
+    "don't scrape it, TURN it around". After a mere "and" it is part of what is
+    forbidden, and no action of its own.
+    """
+    before = [token.lower_ for token in verb.doc[: verb.i] if token.dep_ != "advmod"]
+    link = before[-1]
+    # In "don't try to start it" both are one action.
+    if verb.dep_ == "xcomp" or link in ("or", "nor", "to"):
+        return inherited
+    if link == "and" and "," not in before[-2:]:
+        return None
+    return replace(inherited, negated=False)
 
 
 def _is_not_now(verb: "Token") -> bool:

@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from stepline.narration.words import WORD_EDITS, bare_word, mark_after, spoken_words, word_set
 from stepline.writing.extractive.clauses import Clause, find_clauses
-from stepline.writing.extractive.complements import NOUN_TAGS, is_rest, parts_of
+from stepline.writing.extractive.complements import (
+    MIN_UNTIL_KEEP,
+    NOUN_TAGS,
+    UNTIL_WORDS,
+    is_rest,
+    parts_of,
+)
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import off_topic_reason
 from stepline.writing.extractive.phrases import Phrase, imperative_phrase
@@ -36,6 +42,8 @@ MAX_WORDS_BETWEEN: Final = 6
 
 # Mean chance of the words of a phrase behind an action, from which it belongs to the step.
 MIN_KEPT_PHRASE: Final = 0.6
+MAX_WORDS_BEFORE_UNTIL: Final = 4  # of what the step leaves out, in front of "until"
+MIN_UNTIL_WORDS: Final = 3  # "until it boils"
 # Words with which a phrase says where, how or until when.
 PHRASE_OPENERS: Final = word_set(
     """
@@ -73,8 +81,12 @@ def grammar_actions(
     actions: list[GrammarAction] = []
     for piece, doc in zip(pieces, docs, strict=True):
         clauses = find_clauses(doc, ordered=piece.ordered, sequenced=True)
+        is_forbidden = False  # what the clause before says
         for clause in clauses:
-            if is_rest(clause):
+            # "Don't use a lever, you'll PINCH the tube" warns of what would come.
+            is_warned_of = is_forbidden and clause.voice == "you" and clause.planned
+            is_forbidden = clause.negated
+            if is_rest(clause) or is_warned_of:
                 continue
             has_begun = bool(actions)
             action = _action(clause, piece, place_of, reading, resolve, has_begun=has_begun)
@@ -113,14 +125,35 @@ def _with_phrases_behind(
             if not is_kept or not opens:
                 break
             end = phrase_end
+        until = _until_clause(words, range(end, limit), keep)
         # The longer step must still fit a line of a recipe.
-        length = len(action.text.split()) + end - begin
-        if end > begin and length <= MAX_JOINED_WORDS:
-            phrase = " ".join(words[begin:end]).strip(" ,.!?;:-")
-            places = (*action.places, *range(begin, end))
-            action = replace(action, text=f"{action.text} {phrase}", places=places)
+        behind = [*range(begin, end), *until]
+        length = len(action.text.split()) + len(behind)
+        if behind and length <= MAX_JOINED_WORDS:
+            phrase = " ".join(words[place] for place in behind).strip(" ,.!?;:-")
+            text = f"{action.text} {phrase}"
+            action = replace(action, text=text, places=(*action.places, *behind))
         longer.append(action)
     return longer
+
+
+def _until_clause(
+    words: Sequence[str], places: range, keep: Callable[[int], float]
+) -> Sequence[int]:
+    """Return the places of the clause that says until when, where the tagger does not refuse it.
+
+    "Fry it for ten minutes or so TILL IT'S GOLDEN": the parser hung it on "so".
+    """
+    for begin in places[: MAX_WORDS_BEFORE_UNTIL + 1]:
+        if bare_word(words[begin]) not in UNTIL_WORDS:
+            continue
+        clause = range(begin, _end_of_phrase(words, begin, places.stop))
+        chances = [keep(place) for place in clause]
+        is_kept = sum(chances) / len(chances) >= MIN_UNTIL_KEEP
+        if is_kept and len(clause) >= MIN_UNTIL_WORDS:
+            return clause
+        break
+    return ()
 
 
 def _end_of_phrase(words: Sequence[str], begin: int, limit: int) -> int:

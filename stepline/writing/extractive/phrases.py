@@ -35,7 +35,7 @@ ACTION_NOUNS = word_set(
     """
 )
 # adverbs in "ly" that are not a manner of doing
-_NO_MANNERS = word_set("only early usually finally actually")
+_NO_MANNERS = word_set("early usually finally actually")
 # never the last word
 _TAIL_WORDS = word_set("and or but then so with to of for into that if until the a")
 

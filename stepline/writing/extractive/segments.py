@@ -27,6 +27,10 @@ SUBJECT_WORDS = word_set(
     "you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've"
 )
 JOINT_WORDS = word_set("and but then now next okay alright so or")
+# After these a joint tells how something is.
+LINKING_WORDS = word_set("is are was be feel feels look looks seem seems it's that's they're")
+# A clause that these open says when the order behind its "then" counts.
+CONDITION_OPENERS = word_set("if when whenever once after unless until")
 
 # What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
 # not "water boils").
@@ -236,10 +240,14 @@ def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads
     rightly."""
     result = list(words)
+    is_conditional = bool(result) and result[0].bare in CONDITION_OPENERS
     for place in range(1, len(result) - 1):
         after = result[place + 1 : place + 3]
         if result[place].bare != "then" or not _chained(after):
             continue
+        if is_conditional and result[place - 1].text.endswith(","):
+            # "if it sticks, THEN pull" is no second order, but the first.
+            return [*result[:place], *_joined_orders(result[place + 1 :])]
         if result[place - 1].bare != "and":
             result[place] = replace(result[place], text="and")
         result[place - 1] = _without_comma(result[place - 1])
@@ -424,6 +432,8 @@ def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
         count = line.count(" ", 0, match.end()) + 1
         del current[:count]
     while current and current[-1].bare in JOINT_WORDS:
+        if len(current) > 1 and current[-2].bare in LINKING_WORDS:
+            break  # "if it feels OKAY"
         current.pop()
     return current
 

@@ -11,7 +11,6 @@ its place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,8 @@ import numpy as np
 
 from stepline.narration.tagger import SentenceReading
 from stepline.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
-from stepline.writing.extractive.english import parser, verbs, word_set
+from stepline.writing.extractive.english import word_set
+from stepline.writing.extractive.verb_forms import base_form
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -61,8 +61,6 @@ OWN_WORDS: Final = word_set("my our")
 # These stay with their noun: "the hair on the right side of MY head".
 ARTICLE_WORDS: Final = OWN_WORDS | word_set("a an the your")
 # Endings of a spoken verb, each with what replaces it in the base form.
-PAST_ENDINGS: Final = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
-PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
 
 
 @dataclass(frozen=True)
@@ -228,6 +226,8 @@ class SentenceEditor:
         is_negated = self._is_negated(action)
         if is_negated and not self._says_not(action):
             return None
+        if not is_negated and self._is_joined_to_negated(action):
+            return None
 
         # the verb as an order
         spoken_verb = self.words[head]
@@ -257,6 +257,19 @@ class SentenceEditor:
                 return True
             if word in JOINT_WORDS or mark_after(self.words[place]) != "none":
                 return False
+        return False
+
+    def _is_joined_to_negated(self, action: _Action) -> bool:
+        """Return whether a mere "and" joins the action to one that is not to be done: "don't tighten
+        it AND leave it out"."""
+        is_joined = False
+        for place in reversed(range(action.head)):
+            word = bare_word(self.words[place])
+            if mark_after(self.words[place]) != "none":
+                return False
+            if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
+                return True
+            is_joined = is_joined or word == "and"
         return False
 
     def _says_not(self, action: _Action) -> bool:
@@ -452,48 +465,3 @@ def _smoothed(
             likely = keep[place] or chance[place] >= MIN_KEEP / 2
             keep[place] = stays and likely
     return keep
-
-
-@cache
-def _verb_exceptions() -> dict[str, str]:
-    """Return irregular form -> base form, of the parser's lemmatizer."""
-    lookups = parser().get_pipe("lemmatizer").lookups
-    table = lookups.get_table("lemma_exc")["verb"]
-    return {form: bases[0] for form, bases in table.items() if bases}
-
-
-def base_form(word: str, token: "Token | None") -> str | None:
-    """Return the base form of a spoken verb, None for another word: "adding" is "add"."""
-    bare = bare_word(word)
-    known_verbs = verbs()
-    exceptions = _verb_exceptions()
-    if bare in exceptions and bare not in known_verbs:
-        return exceptions[bare]
-    if token is not None and token.pos_ == "VERB":
-        lemma: str = token.lemma_.lower()
-        if lemma in known_verbs:
-            return lemma
-    if bare in known_verbs:
-        return bare
-
-    # by the ending, without a doubled letter last
-    for stem in _stems(bare, PAST_ENDINGS):
-        if stem in known_verbs:
-            return stem
-    for stem in _stems(bare, (("ing", ""), ("ed", ""))):
-        is_doubled = stem[-1:] == stem[-2:-1]
-        if is_doubled and stem[:-1] in known_verbs:
-            return stem[:-1]
-    for stem in _stems(bare, PRESENT_ENDINGS):
-        if stem in known_verbs:
-            return stem
-    return None
-
-
-def _stems(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the word with each ending that it has replaced. endings: ending, what replaces it."""
-    stems = []
-    for ending, replacement in endings:
-        if word.endswith(ending):
-            stems.append(word.removesuffix(ending) + replacement)
-    return stems

@@ -11,6 +11,7 @@ we have the right filter                    tells a state, not an action
 it tells you how to jack the car up         tells how, and nobody does it
 if we keep cutting the hair                 tells a condition
 make sure your fingers                      lost its end
+can I rinse it with acid                    asks
 """
 
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,8 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
                 return "says what comes after something else"
     if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
         return "says which thing is meant"
+    if _asks(verb):
+        return "asks, and says nothing to do"
     if _tells_state(verb):
         return "describes a state, not an action"
     before = [child.lower_ for child in verb.children if child.i < verb.i]
@@ -61,6 +64,15 @@ def _is_left_undone(verb: "Token") -> bool:
         return False
     preposition = verb.head
     return preposition.lower_ == "without" or "instead" in _words(preposition, "advmod")
+
+
+def _asks(verb: "Token") -> bool:
+    """Return whether a helper comes before the one who acts: "CAN I rinse it"."""
+    helpers = [child.i for child in verb.children if child.dep_ == "aux"]
+    actors = [child for child in verb.children if child.dep_ == "nsubj"]
+    if not helpers or not actors or actors[0].lower_ not in SUBJECT_WORDS:
+        return False
+    return verb.dep_ == "ROOT" and helpers[0] < actors[0].i < verb.i
 
 
 def _tells_state(verb: "Token") -> bool:

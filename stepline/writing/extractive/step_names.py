@@ -8,18 +8,22 @@ from stepline.narration import SentenceReading
 from stepline.narration.words import WORD_EDITS, bare_word
 from stepline.writing.extractive.antecedents import (
     POINTING_PRONOUNS,
+    UNNAMEABLE_WORDS,
     AntecedentFinder,
     objectless_verbs,
 )
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Token
 
 # P(the pronoun stands for this) from which it is named. Names in six long transcripts were read one
 # by one. All seven names of "it" and "them" from here on were right, three of the six between .8
 # and it. "This" points at the picture: three of three were wrong, however sure.
 MIN_NAME: Final = 0.9
+# Words of these kinds may come before a thing that is named in front: "SO TWO onions, chop them".
+FRONT_PARTS_OF_SPEECH: Final = ("CCONJ", "ADV", "INTJ", "SCONJ", "DET", "PRON")
+NAME_PARTS_OF_SPEECH: Final = ("NUM", "ADJ", "NOUN", "PROPN")
 # What these act on is work, not a thing: "repeat this on the other side".
 WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
 NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
@@ -55,8 +59,12 @@ class StepNamer:
         token = self._pronoun(sentence, place)
         if token is None:
             return None
-        if self._docs[sentence][token].lower_ in POINTING_PRONOUNS:
+        pronoun = self._docs[sentence][token]
+        if pronoun.lower_ in POINTING_PRONOUNS:
             return None
+        fronted = _fronted_name(pronoun)
+        if fronted is not None:
+            return fronted
         antecedent = self._finder.find(sentence, token)
         if antecedent is None or antecedent.probability < MIN_NAME:
             return None
@@ -104,6 +112,33 @@ class StepNamer:
             elif not _reads_without(draft.words, number):
                 words.append(word)
         return replace(draft, words=tuple(words))
+
+
+def _fronted_name(pronoun: "Token") -> str | None:
+    """Return the thing that is named in front of the clause: "TWO ONIONS, chop THEM fine".
+
+    None where the sentence begins otherwise, or where one and many do not agree.
+    """
+    doc = pronoun.doc
+    comma = next((token.i for token in doc if token.text == ","), len(doc))
+    if pronoun.dep_ != "dobj" or comma >= pronoun.i:
+        return None
+    # Before the comma is one thing alone, and between that and the pronoun nothing is named.
+    front = [token for token in doc[:comma] if token.pos_ not in FRONT_PARTS_OF_SPEECH]
+    between = doc[comma : pronoun.i]
+    is_thing = bool(front) and all(token.pos_ in NAME_PARTS_OF_SPEECH for token in front)
+    if not is_thing or any(token.pos_ in ("NOUN", "PROPN") for token in between):
+        return None
+    # One and many agree.
+    last = front[-1]
+    is_many = last.tag_ == "NNS"
+    is_nameable = last.pos_ == "NOUN" and last.lemma_.lower() not in UNNAMEABLE_WORDS
+    is_nameable = is_nameable and doc[front[0].i - 1].lower_ != "no"
+    if is_many != (pronoun.lower_ == "them") or not is_nameable:
+        return None
+    name = "".join(token.text_with_ws for token in front).strip()
+    # A sentence begins with a capital, a step does not.
+    return name[:1].lower() + name[1:]
 
 
 def _is_in_step(name: str, draft: DraftStep) -> bool:

@@ -51,7 +51,7 @@ __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 Array: TypeAlias = npt.NDArray[np.float64]
 
 # P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
-MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.36, "all": 0.2}
+MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.41, "all": 0.2}
 # The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
 MIN_LISTED_PROBABILITY: Final = 0.5
 MIN_SURE_STEP: Final = 0.5  # P from which the most likely step is written, if none is made out
