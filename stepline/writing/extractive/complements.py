@@ -71,7 +71,9 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Compleme
             continue
         if child.i > verb.i:
             after.append(child)
-        elif child.i < verb.i and (_is_condition(child) or _is_occasion(child)):
+        elif _is_condition(child) or _is_occasion(child):
+            before.append(child)
+        elif keep is not None and _names_thing(child):
             before.append(child)
     before += _carriers_qualifiers(verb)
     parts = []
@@ -184,6 +186,13 @@ def _is_occasion(child: "Token") -> bool:
     if child.lower_ == "in":
         return bool(things[0].lower_ == "case")
     return child.lower_ in ("after", "before", "during")
+
+
+def _names_thing(child: "Token") -> bool:
+    """Return whether a phrase names a thing: "WITH A SPOON I make a hole"."""
+    if child.dep_ != "prep":
+        return False
+    return any(deep.dep_ == "pobj" and deep.pos_ in NOUN_TAGS for deep in child.children)
 
 
 def _carriers_qualifiers(verb: "Token") -> "Complement":
