@@ -169,7 +169,8 @@ MAX_RISE = 4.0  # points of the validation score, in the last third of a trainin
 
 
 def test_a_claim_at_a_plateau_rests_on_arms_that_rise_no_more():
-    from research.procx.arms import ARM_COMPARISONS, rise_at_end
+    from research.procx.arms import rise_at_end
+    from research.procx.comparisons import ARM_COMPARISONS
 
     rises = {}
     for cell in claims.result("procx_plateau")["comparison"]:
