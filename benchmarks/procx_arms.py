@@ -17,14 +17,8 @@ import json
 import logging
 from pathlib import Path
 
-from research.procx.arms import (
-    ARM_TRIALS,
-    STUDY_STAGES,
-    TUNED_ARMS,
-    TUNING_OPTIONS,
-    ArmStudy,
-    as_markdown,
-)
+from research.procx.arms import STUDY_STAGES, TUNING_OPTIONS, ArmStudy, as_markdown
+from research.procx.comparisons import ARM_TRIALS, TUNED_ARMS
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 

@@ -6,7 +6,8 @@
 
 Arms of one world and seed share data, so that claims are judged by paired differences. That is
 their mean, and its 95 % t-interval over all pairs and over the means of worlds. A cell is one
-training. Those that are done are not run again.
+training. Those that are done are not run again. Where further tuning finds a better rate, the cells
+at the rate before it are kept apart.
 """
 
 import json
@@ -16,14 +17,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TypeAlias
 
-from research.procx.rows import (
-    PDVC_TRIAL,
-    PROCX_TRIAL,
-    VID2SEQ_TRIAL,
-    ProcxSize,
-    ProcxTrial,
-    pretrained,
-)
+from research.procx.comparisons import ARM_COMPARISONS, ARM_TRIALS, tuned_as
+from research.procx.rows import BENCHMARK_FORMS, ProcxSize
 from research.procx.trials import ProcxTrials, score_name
 from research.study import interval, markdown_table, spread
 from stepline.atomic_files import write_atomic
@@ -35,232 +30,14 @@ Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_s
 TUNING_OPTIONS: Sequence[Option] = tuple(
     (rate, steps) for rate in (1e-3, 3e-3) for steps in (600, 1200)
 )
-FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
-QUARTER_OF_CAPTIONS = {"captioned_share": 0.25}
-ARM_TRIALS: Mapping[str, ProcxTrial] = {
-    "ProcX": PROCX_TRIAL,
-    "ProcX, Sieve & Swap": pretrained(PROCX_TRIAL, "swap"),
-    "PDVC": PDVC_TRIAL,
-    "Vid2Seq": VID2SEQ_TRIAL,
-    "ProcX, roles": PROCX_TRIAL.changed(query_form="roles"),
-    "PDVC, roles": PDVC_TRIAL.changed(query_form="roles"),
-    "ProcX, roles, contrast": PROCX_TRIAL.changed(query_form="roles", role_weight=0.5),
-    "ProcX, roles, overlap": PROCX_TRIAL.changed(query_form="roles", overlap_weight=1.0),
-    "ProcX, raw speech": pretrained(PROCX_TRIAL, "raw"),
-    "ProcX, only sieved": pretrained(PROCX_TRIAL, "only-sieve"),
-    "ProcX, mixed": pretrained(PROCX_TRIAL, "mix"),
-    "ProcX, refined places": pretrained(PROCX_TRIAL, "refined"),
-    "ProcX, true places": pretrained(PROCX_TRIAL, "true"),
-    "vanilla attention": PROCX_TRIAL.changed(encoder="vanilla", decoder="vanilla"),
-    "vanilla attention, focal": PROCX_TRIAL.changed(
-        encoder="vanilla", decoder="vanilla", confidence="focal"
-    ),
-    "vanilla attention, focal, LSTM": PROCX_TRIAL.changed(
-        encoder="vanilla", decoder="vanilla", confidence="focal", captioner="lstm", contrast="none"
-    ),
-    FROM_ZERO: PROCX_TRIAL.changed(query_start="zero", offset_rate=0.1),
-    "PDVC, raw speech": pretrained(PDVC_TRIAL, "raw"),
-    "PDVC, Sieve & Swap": pretrained(PDVC_TRIAL, "swap"),
-    "PDVC, a tenth of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.1),
-    "PDVC, half of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.5),
-    "Vid2Seq, raw speech": pretrained(VID2SEQ_TRIAL, "raw"),
-    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ_TRIAL, "swap"),
-    "ProcX, captions not learnt": PROCX_TRIAL.changed(caption_weight=0.0, contrast="none"),
-    "PDVC, captions not learnt": PDVC_TRIAL.changed(caption_weight=0.0),
-    "ProcX, PDVC's captioner": PROCX_TRIAL.changed(captioner="lstm", contrast="none"),
-    "ProcX, Tasty": PROCX_TRIAL.changed(form="tasty"),
-    "ProcX, Sieve & Swap, Tasty": pretrained(PROCX_TRIAL, "swap", form="tasty"),
-    "ProcX, a quarter of the captions": PROCX_TRIAL.changed(**QUARTER_OF_CAPTIONS),
-    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(
-        PROCX_TRIAL, "swap", **QUARTER_OF_CAPTIONS
-    ),
-    "ProcX, true places, a quarter of the captions": pretrained(
-        PROCX_TRIAL, "true", **QUARTER_OF_CAPTIONS
-    ),
-}
-TUNED_ARMS = (
-    "ProcX",
-    "ProcX, Sieve & Swap",
-    "PDVC",
-    "PDVC, Sieve & Swap",
-    "Vid2Seq",
-    "Vid2Seq, Sieve & Swap",
-    "ProcX, roles",
-    "PDVC, roles",
-)
-
-
-def tuned_as(arm: str) -> str:
-    """Return the arm whose rate and steps `arm` takes.
-
-    It is of the same system, and pre-trained if `arm` is.
-    """
-    trial = ARM_TRIALS[arm]
-    system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
-    if trial.query_form == "roles":
-        return f"{system}, roles"
-    return system if trial.pretraining is None else f"{system}, Sieve & Swap"
-
-
-STUDY_STAGES = ("tuning", "comparison")
+OTHER_RATES = "comparison at other rates"
+STUDY_STAGES = ("tuning", "comparison", OTHER_RATES)
 METRIC_NAMES = ("SODA-D", "SODA-C", "CIDEr")
 # Heads of the tables of the result.
 TUNING_HEAD = ("tuned arm", "rate", "steps", "worlds", "SODA-D", "validation")
 ARMS_HEAD = ("arm", "rate", "trainings", *METRIC_NAMES, "texts", "rise at the end", "CPU s")
 CLAIMS_HEAD = ("claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs")
 CELL_FACTS = ("steps", "texts")  # in the cells, and not compared
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """An ordering of the paper: one arm is above another.
-
-    published: the paper's difference, by metric.
-    """
-
-    statement: str
-    more: str
-    less: str
-    published: Mapping[str, float]
-
-
-ARM_COMPARISONS = (
-    Comparison("ProcX: queries by role above shared", "ProcX, roles", "ProcX", {}),
-    Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
-    Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
-    Comparison("queries by role: ProcX above PDVC", "ProcX, roles", "PDVC, roles", {}),
-    Comparison("contrast between roles above none", "ProcX, roles, contrast", "ProcX, roles", {}),
-    Comparison("suppressed overlap above none", "ProcX, roles, overlap", "ProcX, roles", {}),
-    Comparison(
-        "pre-training on Sieve & Swap above none",
-        "ProcX, Sieve & Swap",
-        "ProcX",
-        {"SODA-C": 1.26, "SODA-D": 2.98},
-    ),
-    Comparison(
-        "ProcX above PDVC, no pre-training", "ProcX", "PDVC", {"SODA-C": 0.60, "SODA-D": 3.00}
-    ),
-    Comparison(
-        "ProcX above PDVC, both on Sieve & Swap",
-        "ProcX, Sieve & Swap",
-        "PDVC, Sieve & Swap",
-        {"SODA-C": 1.13, "SODA-D": 4.81},
-    ),
-    Comparison(
-        "pre-training on raw speech above none",
-        "ProcX, raw speech",
-        "ProcX",
-        {"SODA-C": 0.94, "SODA-D": 2.45},
-    ),
-    Comparison(
-        "Sieve & Swap above raw speech",
-        "ProcX, Sieve & Swap",
-        "ProcX, raw speech",
-        {"SODA-C": 0.32, "SODA-D": 0.53},
-    ),
-    Comparison(
-        "Sieve & Swap above only sieved",
-        "ProcX, Sieve & Swap",
-        "ProcX, only sieved",
-        {"SODA-C": 0.36},
-    ),
-    Comparison("mixed above Sieve & Swap", "ProcX, mixed", "ProcX, Sieve & Swap", {}),
-    Comparison(
-        "PDVC: Sieve & Swap above raw speech",
-        "PDVC, Sieve & Swap",
-        "PDVC, raw speech",
-        {"SODA-C": 0.35, "SODA-D": 0.09},
-    ),
-    Comparison(
-        "ProcX above Vid2Seq, no pre-training", "ProcX", "Vid2Seq", {"SODA-C": 2.42, "SODA-D": 7.47}
-    ),
-    Comparison(
-        "PDVC above Vid2Seq, no pre-training", "PDVC", "Vid2Seq", {"SODA-C": 1.82, "SODA-D": 4.47}
-    ),
-    Comparison(
-        "PDVC: Sieve & Swap above none",
-        "PDVC, Sieve & Swap",
-        "PDVC",
-        {"SODA-C": 0.73, "SODA-D": 1.17},
-    ),
-    Comparison(
-        "PDVC: all narrated videos above half",
-        "PDVC, Sieve & Swap",
-        "PDVC, half of Sieve & Swap",
-        {},
-    ),
-    Comparison(
-        "PDVC: half of the narrated videos above a tenth",
-        "PDVC, half of Sieve & Swap",
-        "PDVC, a tenth of Sieve & Swap",
-        {},
-    ),
-    Comparison(
-        "Vid2Seq: Sieve & Swap above none",
-        "Vid2Seq, Sieve & Swap",
-        "Vid2Seq",
-        {"SODA-C": 0.60, "SODA-D": 2.55},
-    ),
-    Comparison(
-        "Vid2Seq: Sieve & Swap above raw speech",
-        "Vid2Seq, Sieve & Swap",
-        "Vid2Seq, raw speech",
-        {"SODA-C": 0.56, "SODA-D": 0.07},
-    ),
-    Comparison(
-        "Tasty: Sieve & Swap above none",
-        "ProcX, Sieve & Swap, Tasty",
-        "ProcX, Tasty",
-        {"SODA-C": 0.83, "SODA-D": 0.80},
-    ),
-    Comparison(
-        "a quarter of the captions: Sieve & Swap above none",
-        "ProcX, Sieve & Swap, a quarter of the captions",
-        "ProcX, a quarter of the captions",
-        {},
-    ),
-    Comparison(
-        "a quarter of the captions: true times above none",
-        "ProcX, true places, a quarter of the captions",
-        "ProcX, a quarter of the captions",
-        {},
-    ),
-    Comparison("refined above spoken times", "ProcX, refined places", "ProcX, Sieve & Swap", {}),
-    Comparison("refined times above no pre-training", "ProcX, refined places", "ProcX", {}),
-    Comparison("true times above no pre-training", "ProcX, true places", "ProcX", {}),
-    Comparison(
-        "ProcX: captions not learnt above learnt", "ProcX, captions not learnt", "ProcX", {}
-    ),
-    Comparison(
-        "captions not learnt: ProcX above PDVC",
-        "ProcX, captions not learnt",
-        "PDVC, captions not learnt",
-        {},
-    ),
-    Comparison("PDVC's captioner: ProcX above PDVC", "ProcX, PDVC's captioner", "PDVC", {}),
-    Comparison(
-        "gVFL above focal confidence",
-        "vanilla attention",
-        "vanilla attention, focal",
-        {"SODA-C": 0.90, "SODA-D": 4.69},
-    ),
-    Comparison(
-        "transformer above LSTM, focal",
-        "vanilla attention, focal",
-        "vanilla attention, focal, LSTM",
-        {"SODA-C": -0.49, "SODA-D": -2.84, "CIDEr": 1.46},
-    ),
-    Comparison(
-        "key-aware above vanilla", "ProcX", "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}
-    ),
-    Comparison(
-        "key-aware from zero above vanilla",
-        FROM_ZERO,
-        "vanilla attention",
-        {"SODA-C": 0.19, "SODA-D": 1.30},
-    ),
-    Comparison("key-aware: from zero above usual", FROM_ZERO, "ProcX", {}),
-)
 
 
 @dataclass(frozen=True)
@@ -300,19 +77,11 @@ class ArmStudy:
                     self._run("comparison", arm, world, seed, arm_option)
 
     def option_of(self, arm: str) -> Option:
-        """Return the rate and number of steps with the highest mean in tuning.
-
-        It is the mean SODA-D, or the mean validation score where there is one.
-        """
-        name = tuned_as(arm)
-        scores: dict[Option, list[float]] = {}
-        for cell in self.cells("tuning"):
-            if cell["arm"] == name:
-                option = (cell["rate"], cell["steps"])
-                scores.setdefault(option, []).append(tuning_score(cell))
-        if not scores:
-            raise KeyError(f"{name} is not tuned yet; run `tune` first")
-        return max(scores, key=lambda option: mean(scores[option]))
+        """Return the rate and number of steps with the highest mean in tuning."""
+        option = best_option(self.cells("tuning"), tuned_as(arm))
+        if option is None:
+            raise KeyError(f"{tuned_as(arm)} is not tuned yet; run `tune` first")
+        return option
 
     def cells(self, stage: str) -> list[Cell]:
         """Return the finished cells of a stage."""
@@ -334,11 +103,16 @@ class ArmStudy:
             patience=self.patience,
             size=self.size,
         )
-        store = ProcxTrials(self.folder, ("surest",), ())
+        forms = BENCHMARK_FORMS if trial.zero_shot else ()
+        store = ProcxTrials(self.folder, ("surest",), forms)
         outcome = store.outcome(trial)
         scores = {}
         for metric in (*METRIC_NAMES, *CELL_FACTS):
             scores[metric] = outcome.scores[score_name(trial.form, "surest", metric)]
+        if trial.zero_shot:
+            for metric in METRIC_NAMES:
+                tasty_score = outcome.scores[score_name("tasty", "surest", metric)]
+                scores[f"Tasty, {metric}"] = tasty_score
         cell = {**identity, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
         if self.patience:
             cell["validation"] = validation_curve(outcome.scores)
@@ -349,15 +123,59 @@ class ArmStudy:
             self.write(cells)
 
     def write(self, cells: Mapping[str, Sequence[Cell]]) -> None:
-        """Write the cells of both stages with what they show."""
-        tree = {
+        """Write the cells of all stages with what they show."""
+        tuning = cells["tuning"]
+        compared, others = split_by_rate([*cells["comparison"], *cells[OTHER_RATES]], tuning)
+        tree: dict[str, Any] = {
             "command": self.command,
             "size": self.size.model_dump(mode="json"),
-            "tuned": list(tuning_means(cells["tuning"])),
-            **cells,
-            "claims": list(claims_of(cells["comparison"])),
+            "tuned": list(tuning_means(tuning)),
+            "tuning": tuning,
+            "comparison": compared,
         }
+        if others:
+            tree[OTHER_RATES] = others
+        tree["claims"] = list(claims_of(compared))
         write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
+
+
+def option_in(cell: Cell) -> Option:
+    """Return the rate and number of steps of a training."""
+    return cell["rate"], cell["steps"]
+
+
+def best_option(tuning: Sequence[Cell], arm: str) -> Option | None:
+    """Return the rate and number of steps of a tuned arm with the highest mean in tuning, None
+    where it has no training there.
+
+    It is the mean SODA-D, or the mean validation score where there is one.
+    """
+    scores: dict[Option, list[float]] = {}
+    for cell in tuning:
+        if cell["arm"] == arm:
+            scores.setdefault(option_in(cell), []).append(tuning_score(cell))
+    if not scores:
+        return None
+    return max(scores, key=lambda option: mean(scores[option]))
+
+
+def split_by_rate(cells: Sequence[Cell], tuning: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells at the tuned rate of their arm, and those at other rates.
+
+    An arm without a cell at its tuned rate keeps those that it has among the first.
+    """
+    tuned = {arm: best_option(tuning, tuned_as(arm)) for arm in {cell["arm"] for cell in cells}}
+    arms_at_tuned_rate = set()
+    for cell in cells:
+        if option_in(cell) == tuned[cell["arm"]]:
+            arms_at_tuned_rate.add(cell["arm"])
+    compared: list[Cell] = []
+    others: list[Cell] = []
+    for cell in cells:
+        is_other = option_in(cell) != tuned[cell["arm"]]
+        target = others if is_other and cell["arm"] in arms_at_tuned_rate else compared
+        target.append(cell)
+    return compared, others
 
 
 def validation_curve(scores: Mapping[str, float]) -> list[tuple[int, float]]:
@@ -392,8 +210,7 @@ def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the mean SODA-D of each arm, rate and number of steps."""
     groups: dict[tuple[str, float, int], list[Cell]] = {}
     for cell in cells:
-        option = (cell["arm"], cell["rate"], cell["steps"])
-        groups.setdefault(option, []).append(cell)
+        groups.setdefault((cell["arm"], *option_in(cell)), []).append(cell)
     for (arm, rate, steps), own in groups.items():
         means = {
             "arm": arm,

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from research.procx.comparisons import ARM_TRIALS
 from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
-from research.procx.rows import PROCX_TRIAL, Baseline, Form, ProcxSize
+from research.procx.rows import Baseline, Form, ProcxSize
 from research.procx.tiling import tile_proposals, tiling_selector
 from research.procx.trials import (
     Events,
@@ -61,6 +62,8 @@ class DecoderStudy:
     result: Path
     command: str
     size: ProcxSize = field(default_factory=ProcxSize)
+    arm: str = "ProcX"  # a name of `ARM_TRIALS`
+    patience: int = 0  # as of a trial
 
     def run(
         self, form: Form, world: int, seed: int, rate: float | None = None, steps: int | None = None
@@ -69,12 +72,20 @@ class DecoderStudy:
         tree: dict[str, Any] = {"networks": []}
         if self.result.exists():
             tree = json.loads(self.result.read_text(encoding="utf-8"))
-        identity = {"form": form, "world": world, "seed": seed}
-        if any(identity.items() <= network.items() for network in tree["networks"]):
-            return
+        identity = {"arm": self.arm, "form": form, "world": world, "seed": seed}
+        for scored in tree["networks"]:
+            # of results without the name of the arm, all were ProcX
+            if identity.items() <= {"arm": "ProcX", **scored}.items():
+                return
         corpus = procx_corpus(world, self.size, self.folder)
-        trial = PROCX_TRIAL.changed(
-            form=form, seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size
+        trial = ARM_TRIALS[self.arm].changed(
+            form=form,
+            seed=world,
+            network_seed=seed,
+            rate=rate,
+            steps=steps,
+            patience=self.patience,
+            size=self.size,
         )
         network = ProcxTrials(self.folder, ("surest",), ()).network(trial, corpus)
         if not isinstance(network, ProcX):

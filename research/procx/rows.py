@@ -76,7 +76,7 @@ class ProcxTrial(Trial):
     # validation scores without a better one after which training ends. 0: no validation
     patience: CountOrZero = 0
     rate: Positive | None = None  # of its last training; None: the size's
-    steps: Count | None = None  # of the same, where it is on captioned videos
+    steps: Count | None = None  # of the same; None: the size's
     size: ProcxSize = ProcxSize()
 
     @property

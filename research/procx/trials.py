@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_file, save_file
 from scipy.optimize import linear_sum_assignment
-from torch import Tensor, nn
 
 from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
 from research.procx.rows import (
@@ -30,6 +29,7 @@ from research.procx.rows import (
     Selection,
 )
 from research.procx.tiling import tiling_selector
+from research.procx.validation import BestWeights
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
     TimedVocabulary,
@@ -67,8 +67,8 @@ from stepline.procx.settings import (
     ModelSettings,
     ProcxTrainSettings,
 )
-from stepline.procx.train import soda_scorer, train_procx
-from stepline.training.loop import HeldOutScorer, Progress
+from stepline.procx.train import train_procx
+from stepline.training.loop import Progress
 
 VALIDATION_STEPS = 300  # between two validation scores, about
 MAX_CAPTION_TOKENS = 32  # of a sentence; a spoken one has 20
@@ -286,20 +286,6 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         return network
 
 
-def _validation(
-    trial: ProcxTrial, corpus: ProcxCorpus, best: dict[str, Tensor]
-) -> HeldOutScorer[StepSample]:
-    """Return the scorer of the validation videos, places and words.
-
-    best: gets the weights of the best network.
-    """
-
-    def keep(network: nn.Module) -> None:
-        best.update({name: weight.clone() for name, weight in network.state_dict().items()})
-
-    return soda_scorer(corpus.captioned[trial.form].validation, keep, corpus.vocabulary)
-
-
 def _trained(
     trial: ProcxTrial,
     corpus: ProcxCorpus,
@@ -313,26 +299,26 @@ def _trained(
     """
     samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
+    best = BestWeights()
+    network: ProcX | Vid2Seq
     try:
         if trial.system == "vid2seq" or isinstance(start, Vid2Seq):
             first = start if isinstance(start, Vid2Seq) else None
-            return _trained_vid2seq(trial, corpus, samples, settings, first, folder)
-        # `best` holds the weights of the best validation score
-        best: dict[str, Tensor] = {}
-        scorer = _validation(trial, corpus, best) if trial.patience else None
-        network = train_procx(
-            samples,
-            folder,
-            vocabulary=corpus.vocabulary,
-            model=model_of(trial),
-            loss=loss_of(trial),
-            settings=settings,
-            start=start,
-            scorer=scorer,
-            report=curve.append,
-        )
-        if best:
-            network.load_state_dict(best)
+            network = _trained_vid2seq(trial, corpus, samples, settings, first, folder, best, curve)
+        else:
+            validation = corpus.captioned[trial.form].validation
+            network = train_procx(
+                samples,
+                folder,
+                vocabulary=corpus.vocabulary,
+                model=model_of(trial),
+                loss=loss_of(trial),
+                settings=settings,
+                start=start,
+                scorer=best.scorer(validation, corpus.vocabulary) if trial.patience else None,
+                report=curve.append,
+            )
+        best.restore(network)
         return network
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -345,21 +331,26 @@ def _trained_vid2seq(
     settings: ProcxTrainSettings,
     start: Vid2Seq | None,
     folder: Path,
+    best: BestWeights,
+    curve: list[Progress],
 ) -> Vid2Seq:
     """Return the trained sequence baseline, on from `start` where there is one."""
-    speech = corpus.captioned[trial.form].speech
+    part = corpus.captioned[trial.form]
     own_samples = []
     for sample in samples:
-        narration = speech[sample.id] if trial.speech else None
+        narration = part.speech[sample.id] if trial.speech else None
         own_samples.append(vid2seq_sample(sample, narration))
     model = vid2seq_of(trial)
+    vocabulary = TimedVocabulary(corpus.vocabulary, model.bins)
     return train_vid2seq(
         own_samples,
         folder,
-        vocabulary=TimedVocabulary(corpus.vocabulary, model.bins),
+        vocabulary=vocabulary,
         model=model,
         settings=settings,
         start=start,
+        scorer=best.vid2seq_scorer(part.validation, vocabulary) if trial.patience else None,
+        report=curve.append,
     )
 
 
@@ -382,9 +373,9 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
     if trial.start is not None:
         steps = size.finetuning_steps
         rate = size.finetuning_rate
-    steps = trial.steps or steps
     if trial.zero_shot:
         steps = size.pretraining_steps
+    steps = trial.steps or steps
     # whole epochs
     batches = math.ceil(count / size.batch)
     epochs = max(1, round(steps / batches))

@@ -24,8 +24,7 @@ overlap.
 
 Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP,
 so that no language model is pre-trained. The denoising loss of its pre-training is left out.
-Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written, D width. V
-tokens of the vocabulary with times.
+Letters: B videos, R rows, C of a backbone, A tokens of speech, W written, D width, V all tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +61,7 @@ from stepline.procx.vocabulary import (
 )
 from stepline.records import Matrix, Rejected, Sentence
 from stepline.settings import Count, Settings
-from stepline.training.loop import Loss, Progress, TrainingTask, fit
+from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
 from stepline.training.settings import TrainSettings
 
 
@@ -398,6 +397,7 @@ def train_vid2seq(
     model: Vid2SeqSettings | None = None,
     settings: TrainSettings | None = None,
     start: Vid2Seq | None = None,
+    scorer: HeldOutScorer[Vid2SeqSample] | None = None,
     report: Callable[[Progress], None] | None = None,
     device: str | torch.device = "cpu",
 ) -> Vid2Seq:
@@ -410,7 +410,8 @@ def train_vid2seq(
     torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Vid2Seq(model or Vid2SeqSettings(), len(vocabulary))
     network.to(device)
-    fit(network, vid2seq_task(samples, vocabulary, network.settings), settings, folder, report)
+    task = vid2seq_task(samples, vocabulary, network.settings)
+    fit(network, task, settings, folder, report, scorer=scorer)
     return network
 
 

@@ -168,23 +168,34 @@ def test_what_the_world_decides_names_claims_that_are_there():
 MAX_RISE = 4.0  # points of the validation score, in the last third of a training at a plateau
 
 
-def test_a_claim_at_a_plateau_rests_on_arms_that_rise_no_more():
-    from research.procx.arms import ARM_COMPARISONS, rise_at_end
+PLATEAU_HOWS = ("P-plateau", "P-rising", "P-rates", "P-zero")
+
+
+def test_a_claim_at_a_plateau_rests_on_arms_that_rise_no_more_and_are_at_one_rate():
+    from research.procx.arms import option_in, rise_at_end
+    from research.procx.comparisons import ARM_COMPARISONS, tuned_as
 
     rises = {}
+    options = {}
     for cell in claims.result("procx_plateau")["comparison"]:
         curve = [tuple(point) for point in cell["validation"]]
         rises.setdefault(cell["arm"], []).append(rise_at_end(curve))
+        options.setdefault(cell["arm"], set()).add(option_in(cell))
     arms_of = {claim.statement: (claim.more, claim.less) for claim in ARM_COMPARISONS}
     for claim in claims.claim_file()["claim"]:
-        if claim.get("how") not in ("P-plateau", "P-rising"):
+        how = claim.get("how")
+        if how not in PLATEAU_HOWS:
             continue
         arms = (claim.get("more"), claim.get("less"))
         if "claim" in claim:
             statement, _ = claim["claim"].rsplit(", ", 1)
             arms = arms_of[statement]
         rise = max(mean(rises[arm]) for arm in arms)
-        assert (rise > MAX_RISE) == (claim["how"] == "P-rising"), claim["says"]
+        assert (rise > MAX_RISE) == (how == "P-rising"), claim["says"]
+        # arms that take the rate of one tuned arm have the same
+        tuned_arms = {tuned_as(arm) for arm in arms}
+        unlike = len(tuned_arms) == 1 and len(set.union(*(options[arm] for arm in arms))) > 1
+        assert unlike == (how == "P-rates"), claim["says"]
 
 
 def test_the_page_holds_what_the_results_say():

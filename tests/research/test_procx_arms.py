@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from research.procx.arms import (
-    ARM_COMPARISONS,
-    ARM_TRIALS,
+    CELL_FACTS,
     METRIC_NAMES,
-    TUNED_ARMS,
+    OTHER_RATES,
     ArmStudy,
     as_markdown,
     claims_of,
     rise_at_end,
-    tuned_as,
+    split_by_rate,
 )
+from research.procx.comparisons import ARM_COMPARISONS, ARM_TRIALS, TUNED_ARMS, tuned_as
 from research.procx.corpus import procx_corpus
 from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
 from research.procx.rows import ProcxSize
@@ -78,6 +78,8 @@ def test_every_comparison_is_between_arms_whose_rate_is_tuned():
     assert all(tuned_as(arm) == arm for arm in TUNED_ARMS)
     assert tuned_as("ProcX, true places") == "ProcX, Sieve & Swap"
     assert tuned_as("PDVC, raw speech") == "PDVC, Sieve & Swap"
+    # a pre-training starts from fresh weights
+    assert tuned_as("PDVC, zero-shot, Sieve & Swap") == "PDVC"
 
 
 def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
@@ -107,17 +109,57 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
     assert result.stat().st_mtime_ns == before
 
 
-def test_with_patience_a_rate_is_chosen_and_a_network_kept_by_the_validation_score(tmp_path):
+def at_rate(arm, rate, score=0.0):
+    return {**cell(arm, 2, 0, score), "rate": rate, "steps": 3000}
+
+
+def test_cells_at_another_than_the_tuned_rate_are_apart():
+    tuning = [at_rate("ProcX", 1e-3, 10.0), at_rate("ProcX", 2e-3, 20.0)]
+    first, second = at_rate("ProcX", 1e-3), at_rate("ProcX", 2e-3)
+    # an arm that has no training at the tuned rate yet keeps what it has
+    lagging = at_rate("vanilla attention", 1e-3)
+    assert split_by_rate([first, second, lagging], tuning) == ([second, lagging], [first])
+    assert split_by_rate([first], []) == ([first], [])
+
+
+def test_a_better_rate_takes_the_place_of_the_one_before(tmp_path):
+    result = tmp_path / "arms.json"
+    study = ArmStudy(tmp_path, result, "here", TINY)
+    old, new = at_rate("ProcX", 1e-3), at_rate("ProcX", 2e-3)
+    slow = at_rate("ProcX", 1e-3, 1.0)
+    study.write({"tuning": [slow], "comparison": [old, new], OTHER_RATES: []})
+    assert json.loads(result.read_text())["comparison"] == [old]
+    fast = at_rate("ProcX", 2e-3, 2.0)
+    study.write({"tuning": [slow, fast], "comparison": [old], OTHER_RATES: [new]})
+    tree = json.loads(result.read_text())
+    assert tree["comparison"] == [new]
+    assert tree[OTHER_RATES] == study.cells(OTHER_RATES) == [old]
+
+
+@pytest.mark.parametrize("arm", ["PDVC, roles", "Vid2Seq"])
+def test_with_patience_a_rate_is_chosen_and_a_network_kept_by_the_validation_score(tmp_path, arm):
     study = ArmStudy(tmp_path, tmp_path / "arms.json", "here", TINY, patience=1)
-    study.tune(["PDVC, roles"], [0], [(1e-3, 2), (3e-3, 2)])
+    study.tune([arm], [0], [(1e-3, 2), (3e-3, 2)])
     tree = json.loads((tmp_path / "arms.json").read_text())
     for cell, tuned in zip(tree["tuning"], tree["tuned"], strict=True):
         best = max(score for _, score in cell["validation"])
         assert tuned["validation"] == best
         assert [step for step, _ in cell["validation"]] == [2]
     best = max(tree["tuned"], key=lambda tuned: tuned["validation"])
-    assert study.option_of("PDVC, roles") == (best["rate"], 2)
+    assert study.option_of(arm) == (best["rate"], 2)
     assert "| validation |" in as_markdown(tree)
+
+
+def test_a_pre_training_alone_has_its_steps_and_is_scored_on_both_forms(tmp_path):
+    study = ArmStudy(tmp_path, tmp_path / "arms.json", "here", TINY, patience=1)
+    study.compare(["ProcX, zero-shot, Sieve & Swap"], [0], [0], (1e-3, 3))
+    (own,) = study.cells("comparison")
+    assert [step for step, _ in own["validation"]] == [3]
+    assert set(own["scores"]) == {
+        *METRIC_NAMES,
+        *CELL_FACTS,
+        *(f"Tasty, {metric}" for metric in METRIC_NAMES),
+    }
 
 
 def test_a_plateau_is_reached_where_the_last_third_rises_no_more():

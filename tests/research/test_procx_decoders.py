@@ -72,3 +72,8 @@ def test_a_network_is_scored_once(tmp_path):
     study.run("tasty", 0, 0)
     assert result.stat().st_mtime_ns == before
     assert "| tile, cover 1 |" in as_markdown(json.loads(result.read_text()))
+    # another arm's network is another one
+    other = DecoderStudy(tmp_path, result, "here", TINY, arm="vanilla attention", patience=1)
+    other.run("tasty", 0, 0)
+    arms = [network["arm"] for network in json.loads(result.read_text())["networks"]]
+    assert arms == ["ProcX", "vanilla attention"]

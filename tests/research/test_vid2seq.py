@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from research.procx.validation import BestWeights
 from research.procx.vid2seq import (
     NO_TIMES,
     NO_WORDS,
@@ -22,8 +23,10 @@ from research.procx.vid2seq import (
     pack_sequences,
     predict_steps,
     train_vid2seq,
+    vid2seq_sample,
 )
 from stepline.errors import ShapeError
+from stepline.procx.batch import StepSample
 from stepline.procx.settings import VocabularySettings
 from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN, train_vocabulary
 from stepline.records import Sentence, Span
@@ -195,6 +198,57 @@ def test_a_batch_is_learnt_to_its_times_and_word_for_word(tmp_path):
     found = predict_steps(model, ALPHABET, [one.video for one in samples])
     assert [one.events for one in found][1:] == events[1:]
     assert found[0].events == ()
+
+
+def test_validation_keeps_the_best_network_and_ends_a_training_that_gains_no_more(tmp_path):
+    spans = ((0.0, 20.0), (30.0, 50.0))
+    video = watched()
+    samples = [StepSample("a", video.values, video.duration, spans, tuple(SENTENCES[:2]))]
+    best = BestWeights()
+    curve = []
+    settings = TrainSettings(
+        epochs=400,
+        batch=1,
+        learning_rate=1e-2,
+        readers=0,
+        save_every=10_000,
+        score_every=20,
+        patience=2,
+    )
+    model = train_vid2seq(
+        [vid2seq_sample(sample) for sample in samples],
+        tmp_path,
+        vocabulary=ALPHABET,
+        model=TINY,
+        settings=settings,
+        scorer=best.vid2seq_scorer(samples, ALPHABET),
+        report=curve.append,
+    )
+    scores = [progress.score for progress in curve if progress.score is not None]
+    # all is learnt, and two scores more are not above it
+    assert max(scores) == scores[-3] == pytest.approx(1.0, abs=0.02)
+    assert curve[-1].step < curve[-1].steps
+    # what is kept is of the best score, not of the last
+    last_bias = model.bias.clone()
+    best.restore(model)
+    assert not torch.equal(model.bias, last_bias)
+    (steps,) = predict_steps(model, ALPHABET, [video])
+    assert steps.events == tuple(
+        (*span, text) for span, text in zip(spans, SENTENCES[:2], strict=True)
+    )
+
+
+def test_without_a_score_a_network_stays_as_it_is():
+    model = network()
+    before = model.bias.clone()
+    BestWeights().restore(model)
+    assert torch.equal(model.bias, before)
+    best = BestWeights()
+    best.keep(model)
+    with torch.no_grad():
+        model.bias += 1.0
+    best.restore(model)
+    assert torch.equal(model.bias, before)
 
 
 def test_a_video_without_rows_has_no_step():
