@@ -81,12 +81,8 @@ def grammar_actions(
     actions: list[GrammarAction] = []
     for piece, doc in zip(pieces, docs, strict=True):
         clauses = find_clauses(doc, ordered=piece.ordered, sequenced=True)
-        is_forbidden = False  # what the clause before says
         for clause in clauses:
-            # "Don't use a lever, you'll PINCH the tube" warns of what would come.
-            is_warned_of = is_forbidden and clause.voice == "you" and clause.planned
-            is_forbidden = clause.negated
-            if is_rest(clause) or is_warned_of:
+            if is_rest(clause):
                 continue
             has_begun = bool(actions)
             action = _action(clause, piece, place_of, reading, resolve, has_begun=has_begun)

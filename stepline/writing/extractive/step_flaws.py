@@ -12,6 +12,7 @@ it tells you how to jack the car up         tells how, and nobody does it
 if we keep cutting the hair                 tells a condition
 make sure your fingers                      lost its end
 can I rinse it with acid                    asks
+don't use a lever, you'll pinch the tube    warns of what would come
 """
 
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,8 @@ SEEING_VERBS: Final = frozenset(("see", "notice"))
 # With a subject and an object they tell how things are.
 STATE_VERBS: Final = word_set("have want need like love know see")
 SUBJECT_WORDS: Final = word_set("i we you they")
+WILL_WORDS: Final = frozenset(("will", "'ll"))
+LINKED_ROLES: Final = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
 CONDITION_WORDS: Final = frozenset(("if", "unless"))
 MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
@@ -42,6 +45,8 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
         return "says which thing is meant"
     if _asks(verb):
         return "asks, and says nothing to do"
+    if _is_warned_of(verb):
+        return "says what would come of it"
     if _tells_state(verb):
         return "describes a state, not an action"
     before = [child.lower_ for child in verb.children if child.i < verb.i]
@@ -73,6 +78,18 @@ def _asks(verb: "Token") -> bool:
     if not helpers or not actors or actors[0].lower_ not in SUBJECT_WORDS:
         return False
     return verb.dep_ == "ROOT" and helpers[0] < actors[0].i < verb.i
+
+
+def _is_warned_of(verb: "Token") -> bool:
+    """Return whether a verb says what comes of an action that is forbidden: "don't use a lever,
+    you'll PINCH the tube"."""
+    helpers = _words(verb, "aux")
+    if WILL_WORDS.isdisjoint(helpers) or "you" not in _words(verb, "nsubj"):
+        return False
+    around = [child for child in verb.children if child.i < verb.i and child.dep_ in LINKED_ROLES]
+    if verb.dep_ in LINKED_ROLES:
+        around.append(verb.head)
+    return any(_words(other, "neg") and not _words(other, "nsubj") for other in around)
 
 
 def _tells_state(verb: "Token") -> bool:
