@@ -115,8 +115,8 @@ def _with_phrases_behind(
         # Whole phrases, as long as the tagger keeps them and a preposition opens them.
         while end < limit:
             phrase_end = _end_of_phrase(words, end, limit)
-            chances = [keep(place) for place in range(end, phrase_end)]
-            is_kept = sum(chances) / len(chances) >= MIN_KEPT_PHRASE
+            phrase_places = range(end, phrase_end)
+            is_kept = sum(map(keep, phrase_places)) / len(phrase_places) >= MIN_KEPT_PHRASE
             opens = bare_word(words[end]) in PHRASE_OPENERS
             if not is_kept or not opens:
                 break
@@ -126,7 +126,8 @@ def _with_phrases_behind(
         behind = [*range(begin, end), *until]
         length = len(action.text.split()) + len(behind)
         if behind and length <= MAX_JOINED_WORDS:
-            phrase = " ".join(words[place] for place in behind).strip(" ,.!?;:-")
+            behind_words = [words[place] for place in behind]
+            phrase = " ".join(behind_words).strip(" ,.!?;:-")
             text = f"{action.text} {phrase}"
             action = replace(action, text=text, places=(*action.places, *behind))
         longer.append(action)
@@ -144,8 +145,7 @@ def _until_clause(
         if bare_word(words[begin]) not in UNTIL_WORDS:
             continue
         clause = range(begin, _end_of_phrase(words, begin, places.stop))
-        chances = [keep(place) for place in clause]
-        is_kept = sum(chances) / len(chances) >= MIN_UNTIL_KEEP
+        is_kept = sum(map(keep, clause)) / len(clause) >= MIN_UNTIL_KEEP
         if is_kept and len(clause) >= MIN_UNTIL_WORDS:
             return clause
         break

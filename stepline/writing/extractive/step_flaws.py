@@ -73,11 +73,14 @@ def _is_left_undone(verb: "Token") -> bool:
 
 def _asks(verb: "Token") -> bool:
     """Return whether a helper comes before the one who acts: "CAN I rinse it"."""
-    helpers = [child.i for child in verb.children if child.dep_ == "aux"]
-    actors = [child for child in verb.children if child.dep_ == "nsubj"]
-    if not helpers or not actors or actors[0].lower_ not in SUBJECT_WORDS:
+    if verb.dep_ != "ROOT":
         return False
-    return verb.dep_ == "ROOT" and helpers[0] < actors[0].i < verb.i
+    has_helper = False
+    for child in verb.lefts:
+        if child.dep_ == "nsubj":
+            return has_helper and child.lower_ in SUBJECT_WORDS
+        has_helper = has_helper or child.dep_ == "aux"
+    return False
 
 
 def _is_warned_of(verb: "Token") -> bool:
@@ -86,10 +89,19 @@ def _is_warned_of(verb: "Token") -> bool:
     helpers = _words(verb, "aux")
     if WILL_WORDS.isdisjoint(helpers) or "you" not in _words(verb, "nsubj"):
         return False
-    around = [child for child in verb.children if child.i < verb.i and child.dep_ in LINKED_ROLES]
-    if verb.dep_ in LINKED_ROLES:
-        around.append(verb.head)
-    return any(_words(other, "neg") and not _words(other, "nsubj") for other in around)
+    linked = []
+    for other in (*verb.lefts, verb):
+        if other.dep_ not in LINKED_ROLES:
+            continue
+        if other is verb:
+            other = verb.head
+        linked.append(_is_forbidden(other))
+    return any(linked)
+
+
+def _is_forbidden(verb: "Token") -> bool:
+    """Return whether a verb is an order with a "not"."""
+    return bool(_words(verb, "neg")) and not _words(verb, "nsubj")
 
 
 def _tells_state(verb: "Token") -> bool:
