@@ -15,6 +15,7 @@ from stepline.writing.extractive.clauses import (
     tells_more,
 )
 from stepline.writing.extractive.english import word_set
+from stepline.writing.extractive.segments import CONDITION_OPENERS
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -26,7 +27,6 @@ NOUN_TAGS = ("NOUN", "PROPN")
 # what.
 KEPT_MARKS = word_set("until till if so before without by unless to that while when once after")
 UNTIL_WORDS = word_set("until till")
-CONDITION_OPENERS = word_set("if when whenever once after until unless")
 # Adverbs that order the tale or warm the talk and say nothing of the action.
 HOLLOW_ADVERBS = word_set(
     """
