@@ -119,7 +119,20 @@ def test_joined_verbs_are_steps_of_their_own_and_share_their_object(
             "If the pan gets too hot, turn the heat down.",
             "turn the heat down if the pan gets too hot",
         ),
-        ("Once the butter has melted, add the flour.", "add the flour"),
+        ("Once the butter has melted, add the flour.", "add the flour once the butter has melted"),
+        (
+            "When you run out of thread, go to the back.",
+            "go to the back when you run out of thread",
+        ),
+        ("If it sticks, then pull the lid off.", "pull the lid off if it sticks"),
+        ("With the back of a spoon I make a hole.", "make a hole with the back of a spoon"),
+        ("In a large bowl, whisk the eggs.", "whisk the eggs in a large bowl"),
+        ("Cook it for ten minutes or so till it's soft.", "cook it for ten minutes till it's soft"),
+        ("Close your eyes if that feels okay.", "close your eyes if that feels okay"),
+        ("You only add half of the water.", "only add half of the water"),
+        ("Tie it to the post instead of a hook.", "tie it to the post instead of a hook"),
+        ("Set it so it's even with the edge.", "set it so it's even with the edge"),
+        ("Give it two coats.", "give it two coats"),
         ("Add the flour because we like it thick.", "add the flour"),
         ("Use the screws that came in the box.", "use the screws that came in the box"),
         ("Gently pull the rope.", "gently pull the rope"),
@@ -155,6 +168,22 @@ def test_what_qualifies_an_action_stays_and_the_rest_goes(text: str, step: str) 
 )
 def test_a_warning_keeps_its_negation(text: str, step: str) -> None:
     assert steps_of(text) == [step]
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        # after a comma what follows is to be done
+        ("Don't scrape the board, turn it around.", ["don't scrape the board", "turn it around"]),
+        # "or" forbids both
+        ("Don't twist or bend the cable.", ["don't twist the cable", "don't bend the cable"]),
+        # "and" alone goes on with what is forbidden
+        ("Don't tighten the cover and leave it in the sun.", ["don't tighten the cover"]),
+        ("Don't try to start the car.", ["don't start the car"]),
+    ],
+)
+def test_a_dont_reaches_as_far_as_what_it_forbids(text: str, steps: list[str]) -> None:
+    assert steps_of(text) == steps
 
 
 def names_of(text: str, name: str) -> list[str]:

@@ -70,3 +70,16 @@ def test_a_step_knows_how_often_words_were_left_out_of_it():
     words = [DraftWord("cut", 1), DraftWord("bread", 3), DraftWord("thin", 4), DraftWord("up", 9)]
     assert DraftStep(tuple(words), 0).gap_count == 2
     assert DraftStep((DraftWord("use", None), *words[:1]), 0).gap_count == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("Don't stand in front of him and pull the leg out.", []),
+        ("Don't stand in front of him, and pull the leg out.", ["pull the leg out"]),
+    ],
+)
+def test_what_an_and_alone_joins_to_a_dont_is_no_step(text, steps):
+    kept = ("the", "leg", "out")
+    editor = editor_of(text, kept, {"pull": 0.9})
+    assert [step.text for step in editor.steps(FRONT_VERBS)] == steps

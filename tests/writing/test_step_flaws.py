@@ -27,6 +27,8 @@ def verb_of(text, word):
         ("It tells you exactly how to jack the car up.", "jack", "how something is done"),
         ("If we keep cutting the hair, it gets shorter.", "cutting", "a condition"),
         ("You'll see that both sides have the same length.", "see", "what is seen"),
+        ("Don't use a lever, you'll pinch the tube.", "pinch", "would come of it"),
+        ("Did I rinse the flask with acid.", "rinse", "asks"),
         ("And then you can see right behind the drain pan.", "see", "what is seen"),
     ],
 )
@@ -45,6 +47,8 @@ def test_a_clause_that_only_reports_is_not_an_order(sentence, verb, flaw):
         ("See how thick the dough is.", "See"),
         ("Now I'm adding the eggs that I need to whisk.", "adding"),
         ("Turn the wrench to loosen it.", "Turn"),
+        ("Don't rush, and you'll sand it again.", "rush"),
+        ("Then you'll sand it again.", "sand"),
     ],
 )
 def test_an_action_that_is_stated_has_no_flaw(sentence, verb):

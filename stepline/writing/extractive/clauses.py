@@ -229,7 +229,10 @@ def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
     "don't scrape it, TURN it around". After a mere "and" it is part of what is
     forbidden, and no action of its own.
     """
-    before = [token.lower_ for token in verb.doc[: verb.i] if token.dep_ != "advmod"]
+    before = ["", ""]
+    for token in verb.doc[: verb.i]:
+        if token.dep_ != "advmod":
+            before.append(token.lower_)
     link = before[-1]
     # In "don't try to start it" both are one action.
     if verb.dep_ == "xcomp" or link in ("or", "nor", "to"):

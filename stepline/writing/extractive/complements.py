@@ -69,17 +69,18 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Compleme
     for child in verb.children:
         if not _belongs(verb, child):
             continue
+        may_stay = keep is not None and _names_thing(child)
         if child.i > verb.i:
             after.append(child)
-        elif _is_condition(child) or _is_occasion(child):
-            before.append(child)
-        elif keep is not None and _names_thing(child):
+        elif may_stay or _is_condition(child) or _is_occasion(child):
             before.append(child)
     before += _carriers_qualifiers(verb)
     parts = []
     for head in [*after, *before]:
         part = _with_own_can(tokens_of(head, keep), verb)
-        least = MIN_UNTIL_KEEP if _is_until(head) else MIN_PART_KEEP
+        least = MIN_PART_KEEP
+        if _is_until(head):
+            least = MIN_UNTIL_KEEP
         if keep is None or _mean_keep(part, keep) >= least:
             parts.append(part)
 
@@ -161,14 +162,18 @@ def _is_condition(child: "Token") -> bool:
     """Return whether a clause says when or whether it is done: "WHEN IT BOILS, turn it down"."""
     if child.dep_ != "advcl":
         return False
-    openers = {deep.lower_ for deep in child.children if deep.i < child.i}
-    return not CONDITION_OPENERS.isdisjoint(openers)
+    return _is_opened_by(child, CONDITION_OPENERS)
+
+
+def _is_opened_by(clause: "Token", openers: frozenset[str]) -> bool:
+    """Return whether one of some words hangs on a clause's verb."""
+    words = {child.lower_ for child in clause.children}
+    return not openers.isdisjoint(words)
 
 
 def _is_until(child: "Token") -> bool:
     """Return whether a clause says until when: "stir it UNTIL IT IS SMOOTH"."""
-    is_clause = child.dep_ == "advcl"
-    return is_clause and any(deep.lower_ in UNTIL_WORDS for deep in child.children)
+    return child.dep_ == "advcl" and _is_opened_by(child, UNTIL_WORDS)
 
 
 def _is_occasion(child: "Token") -> bool:
@@ -192,7 +197,8 @@ def _names_thing(child: "Token") -> bool:
     """Return whether a phrase names a thing: "WITH A SPOON I make a hole"."""
     if child.dep_ != "prep":
         return False
-    return any(deep.dep_ == "pobj" and deep.pos_ in NOUN_TAGS for deep in child.children)
+    kinds = {deep.pos_ for deep in child.children}
+    return not kinds.isdisjoint(NOUN_TAGS)
 
 
 def _carriers_qualifiers(verb: "Token") -> "Complement":

@@ -81,12 +81,8 @@ def grammar_actions(
     actions: list[GrammarAction] = []
     for piece, doc in zip(pieces, docs, strict=True):
         clauses = find_clauses(doc, ordered=piece.ordered, sequenced=True)
-        is_forbidden = False  # what the clause before says
         for clause in clauses:
-            # "Don't use a lever, you'll PINCH the tube" warns of what would come.
-            is_warned_of = is_forbidden and clause.voice == "you" and clause.planned
-            is_forbidden = clause.negated
-            if is_rest(clause) or is_warned_of:
+            if is_rest(clause):
                 continue
             has_begun = bool(actions)
             action = _action(clause, piece, place_of, reading, resolve, has_begun=has_begun)
@@ -119,8 +115,8 @@ def _with_phrases_behind(
         # Whole phrases, as long as the tagger keeps them and a preposition opens them.
         while end < limit:
             phrase_end = _end_of_phrase(words, end, limit)
-            chances = [keep(place) for place in range(end, phrase_end)]
-            is_kept = sum(chances) / len(chances) >= MIN_KEPT_PHRASE
+            phrase_places = range(end, phrase_end)
+            is_kept = sum(map(keep, phrase_places)) / len(phrase_places) >= MIN_KEPT_PHRASE
             opens = bare_word(words[end]) in PHRASE_OPENERS
             if not is_kept or not opens:
                 break
@@ -130,7 +126,8 @@ def _with_phrases_behind(
         behind = [*range(begin, end), *until]
         length = len(action.text.split()) + len(behind)
         if behind and length <= MAX_JOINED_WORDS:
-            phrase = " ".join(words[place] for place in behind).strip(" ,.!?;:-")
+            behind_words = [words[place] for place in behind]
+            phrase = " ".join(behind_words).strip(" ,.!?;:-")
             text = f"{action.text} {phrase}"
             action = replace(action, text=text, places=(*action.places, *behind))
         longer.append(action)
@@ -148,8 +145,7 @@ def _until_clause(
         if bare_word(words[begin]) not in UNTIL_WORDS:
             continue
         clause = range(begin, _end_of_phrase(words, begin, places.stop))
-        chances = [keep(place) for place in clause]
-        is_kept = sum(chances) / len(chances) >= MIN_UNTIL_KEEP
+        is_kept = sum(map(keep, clause)) / len(clause) >= MIN_UNTIL_KEEP
         if is_kept and len(clause) >= MIN_UNTIL_WORDS:
             return clause
         break

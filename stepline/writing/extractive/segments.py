@@ -27,9 +27,9 @@ SUBJECT_WORDS = word_set(
     "you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've"
 )
 JOINT_WORDS = word_set("and but then now next okay alright so or")
-# After these a joint tells how something is.
+# After these a joint says how something is.
 LINKING_WORDS = word_set("is are was be feel feels look looks seem seems it's that's they're")
-# A clause that these open says when the order behind its "then" counts.
+# A clause with one of these in front says when the order behind its "then" counts.
 CONDITION_OPENERS = word_set("if when whenever once after unless until")
 
 # What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
@@ -246,7 +246,7 @@ def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
         if result[place].bare != "then" or not _chained(after):
             continue
         if is_conditional and result[place - 1].text.endswith(","):
-            # "if it sticks, THEN pull" is no second order, but the first.
+            # "if it sticks, THEN pull" has one order, not two.
             return [*result[:place], *_joined_orders(result[place + 1 :])]
         if result[place - 1].bare != "and":
             result[place] = replace(result[place], text="and")

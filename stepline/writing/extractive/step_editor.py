@@ -226,7 +226,7 @@ class SentenceEditor:
         is_negated = self._is_negated(action)
         if is_negated and not self._says_not(action):
             return None
-        if not is_negated and self._is_joined_to_negated(action):
+        if not is_negated and _is_joined_to_negated(self.words, head):
             return None
 
         # the verb as an order
@@ -257,19 +257,6 @@ class SentenceEditor:
                 return True
             if word in JOINT_WORDS or mark_after(self.words[place]) != "none":
                 return False
-        return False
-
-    def _is_joined_to_negated(self, action: _Action) -> bool:
-        """Return whether a mere "and" joins the action to one that is not to be done: "don't tighten
-        it AND leave it out"."""
-        is_joined = False
-        for place in reversed(range(action.head)):
-            word = bare_word(self.words[place])
-            if mark_after(self.words[place]) != "none":
-                return False
-            if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
-                return True
-            is_joined = is_joined or word == "and"
         return False
 
     def _says_not(self, action: _Action) -> bool:
@@ -365,6 +352,23 @@ class SentenceEditor:
             return []
         words.insert(0, DraftWord(verb, None))
         return [DraftStep(tuple(_trimmed(words)), self.number)]
+
+
+def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
+    """Return whether a mere "and" joins the verb at a place to what is not to be done.
+
+    "Don't tighten it AND leave it out" forbids both.
+    """
+    is_joined = False
+    for place in reversed(range(head)):
+        word = bare_word(words[place])
+        if mark_after(words[place]) != "none":
+            return False
+        if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
+            return True
+        if word == "and":
+            is_joined = True
+    return False
 
 
 def _is_noun(token: "Token | None") -> bool:

@@ -12,6 +12,7 @@ it tells you how to jack the car up         tells how, and nobody does it
 if we keep cutting the hair                 tells a condition
 make sure your fingers                      lost its end
 can I rinse it with acid                    asks
+don't use a lever, you'll pinch the tube    warns of what would come
 """
 
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,8 @@ SEEING_VERBS: Final = frozenset(("see", "notice"))
 # With a subject and an object they tell how things are.
 STATE_VERBS: Final = word_set("have want need like love know see")
 SUBJECT_WORDS: Final = word_set("i we you they")
+WILL_WORDS: Final = frozenset(("will", "'ll"))
+LINKED_ROLES: Final = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
 CONDITION_WORDS: Final = frozenset(("if", "unless"))
 MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
@@ -42,6 +45,8 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
         return "says which thing is meant"
     if _asks(verb):
         return "asks, and says nothing to do"
+    if _is_warned_of(verb):
+        return "says what would come of it"
     if _tells_state(verb):
         return "describes a state, not an action"
     before = [child.lower_ for child in verb.children if child.i < verb.i]
@@ -68,11 +73,35 @@ def _is_left_undone(verb: "Token") -> bool:
 
 def _asks(verb: "Token") -> bool:
     """Return whether a helper comes before the one who acts: "CAN I rinse it"."""
-    helpers = [child.i for child in verb.children if child.dep_ == "aux"]
-    actors = [child for child in verb.children if child.dep_ == "nsubj"]
-    if not helpers or not actors or actors[0].lower_ not in SUBJECT_WORDS:
+    if verb.dep_ != "ROOT":
         return False
-    return verb.dep_ == "ROOT" and helpers[0] < actors[0].i < verb.i
+    has_helper = False
+    for child in verb.lefts:
+        if child.dep_ == "nsubj":
+            return has_helper and child.lower_ in SUBJECT_WORDS
+        has_helper = has_helper or child.dep_ == "aux"
+    return False
+
+
+def _is_warned_of(verb: "Token") -> bool:
+    """Return whether a verb says what comes of an action that is forbidden: "don't use a lever,
+    you'll PINCH the tube"."""
+    helpers = _words(verb, "aux")
+    if WILL_WORDS.isdisjoint(helpers) or "you" not in _words(verb, "nsubj"):
+        return False
+    linked = []
+    for other in (*verb.lefts, verb):
+        if other.dep_ not in LINKED_ROLES:
+            continue
+        if other is verb:
+            other = verb.head
+        linked.append(_is_forbidden(other))
+    return any(linked)
+
+
+def _is_forbidden(verb: "Token") -> bool:
+    """Return whether a verb is an order with a "not"."""
+    return bool(_words(verb, "neg")) and not _words(verb, "nsubj")
 
 
 def _tells_state(verb: "Token") -> bool:

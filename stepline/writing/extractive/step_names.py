@@ -24,6 +24,7 @@ MIN_NAME: Final = 0.9
 # Words of these kinds may come before a thing that is named in front: "SO TWO onions, chop them".
 FRONT_PARTS_OF_SPEECH: Final = ("CCONJ", "ADV", "INTJ", "SCONJ", "DET", "PRON")
 NAME_PARTS_OF_SPEECH: Final = ("NUM", "ADJ", "NOUN", "PROPN")
+NOUN_TAGS: Final = ("NOUN", "PROPN")
 # What these act on is work, not a thing: "repeat this on the other side".
 WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
 NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
@@ -119,26 +120,39 @@ def _fronted_name(pronoun: "Token") -> str | None:
 
     None where the sentence begins otherwise, or where one and many do not agree.
     """
-    doc = pronoun.doc
-    comma = next((token.i for token in doc if token.text == ","), len(doc))
-    if pronoun.dep_ != "dobj" or comma >= pronoun.i:
+    front, between = _around_comma(pronoun)
+    if pronoun.dep_ != "dobj" or not front:
         return None
     # Before the comma is one thing alone, and between that and the pronoun nothing is named.
-    front = [token for token in doc[:comma] if token.pos_ not in FRONT_PARTS_OF_SPEECH]
-    between = doc[comma : pronoun.i]
-    is_thing = bool(front) and all(token.pos_ in NAME_PARTS_OF_SPEECH for token in front)
-    if not is_thing or any(token.pos_ in ("NOUN", "PROPN") for token in between):
+    front_kinds = {token.pos_ for token in front}
+    between_kinds = {token.pos_ for token in between}
+    is_thing = front_kinds.issubset(NAME_PARTS_OF_SPEECH)
+    if not is_thing or not between_kinds.isdisjoint(NOUN_TAGS):
+        return None
+    last = front[-1]
+    if last.pos_ != "NOUN" or last.lemma_.lower() in UNNAMEABLE_WORDS:
         return None
     # One and many agree.
-    last = front[-1]
     is_many = last.tag_ == "NNS"
-    is_nameable = last.pos_ == "NOUN" and last.lemma_.lower() not in UNNAMEABLE_WORDS
-    is_nameable = is_nameable and doc[front[0].i - 1].lower_ != "no"
-    if is_many != (pronoun.lower_ == "them") or not is_nameable:
+    if is_many != (pronoun.lower_ == "them"):
         return None
-    name = "".join(token.text_with_ws for token in front).strip()
+    name: str = last.doc[front[0].i : last.i + 1].text
     # A sentence begins with a capital, a step does not.
     return name[:1].lower() + name[1:]
+
+
+def _around_comma(pronoun: "Token") -> "tuple[list[Token], list[Token]]":
+    """Return the words before the first comma without those that only open, and those from there
+    to the pronoun. Both are empty where no comma comes before it."""
+    doc = pronoun.doc
+    for comma in doc[: pronoun.i]:
+        if comma.text != ",":
+            continue
+        front = list(doc[: comma.i])
+        while front and front[0].pos_ in FRONT_PARTS_OF_SPEECH and front[0].lower_ != "no":
+            del front[0]
+        return front, list(doc[comma.i : pronoun.i])
+    return [], []
 
 
 def _is_in_step(name: str, draft: DraftStep) -> bool:

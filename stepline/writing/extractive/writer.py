@@ -1,7 +1,7 @@
 """The extractive writer: steps from the speaker's own words, no network, no language model server.
 
 Three sentences give one step, 'drain the pasta and rinse with cold water', said (10, 14), sources 1
-and 2. At the usual setting a sentence needs P(step) 0.36, a warning 0.2:
+and 2. At the usual setting a sentence needs P(step) 0.41, a warning 0.2:
 
     0  'Hi everyone, welcome back to my kitchen.'   (0, 4)     P(step) 0.01
     1  'So first you want to drain the pasta.'      (10, 12)   P(step) 0.45
