@@ -75,9 +75,9 @@ def command_line() -> str:
     """Return the help of every command as Markdown."""
     parts = [f"# Command line\n\n{NOTE}"]
     for name, command in _commands("stepline", main):
-        shown = _with_help(command)
-        context = click.Context(shown, info_name=name, max_content_width=100, terminal_width=100)
-        parts.append(f"## {name}\n\n```\n{shown.get_help(context)}\n```\n")
+        helpful = _with_help(command)
+        context = click.Context(helpful, info_name=name, max_content_width=100, terminal_width=100)
+        parts.append(f"## {name}\n\n```\n{helpful.get_help(context)}\n```\n")
     return "\n".join(parts)
 
 
@@ -139,11 +139,11 @@ def _with_help(command: click.Command) -> click.Command:
     A command keeps the one that it made first, which lacks -h if a program used the command without
     its parent.
     """
-    shown = copy.copy(command)
-    shown.add_help_option = False
+    helpful = copy.copy(command)
+    helpful.add_help_option = False
     help_option = click.Option(["-h", "--help"], is_flag=True, help="Show this message and exit.")
-    shown.params = [*command.params, help_option]
-    return shown
+    helpful.params = [*command.params, help_option]
+    return helpful
 
 
 def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:

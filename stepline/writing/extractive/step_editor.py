@@ -366,8 +366,7 @@ def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
             return False
         if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
             return True
-        if word == "and":
-            is_joined = True
+        is_joined |= word == "and"
     return False
 
 

@@ -12,6 +12,7 @@ from stepline.writing.extractive.antecedents import (
     AntecedentFinder,
     objectless_verbs,
 )
+from stepline.writing.extractive.complements import NOUN_TAGS
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ MIN_NAME: Final = 0.9
 # Words of these kinds may come before a thing that is named in front: "SO TWO onions, chop them".
 FRONT_PARTS_OF_SPEECH: Final = ("CCONJ", "ADV", "INTJ", "SCONJ", "DET", "PRON")
 NAME_PARTS_OF_SPEECH: Final = ("NUM", "ADJ", "NOUN", "PROPN")
-NOUN_TAGS: Final = ("NOUN", "PROPN")
 # What these act on is work, not a thing: "repeat this on the other side".
 WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
 NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
