@@ -47,12 +47,11 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/python benchmarks/english.py --check
 
 setup: $(VENV)/.ready       ## what a user needs
 setup-dev: $(VENV)/.ready-dev
 
-$(VENV)/.ready: pyproject.toml constraints.txt stepline/weights.toml
+$(VENV)/.ready: pyproject.toml constraints.txt stepline/networks/weights.toml
 	test -x $(BIN)/pip || $(NEW_VENV)
 	$(PIP) -e .
 	$(BIN)/stepline weights get

@@ -20,11 +20,11 @@ import numpy as np
 from real_clips import SLACK_SECONDS, pictures, records
 
 from stepline.grounding.speech import steps_from_texts
-from stepline.nasva.align import score_texts
-from stepline.nasva.checkpoint import load_aligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.predict import place_steps
-from stepline.nasva.settings import AlignerSettings
+from stepline.models.nasva.align import score_texts
+from stepline.models.nasva.checkpoint import load_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.predict import place_steps
+from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import FeatureSequence, Step
 from stepline.text import embed
 

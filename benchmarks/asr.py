@@ -33,13 +33,13 @@ from made_transcripts.numbers import ONES_WORDS
 from media import peak_mib
 from real_clips import pictures
 
-from stepline.asr import AsrSettings, TranscriptionResult, transcribe
-from stepline.asr.audio_windows import AudioWindow, AudioWindower
-from stepline.asr.second_reading import PAD_SECONDS, SILENCE_SECONDS, _cut, _divide
-from stepline.asr.vad import FRAME_SAMPLES, find_speech
-from stepline.asr.whisper import Whisper
 from stepline.media import AudioBlock, probe, read_sound
 from stepline.records import Sentence, Span, Word
+from stepline.speech import AsrSettings, TranscriptionResult, transcribe
+from stepline.speech.audio_windows import AudioWindow, AudioWindower
+from stepline.speech.second_reading import PAD_SECONDS, SILENCE_SECONDS, _cut, _divide
+from stepline.speech.vad import FRAME_SAMPLES, find_speech
+from stepline.speech.whisper import Whisper
 from stepline.vision.cues import ScreenText
 
 RESULT_PATH = Path(__file__).parent / "results" / "asr.json"

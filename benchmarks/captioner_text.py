@@ -21,12 +21,12 @@ from pathlib import Path
 
 import torch
 
-from stepline.procx.beam_search import generate
-from stepline.procx.caption_context import CaptionContext
-from stepline.procx.captioner import Captioner
-from stepline.procx.losses import caption_loss
-from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.vocabulary import (
+from stepline.models.procx.beam_search import generate
+from stepline.models.procx.caption_context import CaptionContext
+from stepline.models.procx.captioner import Captioner
+from stepline.models.procx.losses import caption_loss
+from stepline.models.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.models.procx.vocabulary import (
     BEGIN_TOKEN,
     END_TOKEN,
     PAD_TOKEN,
@@ -36,7 +36,7 @@ from stepline.procx.vocabulary import (
     tokenize,
     train_vocabulary,
 )
-from stepline.training.loop import Loss
+from stepline.models.training.loop import Loss
 
 PROJECT_FOLDER = Path(__file__).resolve().parents[1]
 DATA_FOLDER = PROJECT_FOLDER / ".." / "shared" / "data" / "youcook2"

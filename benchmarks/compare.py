@@ -50,8 +50,8 @@ from stepline.compare.procedure import ProcedureStep, TaskComparison, compare
 from stepline.compare.read import search_folder
 from stepline.compare.settings import CompareSettings
 from stepline.errors import StoreError
+from stepline.files.storage import write_record
 from stepline.records import Matrix, Record, Step, Video
-from stepline.storage import write_record
 from stepline.text import embed
 from stepline.writing.quantities import FUNCTION_WORDS, stem, tokens
 

@@ -20,12 +20,12 @@ from curate_units import Unit, units_of
 from stepline.curate.stage import Recipe
 from stepline.curate.stages.train import of_any_width
 from stepline.features import FeatureStore
-from stepline.nasva.align import score_texts
-from stepline.nasva.checkpoint import load_aligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.train import AlignerSources, train_run
+from stepline.files.storage import write_parquet
+from stepline.models.nasva.align import score_texts
+from stepline.models.nasva.checkpoint import load_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.train import AlignerSources, train_run
 from stepline.records import Record
-from stepline.storage import write_parquet
 
 STEP_LABELS = ("true", "said")
 

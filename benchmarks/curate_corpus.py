@@ -28,8 +28,8 @@ from research.drawn_videos.script import Camera, Scene, Shot, TrueStep, Utteranc
 from research.drawn_videos.script_generator import spoken_length, step_scene
 from research.drawn_videos.speech import choose_voice
 from research.drawn_videos.tasks import Task, TaskStep, chat_lines, read_tasks
+from stepline.files.storage import read_record, write_record
 from stepline.records import Record, Span, Step
-from stepline.storage import read_record, write_record
 
 RENDER_SETTINGS = RenderSettings(
     width=192, height=112, frame_rate=6, quality=30, sound_bits=24_000, threads=1

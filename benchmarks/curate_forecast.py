@@ -25,7 +25,7 @@ from stepline.curate.forecast.model import forecast, next_sample
 from stepline.curate.forecast.video_sample import draw_stratified, known_sizes
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.store.run_log import LogLine, read_items, read_timings
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "curate_forecast.json"
 SAMPLE_DRAWS = 200

@@ -38,9 +38,9 @@ from stepline.curate.store.run_log import (
     inventory,
     to_json_line,
 )
+from stepline.files.remote import FileEntry, RemotePath
+from stepline.files.storage import read_parquet, write_parquet
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.remote import FileEntry, RemotePath
-from stepline.storage import read_parquet, write_parquet
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "curate_index.json"
 WHOLE_VIDEOS = 1_200_000

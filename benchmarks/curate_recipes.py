@@ -24,9 +24,9 @@ from typing import Any
 
 from research.drawn_videos.tasks import read_tasks
 from stepline.curate.store.run_log import read_timings
+from stepline.files.remote import RemotePath
+from stepline.files.storage import read_parquet
 from stepline.records import Record
-from stepline.remote import RemotePath
-from stepline.storage import read_parquet
 
 RESULT_PATH = Path(__file__).parent / "results" / "curate_recipes.json"
 SMALL_RECIPE = str(Path(__file__).parent / "curate_howtostep.toml")

@@ -37,7 +37,7 @@ from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import LogLine, read_items, read_recipe, read_timings
 from stepline.evaluate.bootstrap import Floats
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
 VIDEO_COUNT = 1_200_000

@@ -32,7 +32,7 @@ import psutil
 
 from stepline.curate.execution.pool import descendants
 from stepline.curate.store.run_log import read_timings
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 DEFAULT_RUNS = ("local:1", "local:2", "ray:1", "ray:2")
 RESULT_PATH = Path(__file__).parent / "results" / "curate_throughput.json"

@@ -27,9 +27,9 @@ import numpy as np
 from curate_units import Unit, narrations, units_of
 
 from stepline.curate.stage import Recipe
-from stepline.nasva.settings import AlignerSettings
+from stepline.files.storage import read_parquet, read_record
+from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import Record
-from stepline.storage import read_parquet, read_record
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 BOOTSTRAP_DRAWS = 2000
@@ -59,7 +59,7 @@ def stage_folder(out: Path, stage: str) -> Path | None:
 def read_out(out: Path) -> Recipe:
     """Return the recipe of a run."""
     from stepline.curate.store.run_log import read_recipe
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
     return read_recipe(RemotePath(str(out)))
 
@@ -85,9 +85,9 @@ def by_network(
     """Return the records with their steps placed by a trained network, not calibrated: every step
     is placed."""
     from stepline.features import FeatureStore
-    from stepline.nasva.align import score_texts
-    from stepline.nasva.checkpoint import load_aligner
-    from stepline.nasva.predict import place_steps
+    from stepline.models.nasva.align import score_texts
+    from stepline.models.nasva.checkpoint import load_aligner
+    from stepline.models.nasva.predict import place_steps
 
     features = FeatureStore(gather / "features")
     vectors = FeatureStore(run / "vectors" / "step")

@@ -32,14 +32,24 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.evaluate.span_overlaps import grounding_overlaps
 from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.speech import narration_labels
-from stepline.nasva.align import Posterior, TextScores, posterior, posterior_spans, score_texts
-from stepline.nasva.calibration import calibration_features, uncalibrated_probability
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, AlignerSettings
-from stepline.nasva.train import train_aligner
+from stepline.models.nasva.align import (
+    Posterior,
+    TextScores,
+    posterior,
+    posterior_spans,
+    score_texts,
+)
+from stepline.models.nasva.calibration import calibration_features, uncalibrated_probability
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import (
+    AlignerLossSettings,
+    AlignerNetworkSettings,
+    AlignerSettings,
+)
+from stepline.models.nasva.train import train_aligner
+from stepline.models.training.batches import Sample
+from stepline.models.training.settings import TrainSettings
 from stepline.records import FeatureSequence, Span
-from stepline.training.batches import Sample
-from stepline.training.settings import TrainSettings
 
 RESULT_PATH = Path(__file__).parent / "results" / "decoding.json"
 # 500 to train on, 100 to calibrate, 150 scored

@@ -25,12 +25,12 @@ from media import peak_mib
 from plain_deformable import deformable, key_aware, layer
 from torch import Tensor
 
-from stepline.procx.deformable_attention import (
+from stepline.models.procx.deformable_attention import (
     DeformableAttention,
     deformable_attention,
     key_aware_attention,
 )
-from stepline.procx.settings import AttentionForm, AttentionSettings
+from stepline.models.procx.settings import AttentionForm, AttentionSettings
 
 RESULT_PATH = Path(__file__).parent / "results" / "deformable_attention.json"
 BATCH_SIZE = 8

@@ -32,10 +32,10 @@ from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import odds_by_appearance, talking_heads
 from stepline.media import read_frames
+from stepline.networks.weights import find_weights
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record
 from stepline.text import embed
-from stepline.weights import find_weights
 
 Labels = dict[str, Any]  # of all clips
 Rows = dict[str, dict[str, Array]]  # by clip and kind of evidence, (T,)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.asr.vad import voice_probability
 from stepline.media import Frame, MediaReader, probe, read_frames, read_sound
+from stepline.networks.weights import find_weights
 from stepline.pipeline.pictures import VisualFeatures
+from stepline.speech.vad import voice_probability
 from stepline.vision import efficientnet
-from stepline.weights import find_weights
 
 Array = npt.NDArray[Any]
 Clip = dict[str, Array]  # what is known of a clip, arrays by name

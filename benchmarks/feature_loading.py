@@ -24,15 +24,15 @@ import torch
 from torch import nn
 
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
-from stepline.nasva.dataset import AlignerSamples, gather_samples
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
-from stepline.nasva.train import aligner_task, shuffle_texts
+from stepline.models.nasva.dataset import AlignerSamples, gather_samples
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
+from stepline.models.nasva.train import aligner_task, shuffle_texts
+from stepline.models.training.batches import Sample
+from stepline.models.training.loop import PrefetchingLoader, TrainingTask, fit
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import LabelledTexts
 from stepline.records import Span
-from stepline.training.batches import Sample
-from stepline.training.loop import PrefetchingLoader, TrainingTask, fit
-from stepline.training.settings import TrainSettings
-from stepline.training.sources import LabelledTexts
 
 FEATURE_WIDTH = 768
 BATCH_SIZE = 8

@@ -26,8 +26,8 @@ import numpy as np
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.features.shard_index import shard_path
 from stepline.features.store import RemoteFeatureStore
-from stepline.remote import RemotePath, cache
-from stepline.training.batches import length_buckets
+from stepline.files.remote import RemotePath, cache
+from stepline.models.training.batches import length_buckets
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "feature_order.json"
 BUCKET_URL = "memory://order/store"

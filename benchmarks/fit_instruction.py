@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from stepline.asr.captions import read_captions
 from stepline.grounding.settings import GroundSettings
-from stepline.narration import load_tagger
+from stepline.speech.captions import read_captions
 from stepline.text import embed
+from stepline.text.narration import load_tagger
 from stepline.writing.extractive.instruction import (
     InstructionWeights,
     instruction_features,

@@ -35,10 +35,16 @@ from scipy.optimize import minimize
 
 from research.drawn_videos import true_record
 from research.refit.refit import fit_judge
-from stepline.atomic_files import write_atomic
 from stepline.evaluate.bootstrap import Ratio, over_sources, point_estimate, resample
 from stepline.evaluate.bootstrap import interval as interval_of
+from stepline.files.atomic_files import write_atomic
 from stepline.grounding.ground import ground
+from stepline.models.wys2.judge import (
+    PROBABILITY_MARGIN,
+    grounding_evidence,
+    judge_rows,
+    judged_span,
+)
 from stepline.numeric import logit
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
@@ -46,7 +52,6 @@ from stepline.records import Record, Sentence, Span, Transcript
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.writing import write_steps
-from stepline.wys2.judge import PROBABILITY_MARGIN, grounding_evidence, judge_rows, judged_span
 
 PROJECT_FOLDER = Path(__file__).resolve().parents[1]
 WEIGHTS_PATH = PROJECT_FOLDER / "stepline" / "wys2" / "judge.json"

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
-from stepline.narration import load_tagger
+from stepline.text.narration import load_tagger
 from stepline.writing.extractive.step_score import score_features
 from stepline.writing.training.marked import read_marked_narrations
 

@@ -32,7 +32,7 @@ from media import peak_mib
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from stepline.device import ComputeType, current_device, set_device
+from stepline.networks.device import ComputeType, current_device, set_device
 
 RESULT_PATH = Path(__file__).parent / "results" / "gpu.json"
 PRECISION_NAMES: tuple[ComputeType, ...] = ("bf16", "float32")

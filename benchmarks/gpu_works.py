@@ -18,19 +18,24 @@ from procx_model import STEP_COUNTS, WORD_COUNT
 from procx_model import Trainer as ProcxTrainer
 from torch import nn
 
-from stepline.asr import AsrSettings, transcribe
-from stepline.device import current_device
 from stepline.media import AudioBlock, read_sound
-from stepline.nasva.loss import grounding_loss
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
-from stepline.procx.settings import PROCX_MODEL, AttentionSettings, CaptionerSettings, ModelSettings
+from stepline.models.nasva.loss import grounding_loss
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
+from stepline.models.procx.settings import (
+    PROCX_MODEL,
+    AttentionSettings,
+    CaptionerSettings,
+    ModelSettings,
+)
+from stepline.models.wys2.clips import ClipTextPair, collate_pairs
+from stepline.models.wys2.detector import Detector, contrastive_loss
+from stepline.models.wys2.settings import ContrastSettings, DetectorSettings, SummarizerSettings
+from stepline.models.wys2.summarizer import Summarizer
+from stepline.networks.device import current_device
+from stepline.networks.weights import weights_fetched
+from stepline.speech import AsrSettings, transcribe
 from stepline.text import embed
-from stepline.weights import weights_fetched
-from stepline.wys2.clips import ClipTextPair, collate_pairs
-from stepline.wys2.detector import Detector, contrastive_loss
-from stepline.wys2.settings import ContrastSettings, DetectorSettings, SummarizerSettings
-from stepline.wys2.summarizer import Summarizer
 
 DEMO_PATH = Path(__file__).parents[1] / "stepline" / "demo" / "demo.mp4"
 # seen in the papers' trainings

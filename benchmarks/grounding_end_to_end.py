@@ -27,9 +27,9 @@ from grounding import (
 )
 
 from research.drawn_videos import read_script, true_record
+from stepline.files.storage import read_record
 from stepline.grounding.ground import ground
 from stepline.records import Record, Step
-from stepline.storage import read_record
 
 
 def is_spoken_within(step: Step, true: Step) -> bool:

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
+from stepline.files.atomic_files import write_atomic
+from stepline.models.wys2.judge import judged_span
 from stepline.pipeline.batch import run_video
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
-from stepline.wys2.judge import judged_span
 
 PROJECT_FOLDER = Path(__file__).resolve().parents[1]
 CLIPS_FOLDER = PROJECT_FOLDER.parent / "shared" / "data" / "videos"

@@ -44,9 +44,9 @@ from stepline.grounding.speech import place_steps, place_texts
 from stepline.records import Record, Span, Step, Transcript, Video
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.text_base.base import TextBase
-from stepline.text_base.build import build_base
-from stepline.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base.base import TextBase
+from stepline.sieve_swap.text_base.build import build_base
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 PROJECT_FOLDER = Path(__file__).resolve().parents[1]
 RESULT_PATH = PROJECT_FOLDER / "benchmarks/results/line_labels.json"

@@ -51,7 +51,7 @@ def captions(count: int, pace: float = 3.0) -> str:
 
 def read(folder: Path, size: int) -> None:
     """Read and write `size` * 50 cues, as of a video that lasts as long."""
-    from stepline.asr import read_captions
+    from stepline.speech import read_captions
     from stepline.writing import write_steps
     from stepline.writing.settings import WritingSettings
 
@@ -107,8 +107,8 @@ def silence(_: Path, size: int) -> None:
     """Listen to `size` * 216 s of silence. 100x is six hours."""
     import numpy as np
 
-    from stepline.asr import transcribe
     from stepline.media import AudioBlock
+    from stepline.speech import transcribe
 
     def blocks() -> Iterator[AudioBlock]:
         for second in range(size * 216):

@@ -39,7 +39,6 @@ import numpy as np
 import psutil
 from real_clips import RESULTS_FOLDER, counts, records
 
-from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
 from stepline.live.options import LiveOptions
 from stepline.live.run_files import RunFiles
@@ -50,6 +49,7 @@ from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import StepsSettings
 from stepline.progress import trim_memory
 from stepline.records import Record, Span, Video, Word
+from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.vision import Backbone, load_backbone
 
 CORE_COUNT = 2

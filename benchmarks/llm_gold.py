@@ -22,7 +22,7 @@ sys.path.insert(0, str(BENCHMARKS_FOLDER.parent / "tests"))
 import gold_narration  # noqa: E402
 from gold_narration import Narration  # noqa: E402
 
-from stepline.weights import weights_folder  # noqa: E402
+from stepline.networks.weights import weights_folder  # noqa: E402
 from stepline.writing.llm.writer import write_llm  # noqa: E402
 from stepline.writing.settings import LlmSettings  # noqa: E402
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepline.chat.requests import RequestLimits, open_cache
-from stepline.chat.servers import LocalModel
+from stepline.llm.requests import RequestLimits, open_cache
+from stepline.llm.servers import LocalModel
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
 from stepline.writing.llm.citing import cite_sources

@@ -29,15 +29,15 @@ from asr_speech import HOW_TO_TEXTS as TEXTS
 from asr_speech import SAMPLE_RATE as RATE
 from asr_speech import blocks, noisy, talk
 
-from stepline.asr import AsrSettings, transcribe
-from stepline.asr.audio_windows import AudioWindow, AudioWindower
-from stepline.asr.vad import find_speech
+from stepline.files.storage import to_json
 from stepline.media import AudioBlock, read_sound
-from stepline.onnx_graph import start_session
+from stepline.networks.onnx_graph import start_session
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import propose_steps
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.storage import to_json
+from stepline.speech import AsrSettings, transcribe
+from stepline.speech.audio_windows import AudioWindow, AudioWindower
+from stepline.speech.vad import find_speech
 
 START_TOKEN = 1
 END_TOKEN = 2

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepline.asr import read_captions
 from stepline.records import Sentence, Span, Transcript
+from stepline.speech import read_captions
 from stepline.writing import WritingSettings, write_steps
 
 # A sentence ends where the next begins, or earlier: SOURCE.md of the yardstick.

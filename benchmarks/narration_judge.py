@@ -39,16 +39,16 @@ from stepline.evaluate.bootstrap import (
 )
 from stepline.evaluate.calibration import fit_logistic
 from stepline.evaluate.ranking import AveragePrecision, RocAuc
+from stepline.models.wys2.clips import NarratedClip, narrated_clips
+from stepline.models.wys2.dataset import key_step_similarity, sentence_similarity_labels
+from stepline.models.wys2.judge import PROBABILITY_MARGIN, judge_by_words
+from stepline.models.wys2.settings import LabelSettings
 from stepline.numeric import logit
 from stepline.records import Record, Span, Step, Transcript, Video
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.writing import write_steps
 from stepline.writing.extractive.writer import sentence_step_probabilities
-from stepline.wys2.clips import NarratedClip, narrated_clips
-from stepline.wys2.dataset import key_step_similarity, sentence_similarity_labels
-from stepline.wys2.judge import PROBABILITY_MARGIN, judge_by_words
-from stepline.wys2.settings import LabelSettings
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "narration_judge.json"
 BIN_COUNT = 10

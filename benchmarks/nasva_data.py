@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stepline.training.batches import Batch, Sample, collate
+from stepline.models.training.batches import Batch, Sample, collate
 
 FEATURE_WIDTH = 768
 

@@ -33,10 +33,10 @@ from plain_transformer import EqualAligner, PlainAligner, plain_loss
 from torch import Tensor, nn
 
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.nasva.loss import grounding_loss
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
-from stepline.training.batches import Batch, Sample, collate, length_buckets
+from stepline.models.nasva.loss import grounding_loss
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
+from stepline.models.training.batches import Batch, Sample, collate, length_buckets
 
 RESULTS_PATH = Path(__file__).parent / "results" / "nasva_speed.json"
 BATCH_SHAPES = {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}

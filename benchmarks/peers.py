@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepline.weights import find_weights
+from stepline.networks.weights import find_weights
 
 BENCHMARKS_FOLDER = Path(__file__).parent
 RECOGNISER_NAME = "whisper-tiny.en"

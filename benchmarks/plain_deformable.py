@@ -1,7 +1,7 @@
 """Deformable attention over time as its formula reads: points sampled level by level with
 grid_sample.
 
-What stepline/procx/deformable_attention.py is measured and tested against. Letters as there: B, N,
+What stepline/models/procx/deformable_attention.py is measured and tested against. Letters as there: B, N,
 M, H, L, P, D.
 """
 
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline.procx.deformable_attention import DeformableAttention
+from stepline.models.procx.deformable_attention import DeformableAttention
 
 PADDING_MODES = {"zero": "zeros", "border": "border"}  # padding -> its name in grid_sample
 

@@ -1,6 +1,6 @@
 """ProcX as its papers' code computes it: with grid_sample, PyTorch's own linear layers and dropout.
 
-The same weights, so that stepline/procx/model.py can be measured and tested against it.
+The same weights, so that stepline/models/procx/model.py can be measured and tested against it.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from plain_deformable import layer
 from torch import Tensor
 
-from stepline.procx import deformable_attention as attention
-from stepline.training import layers as cpu_kernels
+from stepline.models.procx import deformable_attention as attention
+from stepline.models.training import layers as cpu_kernels
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
     if layers:
         changes.append((cpu_kernels.FeedForward, "forward", fed))
         changes.append((cpu_kernels.Dropout, "forward", dropped))
-        # no product is large enough for the kernels of stepline.training
+        # no product is large enough for the kernels of stepline.models.training
         changes.append((cpu_kernels, "MIN_ONEDNN_PRODUCTS", 2**62))
     patches = [patch.object(*change) for change in changes]
     for change_patch in patches:

@@ -3,7 +3,7 @@ measured against.
 
 Two of them. `PlainAligner` is nn.TransformerEncoder and nn.TransformerDecoder with positions added
 once at the input, the fewest operations that such a network can have. `EqualAligner` computes
-exactly what `stepline.nasva.Aligner` does, positions at every attention, from
+exactly what `stepline.models.nasva.Aligner` does, positions at every attention, from
 nn.MultiheadAttention, and can take its weights. Letters: B batch, K texts, T feature rows, D width,
 d projection, L decoder layers.
 """
@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.nasva.model import Aligner, AlignerOutput, sine_positions
-from stepline.nasva.settings import AlignerNetworkSettings
-from stepline.training.batches import Batch
+from stepline.models.nasva.model import Aligner, AlignerOutput, sine_positions
+from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.models.training.batches import Batch
 
 
 class PlainAligner(nn.Module):

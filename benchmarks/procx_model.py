@@ -30,10 +30,10 @@ from plain_procx import plain
 from procx_parts import shares
 from torch import nn
 
-from stepline.procx.batch import StepBatch, StepSample, collate
-from stepline.procx.losses import training_losses
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.models.procx.batch import StepBatch, StepSample, collate
+from stepline.models.procx.losses import training_losses
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     PDVC_LOSSES,
     PDVC_MODEL,
     PROCX_MODEL,
@@ -43,7 +43,7 @@ from stepline.procx.settings import (
     LossSettings,
     ModelSettings,
 )
-from stepline.procx.vocabulary import HALF_BYTES, MARK_TOKENS, Vocabulary
+from stepline.models.procx.vocabulary import HALF_BYTES, MARK_TOKENS, Vocabulary
 
 RESULT_PATH = Path(__file__).parent / "results" / "procx_model.json"
 STEP_COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # of the videos; YouCook2: 7.7

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from stepline.procx import losses
-from stepline.procx.captioner import Captioner
-from stepline.procx.deformable_attention import DeformableAttention
-from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model import (
+from stepline.models.procx import losses
+from stepline.models.procx.captioner import Captioner
+from stepline.models.procx.deformable_attention import DeformableAttention
+from stepline.models.procx.lstm_captioner import LstmCaptioner
+from stepline.models.procx.model import (
     FeaturePyramid,
     PositionalEncoding,
     PredictionHeads,

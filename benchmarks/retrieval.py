@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from stepline.text_base.vectors import VectorStore, nearest_exact
+from stepline.sieve_swap.text_base.vectors import VectorStore, nearest_exact
 
 BENCHMARKS_FOLDER = Path(__file__).parent
 # real texts are not part of the project
@@ -162,7 +162,7 @@ def real_vectors(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def recipe_steps(count: int) -> list[str]:
     """Return the first different steps of real recipes."""
-    from stepline.text_base import Document, read_source
+    from stepline.sieve_swap.text_base import Document, read_source
 
     texts: dict[str, None] = {}
     for item in read_source(DATA_FOLDER / "recipes_json" / "recipes.json.gz"):
@@ -277,7 +277,7 @@ def exact(folder: Path, segments: np.ndarray) -> Result:
 
 def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -> Result:
     """Build an index, then search at rising efforts, a slice of exact search in turns with them."""
-    from stepline.text_base.index import open_index
+    from stepline.sieve_swap.text_base.index import open_index
 
     store = vectors(folder, GRAPH_STEPS if engine == "hnsw" else STEP_COUNT)
     build_seconds = build_index(engine, folder, store, threads)
@@ -319,7 +319,7 @@ def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -
 
 def build_index(engine: str, folder: Path, store: VectorStore, threads: int) -> float:
     """Build the index of an engine. Return the CPU seconds."""
-    from stepline.text_base.index import build_faiss, build_lists, library
+    from stepline.sieve_swap.text_base.index import build_faiss, build_lists, library
 
     index_folder = folder / "base" / "indexes" / engine
     index_folder.mkdir(parents=True, exist_ok=True)

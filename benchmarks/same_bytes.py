@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.child_processes import THREAD_VARIABLES
+from stepline.files.storage import read_record
+from stepline.processes import THREAD_VARIABLES
 from stepline.records import Record
-from stepline.storage import read_record
 
 AVX512_FEATURES = "X86_V4 AVX512_ICL AVX512_SPR"  # as NumPy 2.4 names what it dispatches to
 

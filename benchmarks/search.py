@@ -35,10 +35,10 @@ from typing import TypeAlias
 import numpy as np
 
 from research.drawn_videos import Script, make_script
-from stepline.atomic_files import files_below
+from stepline.files.atomic_files import files_below
+from stepline.files.storage import read_record, write_record
 from stepline.library import Moment, SearchIndex, search
 from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video, covering_span
-from stepline.storage import read_record, write_record
 from stepline.text import embed
 from stepline.writing.extractive.writer import write_extractive
 

@@ -31,12 +31,12 @@ from research.nasva.rows import NasvaSize, WorldName, of_lag, sized
 from research.nasva.trials import NasvaTrials
 from stepline.evaluate.calibration import calibration_error
 from stepline.evaluate.ranking import roc_auc
-from stepline.nasva.align import TextScores, score_texts
-from stepline.nasva.calibration import calibration_features
-from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.fit_calibration import cross_validate, fit_by_foreign_evidence
-from stepline.nasva.settings import UnshownTexts
-from stepline.nasva.unshown_texts import unshown_texts
+from stepline.models.nasva.align import TextScores, score_texts
+from stepline.models.nasva.calibration import calibration_features
+from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.fit_calibration import cross_validate, fit_by_foreign_evidence
+from stepline.models.nasva.settings import UnshownTexts
+from stepline.models.nasva.unshown_texts import unshown_texts
 from stepline.records import Matrix
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "shown_negatives.json"

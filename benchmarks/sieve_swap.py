@@ -34,6 +34,7 @@ from sieve_swap_scores import (
     violations,
 )
 
+from stepline.files.storage import write_parquet
 from stepline.pipeline.batch import transcribe
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import change
@@ -41,9 +42,8 @@ from stepline.sieve_swap.part_files import read_pairs as read_paired
 from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings, SwapSettings
 from stepline.sieve_swap.swap import are_instructions, sieve_and_swap
-from stepline.storage import write_parquet
+from stepline.sieve_swap.text_base.base import TextBase
 from stepline.text import embed
-from stepline.text_base.base import TextBase
 
 RESULT_PATH = Path(__file__).parent / "results" / "sieve_swap.json"
 CACHE_FOLDER = Path(tempfile.gettempdir()) / "stepline-sieve-swap"

@@ -25,8 +25,8 @@ import numpy as np
 
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.content_words import content_words
+from stepline.sieve_swap.text_base.split_steps import single_steps
 from stepline.text import embed
-from stepline.text_base.split_steps import single_steps
 
 BENCHMARK_FOLDER = Path(__file__).resolve().parent
 RECIPES_PATH = BENCHMARK_FOLDER.parents[1] / "shared" / "data" / "recipes_json" / "recipes.json.gz"

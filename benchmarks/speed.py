@@ -182,12 +182,12 @@ class CpuTimer:
 
 def time_speech(timer: CpuTimer, video: Path) -> Any:
     """Hear a video part by part, and return what was recognised."""
-    from stepline.asr import AsrSettings
-    from stepline.asr.audio_windows import AudioWindower
     from stepline.media import read_sound
+    from stepline.speech import AsrSettings
+    from stepline.speech.audio_windows import AudioWindower
 
     # this name of the package is the function
-    module = importlib.import_module("stepline.asr.transcribe")
+    module = importlib.import_module("stepline.speech.transcribe")
     options = {}
     if "models" in inspect.signature(module.transcribe).parameters:
         options["models"] = {}

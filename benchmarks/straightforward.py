@@ -18,7 +18,7 @@ from faster_whisper import WhisperModel
 from PIL import Image
 from sentence_transformers import SentenceTransformer
 
-from stepline.weights import find_weights
+from stepline.networks.weights import find_weights
 
 
 def main(path: str, vision: bool) -> None:

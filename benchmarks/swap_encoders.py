@@ -30,14 +30,14 @@ from stepline.cli.options import preset_files
 from stepline.evaluate.bootstrap import Floats, Ratio, interval, point_estimate, resample
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.ptb import Tokenizer
+from stepline.files.storage import to_json
 from stepline.records import Record, Span, Video
 from stepline.settings import load_settings
 from stepline.sieve_swap.content_words import title_words
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.storage import to_json
-from stepline.text_base import build_base
-from stepline.text_base.base import TextBase
+from stepline.sieve_swap.text_base import build_base
+from stepline.sieve_swap.text_base.base import TextBase
 
 RESULT_PATH = Path(__file__).parent / "results" / "swap_encoders.json"
 CACHE_FOLDER = Path(tempfile.gettempdir()) / "stepline-swap-encoders"

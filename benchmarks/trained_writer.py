@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import GroupKFold
 
-from stepline.narration.tagger import WEIGHTS_FILE, NarrationTagger
+from stepline.text.narration.tagger import WEIGHTS_FILE, NarrationTagger
 from stepline.writing.extractive.step_score import score_features
 from stepline.writing.training.marked import MarkedNarration, read_marked_narrations
 from stepline.writing.training.network import write_network

@@ -37,32 +37,32 @@ from drawn_store import FEATURE_WIDTH, DrawnRows
 
 from stepline.features import RowTexts
 from stepline.features.shard_index import Digests, text_digest
-from stepline.nasva.dataset import gather_samples
-from stepline.nasva.model import Aligner
-from stepline.nasva.refine import _VideoReader
-from stepline.nasva.self_training import SelfTraining
-from stepline.nasva.settings import AlignerNetworkSettings, RefineRunSettings, RefineSettings
-from stepline.nasva.train import train_aligner
-from stepline.procx.dataset import gather_samples as gather_step_samples
-from stepline.procx.settings import (
+from stepline.models.nasva.dataset import gather_samples
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.refine import _VideoReader
+from stepline.models.nasva.self_training import SelfTraining
+from stepline.models.nasva.settings import AlignerNetworkSettings, RefineRunSettings, RefineSettings
+from stepline.models.nasva.train import train_aligner
+from stepline.models.procx.dataset import gather_samples as gather_step_samples
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     DataSettings,
     ModelSettings,
     VocabularySettings,
 )
-from stepline.procx.train import train_procx
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.models.procx.train import train_procx
+from stepline.models.procx.vocabulary import train_vocabulary
+from stepline.models.training.loop import Progress
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import LabelledTexts, labelled_texts
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.pseudo_labels import ValidationClips, choose_clips
+from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
+from stepline.models.wys2.train import train_detector
+from stepline.models.wys2.unlabelled import ClipStream
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.training.loop import Progress
-from stepline.training.settings import TrainSettings
-from stepline.training.sources import LabelledTexts, labelled_texts
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.detector import Detector
-from stepline.wys2.pseudo_labels import ValidationClips, choose_clips
-from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
-from stepline.wys2.train import train_detector
-from stepline.wys2.unlabelled import ClipStream
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "training_memory.json"
 ALL_VIDEOS = 340_000

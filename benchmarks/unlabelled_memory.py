@@ -28,16 +28,16 @@ import numpy as np
 from drawn_store import FEATURE_WIDTH, DrawnRows
 
 from stepline.features import RowTexts
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import LabelledTexts
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.dataset import gather_clips
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.pseudo_labels import ValidationClips, choose_clips
+from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
+from stepline.models.wys2.train import train_detector
+from stepline.models.wys2.unlabelled import ClipStream
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
-from stepline.training.settings import TrainSettings
-from stepline.training.sources import LabelledTexts
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.dataset import gather_clips
-from stepline.wys2.detector import Detector
-from stepline.wys2.pseudo_labels import ValidationClips, choose_clips
-from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
-from stepline.wys2.train import train_detector
-from stepline.wys2.unlabelled import ClipStream
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "unlabelled_memory.json"
 VIDEO_ROWS = 400

@@ -28,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stepline.networks.weights import find_weights
 from stepline.text import embed
 from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.efficientnet import (
@@ -37,7 +38,6 @@ from stepline.vision.efficientnet import (
     EfficientNetLite0,
     architecture,
 )
-from stepline.weights import find_weights
 
 RESULT_PATH = Path(__file__).resolve().parent / "results" / "vision.json"
 FRAME_COUNT = 32
@@ -65,12 +65,12 @@ S()
 b.encode_images(np.zeros((1, 224, 224, 3), np.uint8))
 """,
     "minilm: check (sha256)": """
-from stepline.weights import find_weights
+from stepline.networks.weights import find_weights
 S()
 find_weights('minilm')
 """,
     "minilm: read": """
-from stepline.weights import find_weights
+from stepline.networks.weights import find_weights
 from stepline.text.embedding import load_encoder
 import torch
 find_weights('minilm')

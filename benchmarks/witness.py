@@ -26,17 +26,17 @@ from grounding import MIN_FAR_SECONDS, away, rendered, seen
 
 from research.drawn_videos import true_record
 from research.vision_language.descriptions import ask_after_descriptions
-from stepline.chat.pictures import PICTURE_LETTERS
-from stepline.chat.servers import Answer, Content, Schema
+from stepline.files.storage import read_record
 from stepline.grounding.evidence import shot_slices
 from stepline.grounding.ground import Grounding, ground
+from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
+from stepline.grounding.vision_language.questions import NONE_ANSWER
+from stepline.llm.pictures import PICTURE_LETTERS
+from stepline.llm.servers import Answer, Content, Schema
 from stepline.records import Span, Step, Transcript
-from stepline.storage import read_record
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language import GroundedVideo, ask_about_steps
-from stepline.vision_language.questions import NONE_ANSWER
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 REQUEST_BUDGETS = (5, 10, 20, 40)  # requests per video

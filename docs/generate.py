@@ -10,9 +10,7 @@ import ast
 import copy
 import inspect
 import json
-import operator
 import re
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -31,23 +29,19 @@ from stepline.cli.options import preset_files
 from stepline.compare.settings import CompareRunSettings
 from stepline.curate.stage import Recipe
 from stepline.curate.workflow.settings import WorkflowRunSettings
-from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
+from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
+from stepline.models.procx.settings import ProcxRunSettings
+from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
 from stepline.pipeline.request import StepsSettings
-from stepline.procx.settings import ProcxRunSettings
 from stepline.schema import comment_meanings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "stepline"
 TREE, TREE_END = "<!-- layout: made by docs/generate.py -->", "<!-- end of the layout -->"
-MEASURES = "<!-- measures: made by docs/generate.py -->"
-MEASURES_END = "<!-- end of the measures -->"
 CONTRACT = "<!-- layers: made by docs/generate.py -->"
 CONTRACT_END = "<!-- end of the layers -->"
-MEASURES_BEFORE = DOCS.parent / "benchmarks" / "results" / "structure_before.json"
-STRUCTURE_SCRIPT = DOCS.parent / "benchmarks" / "structure.py"
 OTHERS = {  # commands with settings of their own
     "`stepline compare`": CompareRunSettings,
     "`stepline curate` (a recipe)": Recipe,
@@ -346,37 +340,6 @@ def layers() -> str:
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 
-def measures() -> str:
-    """Return the table of benchmarks/structure.py: before the rooms were put right, and now."""
-    command = [sys.executable, str(STRUCTURE_SCRIPT), str(MEASURES_BEFORE), str(PACKAGE.parent)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def nearly_equal(page: str, other: str) -> bool:
-    """Say whether two pages differ in nothing but numbers of their tables, by 3 % or 3 at most."""
-    lines = page.splitlines()
-    other_lines = other.splitlines()
-    if len(lines) != len(other_lines):
-        return False
-    for line, other_line in zip(lines, other_lines, strict=True):
-        start, number = last_number(line)
-        other_start, other_number = last_number(other_line)
-        slack = 0.03 * number
-        if number > 10:
-            slack = max(slack, 3)
-        if start != other_start or abs(number - other_number) > slack:
-            return False
-    return True
-
-
-def last_number(line: str) -> tuple[str, float]:
-    """Return a row of a table without the number in its last cell, and that number."""
-    row = re.fullmatch(r"(\| .* \|) ([\d,.]+) \|", line)
-    if row is None:
-        return line, 0.0
-    return row[1], float(row[2].replace(",", ""))
-
-
 def departures() -> str:
     """Return a table a preset: each setting whose default is not the paper's, the paper's value,
     its source, why."""
@@ -428,10 +391,9 @@ def with_part(page: str, start: str, end: str, text: str) -> str:
 
 
 def design_page() -> str:
-    """Return design.md with its layout, its import contract and the measures of the code."""
+    """Return design.md with its layout and its import contract."""
     page = page_with("design.md", TREE, TREE_END, tree())
-    page = with_part(page, CONTRACT, CONTRACT_END, layers())
-    return with_part(page, MEASURES, MEASURES_END, measures())
+    return with_part(page, CONTRACT, CONTRACT_END, layers())
 
 
 def presets_page() -> str:
@@ -439,7 +401,7 @@ def presets_page() -> str:
     return page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures())
 
 
-# Page -> what makes it. design.md comes last, for it counts the references of all pages.
+# Page -> what makes it.
 PAGES = {
     "cli.md": command_line,
     "api.md": python_api,
@@ -461,8 +423,7 @@ def generate(check: bool) -> int:
             path.write_text(text)
             continue
         present = path.read_text() if path.exists() else ""
-        equal = nearly_equal if name == "design.md" else operator.eq
-        if not equal(present, text):
+        if present != text:
             exit_code = 1
             print(f"docs/{name} is out of date; run `make docs`", file=sys.stderr)
     return exit_code

@@ -13,12 +13,12 @@ from PIL import Image
 import stepline
 from stepline.curate.report.write import write_report
 from stepline.curate.settings import ReportSettings
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
+from stepline.files.storage import read_record, write_parquet
 from stepline.shots.find import find_shots
 from stepline.shots.shot_list import list_shots
 from stepline.shots.sources import ShotSource
 from stepline.shots.write import write_shots
-from stepline.storage import read_record, write_parquet
 from stepline.studio.server import StudioOptions, StudioServer
 from stepline.studio.store import Studio
 from stepline.vision import VisionSettings

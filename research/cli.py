@@ -234,8 +234,8 @@ def writer_prompts(
       python -m research writer-prompts talk.vtt --set base_url=http://127.0.0.1:8000/v1
     """
     from research.nasva.prompts import compare_prompts
-    from stepline.asr.captions import read_captions
     from stepline.settings import load_settings
+    from stepline.speech.captions import read_captions
     from stepline.writing.settings import LlmSettings
 
     settings = load_settings(LlmSettings, settings_file, overrides)

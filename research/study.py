@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, ClassVar, Generic, TypeVar
 
-from stepline.atomic_files import write_atomic
 from stepline.errors import SteplineError
+from stepline.files.atomic_files import write_atomic
 from stepline.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from output_schemas import check_outputs
 from small_video import CAPTIONS, draw_video
 
 from stepline.cli.errors import FAULT_EXIT_CODE
-from stepline.weights import weights_folder
+from stepline.networks.weights import weights_folder
 
 # A developer's own settings never reach a test.
 os.environ["STEPLINE_CONFIG"] = ""
@@ -75,8 +75,8 @@ def bucket(monkeypatch):
     pytest.importorskip("s3fs", reason="needs s3fs: pip install 'stepline[cloud]'")
     from s3_server import s3_server
 
-    from stepline.remote import filesystems
-    from stepline.remote.settings import RemoteSettings
+    from stepline.files.remote import filesystems
+    from stepline.files.remote.settings import RemoteSettings
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with s3_server(monkeypatch) as faults:

@@ -3,14 +3,14 @@
 
 def forget_file_systems():
     """The next use of a bucket connects again: to a new server, or with other rights."""
-    from stepline.remote import filesystems
+    from stepline.files.remote import filesystems
 
     filesystems._create.cache_clear()
 
 
 def forget_checked_weights():
     """The next use of a network looks at its files again."""
-    from stepline import weights
+    from stepline.networks import weights
 
     weights._find_checked.cache_clear()
 

@@ -100,7 +100,7 @@ def made_narration() -> Narration:
 def labelled_narrations(folder: Path) -> list[Narration]:
     """Return the real narrations of a folder with `labels.json` and captions: each step at the
     sentence that overlaps it most."""
-    from stepline.asr import read_captions
+    from stepline.speech import read_captions
 
     narrations = []
     for name, label in json.loads((folder / "labels.json").read_text()).items():

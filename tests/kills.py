@@ -15,7 +15,7 @@ import psutil
 from stepline.curate.execution.local import process_is_alive
 from stepline.curate.execution.pool import OUTSIDE_KILLS, descendants
 from stepline.curate.store.run_log import read_timings
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 
 def start_driver(code, cache):

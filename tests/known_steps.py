@@ -8,11 +8,11 @@ import zlib
 import numpy as np
 from llm_fakes import Answers, completion
 
-from stepline.chat.pictures import PICTURE_LETTERS
 from stepline.grounding.ground import ground
+from stepline.grounding.vision_language.ask import GroundedVideo
+from stepline.grounding.vision_language.questions import NONE_ANSWER
+from stepline.llm.pictures import PICTURE_LETTERS
 from stepline.records import Span, Step
-from stepline.vision_language.ask import GroundedVideo
-from stepline.vision_language.questions import NONE_ANSWER
 
 SECONDS, SHOT = 120, 6
 SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]

@@ -106,7 +106,7 @@ def _compute(operation, args, kwargs):
 @contextmanager
 def pretend_gpu():
     """Have `choose_device` choose the GPU that is made believe, whatever is asked for."""
-    from stepline import device
+    from stepline.networks import device
 
     autocast, tensor, adamw = torch.autocast, torch.tensor, torch.optim.AdamW
 

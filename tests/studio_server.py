@@ -7,11 +7,11 @@ import threading
 
 from http_client import ask
 
+from stepline.files.digests import sha256
+from stepline.files.storage import write_record
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import write_record
 from stepline.studio.server import StudioOptions, StudioServer
 from stepline.studio.store import Studio
-from stepline.weights import sha256
 
 
 def library(folder, video, titles=("Lemonade",)):

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from stepline.media import read_frames, read_sound
+from stepline.models.wys2.settings import SummarySettings
 from stepline.pipeline.summary import write_summary
-from stepline.wys2.settings import SummarySettings
 
 NEAR = 0.05  # s
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stepline.append_log import AppendLog
 from stepline.errors import StoreError
+from stepline.files.append_log import AppendLog
 from stepline.records import FrozenModel
 
 # A process that appends numbered entries and says each number once it is kept.
@@ -109,7 +109,7 @@ def test_a_later_entry_of_the_same_key_replaces_the_earlier_whoever_wrote_it(tmp
 def test_a_lock_that_another_holds_too_long_is_an_error_with_its_cure(tmp_path, monkeypatch):
     from filelock import FileLock
 
-    monkeypatch.setattr("stepline.append_log.LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("stepline.files.append_log.LOCK_WAIT_SECONDS", 0.05)
     entries = log(tmp_path / "log.jsonl")
     with (
         FileLock(tmp_path / "log.jsonl.lock"),

@@ -462,7 +462,7 @@ def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_repairs(
     code = """
         import os, signal, sys
         from pathlib import Path
-        from stepline import atomic_files as store
+        from stepline.files import atomic_files as store
         from stepline.cli import main
         write, left = Path.write_bytes, [int(sys.argv.pop(1))]
         def killed(path, data):

@@ -8,11 +8,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stepline import device
-from stepline.asr import AsrSettings, transcribe, transcribe_many
-from stepline.asr.audio_windows import WindowTranscript
-from stepline.asr.recogniser import RecogniserSwitch, read_together
-from stepline.asr.whisper import Whisper
 from stepline.cli import main
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.curate.execution.local import gpus_a_worker, worker_devices
@@ -27,13 +22,24 @@ from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog
-from stepline.device import Device, choose_device, current_device, device_of_run, set_device
 from stepline.errors import ModelError, SettingsError
+from stepline.files.remote import RemotePath
 from stepline.media import AudioBlock, read_sound
-from stepline.remote import RemotePath
+from stepline.models.training.distributed import start_processes
+from stepline.models.wys2.settings import SummarizerRunSettings
+from stepline.networks import device
+from stepline.networks.device import (
+    Device,
+    choose_device,
+    current_device,
+    device_of_run,
+    set_device,
+)
 from stepline.settings import load_settings, validate
-from stepline.training.distributed import start_processes
-from stepline.wys2.settings import SummarizerRunSettings
+from stepline.speech import AsrSettings, transcribe, transcribe_many
+from stepline.speech.audio_windows import WindowTranscript
+from stepline.speech.recogniser import RecogniserSwitch, read_together
+from stepline.speech.whisper import Whisper
 
 TINY = "whisper-tiny.en"
 
@@ -252,7 +258,7 @@ class Recorded:
 def voiced(monkeypatch):
     """Make all sound speech, as the detector sees it."""
     monkeypatch.setattr(
-        "stepline.asr.audio_windows.voice_probability",
+        "stepline.speech.audio_windows.voice_probability",
         lambda samples: np.ones(-(-len(samples) // 512), np.float32),
     )
 

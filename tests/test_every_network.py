@@ -9,8 +9,8 @@ import pytest
 import torch
 from pretend_gpu import GPU, OnGpu, pretend_gpu
 
-from stepline.device import set_device
-from stepline.training.settings import TrainSettings
+from stepline.models.training.settings import TrainSettings
+from stepline.networks.device import set_device
 
 sys.path += [str(Path(__file__).parent / folder) for folder in ("nasva", "procx", "vision", "wys2")]
 SHORT = TrainSettings(epochs=2, batch=3, readers=0)
@@ -62,7 +62,7 @@ def encoded(backbone):
 
 
 def place():
-    from stepline.device import current_device
+    from stepline.networks.device import current_device
 
     return current_device().name
 
@@ -71,9 +71,9 @@ def nasva(folder, **loss):
     from aligner_samples import WIDTH, sample, tiny
 
     from research.nasva.matrices import alignable_logits, alignment_matrices
-    from stepline.nasva.align import score_texts
-    from stepline.nasva.settings import AlignerLossSettings
-    from stepline.nasva.train import aligner_scorer, train_aligner
+    from stepline.models.nasva.align import score_texts
+    from stepline.models.nasva.settings import AlignerLossSettings
+    from stepline.models.nasva.train import aligner_scorer, train_aligner
     from stepline.records import FeatureSequence
 
     samples = [sample(seed, seconds=20 + seed) for seed in range(4)]
@@ -97,10 +97,10 @@ def nasva(folder, **loss):
 def procx(folder, form, kind, beam):
     from small_network import VOCABULARY, sample, tiny
 
-    from stepline.procx.inference import VideoToDescribe, describe_many
-    from stepline.procx.settings import DescribeSettings, SearchSettings
-    from stepline.procx.train import soda_scorer, train_procx
-    from stepline.training.distributed import start_processes
+    from stepline.models.procx.inference import VideoToDescribe, describe_many
+    from stepline.models.procx.settings import DescribeSettings, SearchSettings
+    from stepline.models.procx.train import soda_scorer, train_procx
+    from stepline.models.training.distributed import start_processes
 
     samples = [
         sample("a"),
@@ -131,9 +131,9 @@ def procx(folder, form, kind, beam):
 def wys2(folder, score="cosine", **contrast):
     from wys2_samples import pairs
 
-    from stepline.wys2.detector import score_pairs
-    from stepline.wys2.settings import ContrastSettings, DetectorSettings
-    from stepline.wys2.train import train_detector
+    from stepline.models.wys2.detector import score_pairs
+    from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
+    from stepline.models.wys2.train import train_detector
 
     text = "frozen" if score == "dot" else "head"
     settings = DetectorSettings(
@@ -146,8 +146,8 @@ def wys2(folder, score="cosine", **contrast):
 
 
 def summarizer(folder):
-    from stepline.wys2.settings import SummarizerSettings
-    from stepline.wys2.summarizer import SegmentedVideo, predict_importance, train_summarizer
+    from stepline.models.wys2.settings import SummarizerSettings
+    from stepline.models.wys2.summarizer import SegmentedVideo, predict_importance, train_summarizer
 
     matters = np.array([0, 1, 0, 1, 0], np.float32)
     rows = np.random.default_rng(3).normal(size=(3, 5, 6)).astype(np.float32)
@@ -161,7 +161,7 @@ def summarizer(folder):
 
 
 def nearest_texts(folder):
-    from stepline.text_base.vectors import nearest_exact
+    from stepline.sieve_swap.text_base.vectors import nearest_exact
 
     rows = np.random.default_rng(4).normal(size=(50, 8)).astype(np.float32)
     return nearest_exact(rows[:5], [(0, rows)], 3)[1]
@@ -199,9 +199,9 @@ def test_every_network_runs_on_the_device_that_it_was_given(name, tmp_path):
 def test_a_network_from_a_file_is_on_the_device(tmp_path):
     from aligner_samples import released_layout, tiny
 
-    from stepline.device import device_of
-    from stepline.nasva.checkpoint import load_aligner, write_aligner
-    from stepline.nasva.model import Aligner
+    from stepline.models.nasva.checkpoint import load_aligner, write_aligner
+    from stepline.models.nasva.model import Aligner
+    from stepline.networks.device import device_of
 
     own, released = tmp_path / "aligner.safetensors", tmp_path / "released.pth"
     write_aligner(Aligner(tiny()), own)

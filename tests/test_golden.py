@@ -589,7 +589,7 @@ def observed(name, folder):
     import torch
     from threadpoolctl import threadpool_limits
 
-    from stepline.weights import weights_folder
+    from stepline.networks.weights import weights_folder
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.weights import weights_fetched
+from stepline.networks.weights import weights_fetched
 
 ROOT = Path(__file__).resolve().parents[1]
 

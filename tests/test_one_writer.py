@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from stepline.errors import SettingsError, StoreError
-from stepline.locks import LOCK_NAME, lock_output
+from stepline.files.locks import LOCK_NAME, lock_output
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from stepline.locks import lock_output
+from stepline.files.locks import lock_output
 with lock_output(Path(sys.argv[1]), "out"):
     print("held", flush=True)
     time.sleep(600)

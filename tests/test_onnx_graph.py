@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline.onnx_graph import OnnxGraph, run_batches, start_session
+from stepline.networks.onnx_graph import OnnxGraph, run_batches, start_session
 
 RNG = np.random.default_rng(0)
 

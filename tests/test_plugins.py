@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import stepline as package
-from stepline.asr import AsrSettings
-from stepline.asr.audio_windows import AudioWindow
 from stepline.curate.stage import Recipe
 from stepline.curate.stages import cache_keys
 from stepline.errors import SettingsError
@@ -22,6 +20,8 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import load_plugin, plugin_names
 from stepline.records import Sentence, Span, Transcript
 from stepline.settings import validate
+from stepline.speech import AsrSettings
+from stepline.speech.audio_windows import AudioWindow
 from stepline.vision import VisionSettings, load_backbone
 from stepline.writing import WritingSettings, write_steps
 

@@ -10,12 +10,12 @@ from stepline.cli import main
 from stepline.cli.options import preset_files
 from stepline.curate.stage import Recipe, load_recipe
 from stepline.errors import SettingsError
-from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
+from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
+from stepline.models.procx.settings import PDVC_LOSSES, PDVC_MODEL, ProcxRunSettings
+from stepline.models.wys2.settings import Wys2Settings
 from stepline.pipeline.request import StepsSettings
-from stepline.procx.settings import PDVC_LOSSES, PDVC_MODEL, ProcxRunSettings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.wys2.settings import Wys2Settings
 
 # Setting -> (value, where the paper says it and what it says there).
 NASVA_TRAINING = {
@@ -380,7 +380,7 @@ def test_an_unknown_preset_is_wrong_usage(stepline):
 def test_a_run_with_a_preset_reports_all_its_values(stepline, tmp_path):
     from research.simulate import SimulationSettings, simulate
     from stepline.features import FeatureWriter, RowTexts
-    from stepline.storage import write_parquet
+    from stepline.files.storage import write_parquet
 
     samples = simulate(0, SimulationSettings(videos=4, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), tmp_path / "records.parquet")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import stepline as package
-from stepline.asr import TranscriptionResult
 from stepline.records import Rejected
+from stepline.speech import TranscriptionResult
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click", "scipy", "PIL")
@@ -114,7 +114,7 @@ def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, mon
     heard = TranscriptionResult(
         package.Transcript(language="zh", recogniser="whisper-base"), (loop,)
     )
-    monkeypatch.setattr("stepline.asr.transcribe_many", lambda *_, **__: [heard])
+    monkeypatch.setattr("stepline.speech.transcribe_many", lambda *_, **__: [heard])
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     advice = package.steps(small_video, settings=settings).warnings[-1]
     assert advice.startswith(

@@ -14,6 +14,7 @@ from output_schemas import check, schema_of, validator
 
 from stepline.compare import TaskComparison
 from stepline.errors import SettingsError
+from stepline.files.storage import to_json
 from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
 from stepline.records import (
@@ -32,7 +33,6 @@ from stepline.records import (
 )
 from stepline.schema import SCHEMA_NAMES, json_schema, write_schemas
 from stepline.settings import load_settings
-from stepline.storage import to_json
 
 GOLDEN = Path(__file__).parent / "golden" / "expected"
 
@@ -148,7 +148,7 @@ def test_every_field_of_an_event_follows_the_schema():
 
 
 def test_a_comparison_follows_its_schema(stepline, tmp_path):
-    from stepline.storage import write_record
+    from stepline.files.storage import write_record
 
     for id, verb in (("a", "whisk"), ("b", "beat"), ("c", "whisk")):
         texts = (f"{verb} two eggs with 1 cup of milk", "pour the batter into the hot pan")

@@ -202,11 +202,11 @@ def test_a_config_file_that_is_named_must_exist(monkeypatch, tmp_path):
 def test_the_sections_of_every_command_are_known():
     from stepline.compare.settings import CompareRunSettings
     from stepline.curate.workflow.settings import WorkflowRecipe
-    from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
+    from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
+    from stepline.models.procx.settings import ProcxRunSettings
+    from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
     from stepline.pipeline.request import StepsSettings
-    from stepline.procx.settings import ProcxRunSettings
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
     roots = (
         *(
@@ -241,8 +241,8 @@ def _kinds(kind):
 
 def test_every_number_that_can_be_set_has_a_range():
     from stepline.curate.stage import Recipe
+    from stepline.models.wys2.settings import SummarizerRunSettings
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.wys2.settings import SummarizerRunSettings
 
     assert {Recipe, SieveSwapSettings, SummarizerRunSettings} <= _kinds(Settings)
     open_ended = [

@@ -7,10 +7,10 @@ from pydantic import BaseModel, Field
 
 from docs.generate import OTHERS, PACKAGE
 from stepline.errors import SettingsError
-from stepline.nasva.settings import RefineRunSettings
+from stepline.models.nasva.settings import RefineRunSettings
+from stepline.models.training.settings import TrainSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import Settings, admits_none, load_settings, section_class, validate
-from stepline.training.settings import TrainSettings
 
 
 def optional_keys(kind, prefix=""):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from stepline.errors import ModelError
-from stepline.state_dict import read_state_dict, read_tensors
-from stepline.weights import find_weights
+from stepline.networks.state_dict import read_state_dict, read_tensors
+from stepline.networks.weights import find_weights
 
 TABLE = torch.arange(24.0).reshape(4, 6)
 KINDS = (

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stepline import atomic_files
-from stepline import parquet as parquet_files
-from stepline import storage as store
 from stepline.errors import SteplineError, StoreError
+from stepline.files import atomic_files
+from stepline.files import parquet as parquet_files
+from stepline.files import storage as store
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
 
 
@@ -149,9 +149,9 @@ def parquet_readers():
     from stepline.sieve_swap.content_words import read_words
     from stepline.sieve_swap.pairing import WordVocabulary
     from stepline.sieve_swap.part_files import read_pairs
-    from stepline.text_base.encoding import read_texts
-    from stepline.text_base.parquet_tables import PartedTable
-    from stepline.text_base.read_sources import read_shard
+    from stepline.sieve_swap.text_base.encoding import read_texts
+    from stepline.sieve_swap.text_base.parquet_tables import PartedTable
+    from stepline.sieve_swap.text_base.read_sources import read_shard
 
     def index(path):
         folder = path.parent / "store"
@@ -243,7 +243,7 @@ def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_pat
     code = f"""
         import os, signal
         from pathlib import Path
-        from stepline import atomic_files
+        from stepline.files import atomic_files
         with atomic_files.atomic_path(Path({str(path)!r})) as partial:
             partial.write_text("new, half")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from stepline.errors import EXTRA_PACKAGES
-from stepline.storage import read_record
+from stepline.files.storage import read_record
 
 BLOCKED = [*EXTRA_PACKAGES, "pandas", "sklearn", "transformers"]
 PROGRAM = """
@@ -45,9 +45,9 @@ def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, 
 def test_a_trained_network_places_steps_without_torch(job, tmp_path, stepline):
     import torch
 
-    from stepline.nasva.checkpoint import FeatureSpace, write_aligner
-    from stepline.nasva.model import Aligner
-    from stepline.nasva.settings import AlignerNetworkSettings
+    from stepline.models.nasva.checkpoint import FeatureSpace, write_aligner
+    from stepline.models.nasva.model import Aligner
+    from stepline.models.nasva.settings import AlignerNetworkSettings
 
     torch.manual_seed(0)
     sizes = {"video_width": 384, "text_width": 384, "width": 32, "feed_forward": 48}
@@ -198,10 +198,10 @@ def test_caption_metrics_say_which_extra_they_need(tmp_path):
 @pytest.fixture
 def library(small_video, tmp_path):
     """A folder with the record of a video that a person corrected."""
+    from stepline.files.storage import write_record
     from stepline.library.corrected_library import CorrectedLibrary, video_id
     from stepline.library.corrections import ChangeEdit, Correction
     from stepline.records import Record, Step, Video
-    from stepline.storage import write_record
 
     folder = tmp_path / "library"
     folder.mkdir()

@@ -9,8 +9,8 @@ from random import Random
 
 from made_transcripts.recipes import Recipe
 from made_transcripts.videos import MadeVideo
-from stepline.text_base import build_base
-from stepline.text_base.base import TextBase
+from stepline.sieve_swap.text_base import build_base
+from stepline.sieve_swap.text_base.base import TextBase
 
 LICENCE_TEXT = "recipes_json and recipes_based_cooking, see their SOURCE.md"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.text_base.split_steps import single_steps
+from stepline.sieve_swap.text_base.split_steps import single_steps
 from stepline.writing.extractive.english import word_set
 
 DATA_FOLDER = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"

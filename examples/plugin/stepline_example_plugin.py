@@ -10,9 +10,9 @@ import zlib
 
 import numpy as np
 
-from stepline.asr.audio_windows import WindowTranscript
 from stepline.outputs import Output
 from stepline.records import Span, Step, Word
+from stepline.speech.audio_windows import WindowTranscript
 from stepline.writing import WrittenSteps
 
 

@@ -27,7 +27,7 @@ from research.drawn_videos.speech import (
     schedule_utterances,
     synthesize_speech,
 )
-from stepline.atomic_files import atomic_path
+from stepline.files.atomic_files import atomic_path
 from stepline.records import Span
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as validated_dataclass
 
-from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
+from stepline.files.atomic_files import write_atomic
 from stepline.records import FrozenModel, Record, Seconds, Sentence, Span, Step, Transcript, Video
 from stepline.settings import CountOrZero, Positive
 

@@ -29,14 +29,14 @@ from research.nasva.rows import NasvaSize, NasvaTrial
 from research.simulate import WORLD_SETTINGS, SimulatedVideo
 from research.simulate import stream as simulated_stream
 from research.simulate.narration import TEXT_STYLES, Style
-from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import ExcludedSource, ExcludedVideos, collect_excluded
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore
-from stepline.nasva.benchmarks import (
+from stepline.files.atomic_files import write_atomic
+from stepline.models.nasva.benchmarks import (
     BENCHMARK_MODES,
     BenchmarkInputs,
     BenchmarkName,
@@ -44,13 +44,13 @@ from stepline.nasva.benchmarks import (
     benchmark_questions,
     score_questions,
 )
-from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerSettings
+from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerSettings
+from stepline.models.training.batches import Mask, Sample
+from stepline.models.training.benchmark_answers import StoredFeatures
+from stepline.models.training.sources import LabelledTexts, read_labelled_texts
 from stepline.records import FeatureSequence, Matrix, Sentence, Step
-from stepline.training.batches import Mask, Sample
-from stepline.training.benchmark_answers import StoredFeatures
-from stepline.training.sources import LabelledTexts, read_labelled_texts
 
 log = logging.getLogger(__name__)
 

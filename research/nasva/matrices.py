@@ -1,5 +1,5 @@
 """Alignment matrices of videos that are in memory, and labels from them: what trials and tests ask of
-`stepline.nasva.pseudo_labels`, a video at a time there. Letters: K texts, T feature rows.
+`stepline.models.nasva.pseudo_labels`, a video at a time there. Letters: K texts, T feature rows.
 """
 
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.nasva.model import Aligner
-from stepline.nasva.pseudo_labels import (
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
     aligned_batches,
@@ -16,9 +16,9 @@ from stepline.nasva.pseudo_labels import (
     iterate_matrices,
     label_candidates,
 )
-from stepline.nasva.settings import RefineSettings
+from stepline.models.nasva.settings import RefineSettings
+from stepline.models.training.batches import Mask, Sample
 from stepline.records import FeatureSequence, Matrix
-from stepline.training.batches import Mask, Sample
 
 
 def step_video(

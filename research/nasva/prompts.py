@@ -12,8 +12,8 @@ import re
 import time
 from dataclasses import dataclass
 
-from stepline.chat.requests import run_in_threads
-from stepline.chat.servers import Answer, RequestError, open_server
+from stepline.llm.requests import run_in_threads
+from stepline.llm.servers import Answer, RequestError, open_server
 from stepline.records import Transcript
 from stepline.writing.llm.prompts import (
     Chunk,

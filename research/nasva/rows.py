@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from pydantic import model_validator
 
 from research.study import Row, Trial
-from stepline.nasva.settings import AlignabilityTargets, BestAt, RefineSettings, UnshownTexts
+from stepline.models.nasva.settings import AlignabilityTargets, BestAt, RefineSettings, UnshownTexts
 from stepline.settings import Count, Fraction, Positive, Settings
 
 Texts: TypeAlias = Literal["W", "S", "W+S"]

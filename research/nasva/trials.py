@@ -17,11 +17,11 @@ from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import coarse_spans
-from stepline.nasva.calibration import SCORE_TEMPERATURE
-from stepline.nasva.checkpoint import read_aligner, write_aligner
-from stepline.nasva.dataset import label_matrix, labelled_sample
-from stepline.nasva.model import Aligner
-from stepline.nasva.pseudo_labels import (
+from stepline.models.nasva.calibration import SCORE_TEMPERATURE
+from stepline.models.nasva.checkpoint import read_aligner, write_aligner
+from stepline.models.nasva.dataset import label_matrix, labelled_sample
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
     best_scores,
@@ -30,19 +30,19 @@ from stepline.nasva.pseudo_labels import (
     step_samples,
     unlabelled_samples,
 )
-from stepline.nasva.settings import (
+from stepline.models.nasva.settings import (
     AlignerLossSettings,
     AlignerNetworkSettings,
     RefineSettings,
     UnshownTexts,
 )
-from stepline.nasva.train import aligner_task, train_aligner
-from stepline.nasva.unshown_texts import unshown_texts
+from stepline.models.nasva.train import aligner_task, train_aligner
+from stepline.models.nasva.unshown_texts import unshown_texts
+from stepline.models.training.batches import LazySamples, Mask, Sample
+from stepline.models.training.loop import TrainingTask, fit
+from stepline.models.training.settings import TrainSettings
 from stepline.numeric import cosine_matrix, softmax
 from stepline.records import Matrix, Span
-from stepline.training.batches import LazySamples, Mask, Sample
-from stepline.training.loop import TrainingTask, fit
-from stepline.training.settings import TrainSettings
 
 # Labels grow around the most similar second.
 VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)

@@ -21,8 +21,8 @@ from research.procx.comparisons import ARM_COMPARISONS, ARM_TRIALS, tuned_as
 from research.procx.rows import BENCHMARK_FORMS, ProcxSize
 from research.procx.trials import ProcxTrials, score_name
 from research.study import interval, markdown_table, spread
-from stepline.atomic_files import write_atomic
-from stepline.locks import lock_output
+from stepline.files.atomic_files import write_atomic
+from stepline.files.locks import lock_output
 
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds

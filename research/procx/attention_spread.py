@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from stepline.evaluate.bootstrap import Floats
-from stepline.plots import grouped_histogram, plot_style
-from stepline.procx.batch import StepSample, stack_videos
-from stepline.procx.deformable_attention import (
+from stepline.models.procx.batch import StepSample, stack_videos
+from stepline.models.procx.deformable_attention import (
     DeformableAttention,
     gather_dot_products,
     sampling_points,
 )
-from stepline.procx.model import ProcX
+from stepline.models.procx.model import ProcX
+from stepline.plots import grouped_histogram, plot_style
 
 BATCH_VIDEOS = 16  # videos
 

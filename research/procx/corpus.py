@@ -44,19 +44,19 @@ from research.simulate import (
     recipes,
     stream,
 )
-from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
-from stepline.procx.batch import StepSample, resize_rows
-from stepline.procx.dataset import gather_samples
-from stepline.procx.settings import DataSettings, VocabularySettings
-from stepline.procx.vocabulary import Vocabulary, train_vocabulary
+from stepline.files.atomic_files import write_atomic
+from stepline.files.storage import from_json, to_json
+from stepline.models.procx.batch import StepSample, resize_rows
+from stepline.models.procx.dataset import gather_samples
+from stepline.models.procx.settings import DataSettings, VocabularySettings
+from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import FeatureSequence, Matrix, Record, Sentence
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.storage import from_json, to_json
+from stepline.sieve_swap.text_base.build import build_base
 from stepline.text import embed
-from stepline.text_base.build import build_base
 
 NOISE_FACTOR = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
 WORLD_SETTINGS: Mapping[Form, SimulationSettings] = {

@@ -26,11 +26,11 @@ from research.procx.trials import (
     score_events,
 )
 from research.study import interval, markdown_table, spread
-from stepline.atomic_files import write_atomic
 from stepline.evaluate.events import Event
 from stepline.evaluate.soda import soda
-from stepline.procx.batch import StepSample
-from stepline.procx.inference import (
+from stepline.files.atomic_files import write_atomic
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.inference import (
     Floats,
     Proposals,
     ProposalSelector,
@@ -39,8 +39,8 @@ from stepline.procx.inference import (
     place_steps,
     propose,
 )
-from stepline.procx.model import ProcX
-from stepline.procx.settings import DescribeSettings
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import DescribeSettings
 
 COVER_COSTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 COMPARED_BASELINES: Sequence[Baseline] = ("uniform, nearest", "prior, nearest")

@@ -18,10 +18,10 @@ from research.wys2.alignability import embed_seconds, embed_sentences
 from research.wys2.corpus import clips_of
 from research.wys2.rows import Wys2Size
 from research.wys2.trials import training
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
+from stepline.models.wys2.train import train_detector
 from stepline.records import Record, Span, Step
-from stepline.wys2.detector import Detector
-from stepline.wys2.settings import ContrastSettings, DetectorSettings
-from stepline.wys2.train import train_detector
 
 STEP_SECONDS = 10.0  # length of a refined step
 REACH_SECONDS = 15.0  # from the middle of its speech to its own middle, at most

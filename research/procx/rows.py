@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from research.study import Row, Trial
-from stepline.procx.settings import QueryForm, QueryStart
+from stepline.models.procx.settings import QueryForm, QueryStart
 from stepline.settings import Count, CountOrZero, NonNegative, Positive, Settings
 
 PositiveFraction: TypeAlias = Annotated[float, Field(gt=0.0, le=1.0)]

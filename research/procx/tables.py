@@ -24,10 +24,10 @@ from research.procx.rows import (
 )
 from research.procx.trials import METRIC_NAMES, ProcxTrials, score_events, score_name
 from research.study import Claim, Outcome, Study
-from stepline.atomic_files import write_atomic
 from stepline.evaluate.benchmarks import DENSE_RULE
 from stepline.evaluate.bootstrap import Floats
-from stepline.procx.model import ProcX
+from stepline.files.atomic_files import write_atomic
+from stepline.models.procx.model import ProcX
 
 
 @dataclass(frozen=True)

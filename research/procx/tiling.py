@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from stepline.procx.inference import Floats, Proposals, ProposalSelector
+from stepline.models.procx.inference import Floats, Proposals, ProposalSelector
 
 Ints = npt.NDArray[np.int64]
 

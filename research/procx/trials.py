@@ -42,22 +42,22 @@ from research.procx.vid2seq import (
     vid2seq_sample,
 )
 from research.study import Outcome, TrialStore
-from stepline.atomic_files import write_atomic
 from stepline.evaluate.bootstrap import Floats
 from stepline.evaluate.dense_captioning import densevid
 from stepline.evaluate.events import Event, segment_iou, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
-from stepline.procx.batch import StepSample
-from stepline.procx.inference import (
+from stepline.files.atomic_files import write_atomic
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.inference import (
     Description,
     Proposals,
     ProposalSelector,
     VideoToDescribe,
     describe_many,
 )
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     PDVC_LOSSES,
     PROCX_TRAINING,
     AttentionSettings,
@@ -67,8 +67,8 @@ from stepline.procx.settings import (
     ModelSettings,
     ProcxTrainSettings,
 )
-from stepline.procx.train import train_procx
-from stepline.training.loop import Progress
+from stepline.models.procx.train import train_procx
+from stepline.models.training.loop import Progress
 
 VALIDATION_STEPS = 300  # between two validation scores, about
 MAX_CAPTION_TOKENS = 32  # of a sentence; a spoken one has 20

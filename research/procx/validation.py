@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from research.procx.vid2seq import TimedVocabulary, Vid2SeqSample, predict_steps, vid2seq_sample
 from stepline.evaluate.soda import soda
-from stepline.procx.batch import StepSample
-from stepline.procx.train import SCORING_BATCH, soda_scorer
-from stepline.procx.vocabulary import Vocabulary
-from stepline.training.loop import HeldOutScorer
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.train import SCORING_BATCH, soda_scorer
+from stepline.models.procx.vocabulary import Vocabulary
+from stepline.models.training.loop import HeldOutScorer
 
 
 @dataclass(frozen=True)

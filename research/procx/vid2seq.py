@@ -39,19 +39,19 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
-from stepline.procx.batch import StepSample, stack_videos
-from stepline.procx.beam_search import generate
-from stepline.procx.caption_context import CaptionContext
-from stepline.procx.captioner import (
+from stepline.models.procx.batch import StepSample, stack_videos
+from stepline.models.procx.beam_search import generate
+from stepline.models.procx.caption_context import CaptionContext
+from stepline.models.procx.captioner import (
     EMBEDDING_STD,
     Attention,
     CaptionerLayer,
     DecoderState,
     KeyValueCache,
 )
-from stepline.procx.losses import caption_loss
-from stepline.procx.settings import SearchSettings
-from stepline.procx.vocabulary import (
+from stepline.models.procx.losses import caption_loss
+from stepline.models.procx.settings import SearchSettings
+from stepline.models.procx.vocabulary import (
     END_TOKEN,
     MARK_TOKENS,
     CaptionTokens,
@@ -59,10 +59,10 @@ from stepline.procx.vocabulary import (
     pack_tokens,
     pad_tokens,
 )
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
+from stepline.models.training.settings import TrainSettings
 from stepline.records import Matrix, Rejected, Sentence
 from stepline.settings import Count, Settings
-from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
-from stepline.training.settings import TrainSettings
 
 
 class Vid2SeqSettings(Settings):

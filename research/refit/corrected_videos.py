@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from research.refit.refit import CorrectedVideo, Part, Refit, ReportMessage, refit
-from stepline.atomic_files import write_atomic
 from stepline.errors import SettingsError, SteplineError, StoreError
+from stepline.files.atomic_files import write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import step_corrections
 from stepline.pipeline.packed_features import pack_features, unpack_features

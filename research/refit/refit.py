@@ -29,14 +29,19 @@ from stepline.evaluate.bootstrap import (
     resample,
 )
 from stepline.grounding.settings import GroundSettings
-from stepline.nasva.settings import NasvaSettings
+from stepline.models.nasva.settings import NasvaSettings
+from stepline.models.wys2.judge import (
+    grounding_evidence,
+    judge_rows,
+    judged_span,
+    regression_weights,
+)
 from stepline.numeric import fit_logistic_weights
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Record, Span, Step, Transcript
 from stepline.text.embedding import embedded_once
-from stepline.wys2.judge import grounding_evidence, judge_rows, judged_span, regression_weights
 
 # of all parameters, in standard deviations of their priors. 0 is the default
 Point: TypeAlias = tuple[float, ...]

@@ -37,8 +37,8 @@ from research.simulate.video import (
     shown_texts,
     spoken_words,
 )
-from stepline.atomic_files import write_atomic
 from stepline.errors import StoreError
+from stepline.files.atomic_files import write_atomic
 from stepline.records import Matrix, Step
 
 FeatureFile: TypeAlias = Literal["pth.tar", "npy"]

@@ -12,14 +12,14 @@ from contextlib import closing
 
 from pydantic import JsonValue
 
-from stepline.chat.servers import Server, open_server
 from stepline.grounding.settings import GroundSettings
+from stepline.grounding.vision_language.ask import GroundedVideo, StepInquiry, VisualAnswers
+from stepline.grounding.vision_language.places import last_picture_second
+from stepline.grounding.vision_language.reliability import Ballot
+from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.llm.servers import Server, open_server
 from stepline.text import embed
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language.ask import GroundedVideo, StepInquiry, VisualAnswers
-from stepline.vision_language.places import last_picture_second
-from stepline.vision_language.reliability import Ballot
-from stepline.vision_language.runner import QuestionRunner
 
 # cosine of MiniLM from which a description counts for a step. Only the most alike one counts
 MIN_COSINE = 0.5

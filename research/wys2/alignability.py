@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import DatasetError, ShapeError
+from stepline.models.training.batches import Mask, pad
+from stepline.models.training.loop import Loss, Progress, TrainingTask, fit
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.clips import clip_text_pair, collate_pairs
+from stepline.models.wys2.detector import Detector
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.batches import Mask, pad
-from stepline.training.loop import Loss, Progress, TrainingTask, fit
-from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import clip_text_pair, collate_pairs
-from stepline.wys2.detector import Detector
 
 # of its own, for the paper gives none
 HEAD_TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)

@@ -16,11 +16,11 @@ from research.simulate import SimulatedVideo, SimulationSettings, stream
 from research.simulate.narration import DROPPED_WORD, SAID_WORD
 from research.simulate.scene import NO_INDEX
 from research.simulate.settings import EMBEDDER_NAME
+from stepline.models.training.batches import Mask
+from stepline.models.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
+from stepline.models.wys2.dataset import Array
+from stepline.models.wys2.settings import ClipSettings
 from stepline.records import Matrix, Span
-from stepline.training.batches import Mask
-from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
-from stepline.wys2.dataset import Array
-from stepline.wys2.settings import ClipSettings
 
 # fraction of the pronouns that resolution names. The simulated writer restores as many
 RESOLVED_FRACTION = 0.9

@@ -21,20 +21,20 @@ import numpy as np
 from research.simulate import SimulatedVideo
 from research.wys2.alignability import embed_sentences
 from research.wys2.uses import HeldOutWorld, UsesSize, features_of, prepare
-from stepline.atomic_files import write_atomic
-from stepline.records import Matrix
-from stepline.settings import Count
-from stepline.training.settings import TrainSettings
-from stepline.wys2.detector import Detector
-from stepline.wys2.summarizer import (
+from stepline.files.atomic_files import write_atomic
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.summarizer import (
     SegmentedVideo,
     SummarizerSettings,
     predict_importance,
     segment_video,
     train_summarizer,
 )
-from stepline.wys2.summarizer.dataset import shown_seconds
-from stepline.wys2.summarizer.train import score_summaries
+from stepline.models.wys2.summarizer.dataset import shown_seconds
+from stepline.models.wys2.summarizer.train import score_summaries
+from stepline.records import Matrix
+from stepline.settings import Count
 
 LABEL_COUNTS = (16, 64, 250, 1000, 4000)
 INPUT_NAMES = ("raw", "detector", "score", "raw and score", "detector and score")

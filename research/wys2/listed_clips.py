@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.unlabelled import References
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.unlabelled import References
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ unless a row says "c = 0.5". Every training takes about as many steps, whatever 
 from typing import Literal, TypeAlias
 
 from research.study import Claim, Row, Trial
+from stepline.models.wys2.settings import ContrastSettings, LabelSettings, PseudoSettings, Score
 from stepline.settings import Count, Positive, Settings
-from stepline.wys2.settings import ContrastSettings, LabelSettings, PseudoSettings, Score
 
 Positives: TypeAlias = Literal["labels", "all", "planted"]
 Untrained: TypeAlias = Literal["zero-shot", "objects"]

@@ -15,11 +15,10 @@ from research.wys2.corpus import Clips, Wys2Corpus, wys2_corpus
 from research.wys2.listed_clips import ListedClips
 from research.wys2.rows import AUC_MEASURE, Wys2Size, Wys2Trial
 from stepline.evaluate.ranking import roc_auc
-from stepline.records import Matrix
-from stepline.training.batches import Mask
-from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.dataset import (
+from stepline.models.training.batches import Mask
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.dataset import (
     Array,
     fit_softmax_regression,
     map_cosine,
@@ -29,10 +28,11 @@ from stepline.wys2.dataset import (
     standardise_columns,
     task_log_probabilities,
 )
-from stepline.wys2.detector import Detector, score_pairs
-from stepline.wys2.pseudo_labels import ValidationClips, train_with_pseudo_labels
-from stepline.wys2.settings import DetectorSettings, LabelSettings
-from stepline.wys2.train import train_detector
+from stepline.models.wys2.detector import Detector, score_pairs
+from stepline.models.wys2.pseudo_labels import ValidationClips, train_with_pseudo_labels
+from stepline.models.wys2.settings import DetectorSettings, LabelSettings
+from stepline.models.wys2.train import train_detector
+from stepline.records import Matrix
 
 
 @dataclass(frozen=True)

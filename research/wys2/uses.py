@@ -39,20 +39,20 @@ from research.wys2.rows import SS_TRIAL, Wys2Size
 from research.wys2.trials import train_on
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate as total
-from stepline.records import FeatureSequence, Matrix
-from stepline.settings import Count, Settings
-from stepline.training.batches import Mask
-from stepline.wys2.detector import Detector
-from stepline.wys2.settings import SUMMARIZER_TRAINING
-from stepline.wys2.summarizer import (
+from stepline.models.training.batches import Mask
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import SUMMARIZER_TRAINING
+from stepline.models.wys2.summarizer import (
     SegmentedVideo,
     SummarizerSettings,
     predict_importance,
     segment_video,
     train_summarizer,
 )
-from stepline.wys2.summarizer.dataset import shown_seconds
-from stepline.wys2.summarizer.train import score_summaries
+from stepline.models.wys2.summarizer.dataset import shown_seconds
+from stepline.models.wys2.summarizer.train import score_summaries
+from stepline.records import FeatureSequence, Matrix
+from stepline.settings import Count, Settings
 
 Scores: TypeAlias = Mapping[str, Mapping[str, float]]  # row -> measure -> value
 

@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import Field
 
 from stepline.annotate.clips import AnnotationClip, write_clips
-from stepline.append_log import AppendLog
-from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
+from stepline.files.append_log import AppendLog
+from stepline.files.atomic_files import write_atomic
 from stepline.records import FrozenModel
 from stepline.settings import NonNegative
 

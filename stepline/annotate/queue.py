@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from stepline.annotate.answers import PAPER_RULE, Answer
 from stepline.annotate.clips import AnnotationClip
-from stepline.append_log import EntryStore
 from stepline.errors import DatasetError
+from stepline.files.append_log import EntryStore
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
 MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions. WYS2, supplement 2

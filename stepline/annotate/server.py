@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from stepline.annotate.answers import AnnotatorName, Answer
 from stepline.annotate.queue import AnnotationQueue
-from stepline.layout import BASE_STYLE, page_html
+from stepline.pages.layout import BASE_STYLE, page_html
+from stepline.pages.web.local_server import LocalServer, asset, file_response, post, serve_page
 from stepline.records import FrozenModel
-from stepline.web.local_server import LocalServer, asset, file_response, post, serve_page
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; media-src 'self'; "

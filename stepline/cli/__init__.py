@@ -11,7 +11,6 @@ import click
 # Set before torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from stepline.child_processes import claim_process
 from stepline.cli.annotate import annotate
 from stepline.cli.compare import compare
 from stepline.cli.curate import curate
@@ -32,6 +31,7 @@ from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.weights import weights
 from stepline.cli.workflow import workflow
+from stepline.processes import claim_process
 from stepline.version import __version__
 
 LIST_MARGIN = 4  # columns around the names in a list of commands

@@ -53,8 +53,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     from stepline.annotate import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
     from stepline.annotate.answers import LABELS_FILE, export
     from stepline.annotate.clips import check_qualifying
-    from stepline.atomic_files import check_writable
     from stepline.errors import SettingsError
+    from stepline.files.atomic_files import check_writable
 
     # when annotators agree
     rule = AgreementRule(options["asked"], options["needed"])

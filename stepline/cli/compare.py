@@ -65,11 +65,11 @@ def compare(
     spread, and the seconds of each video. Videos of something else are left out. With --query,
     FOLDER may hold videos of many tasks. Those whose titles or steps match the words are compared.
     """
-    from stepline.atomic_files import write_atomic
     from stepline.compare.procedure import compare as compare_records
     from stepline.compare.read import read_folder, search_folder
     from stepline.compare.settings import CompareRunSettings
     from stepline.compare.write import to_json, to_lines, write_comparison
+    from stepline.files.atomic_files import write_atomic
     from stepline.settings import load_settings
 
     # the videos

@@ -28,14 +28,14 @@ from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stepline.chat.pictures import VideoPictures
     from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import StageFailure
     from stepline.curate.status import RunStatus
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
+    from stepline.llm.pictures import VideoPictures
 
 MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
@@ -186,7 +186,7 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.stages import STAGE_TABLE
     from stepline.curate.status import run_status
     from stepline.curate.store.run_log import read_recipe
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
     recipe = read_recipe(RemotePath(out))
     state = run_status(RemotePath(out, recipe.remote), STAGE_TABLE)
@@ -363,7 +363,7 @@ def _folder_and_settings(
 ) -> "tuple[RemotePath, ReportSettings]":
     """Return OUT, and the report settings of its run's recipe, changed as asked."""
     from stepline.curate.report.write import report_recipe
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
     from stepline.settings import load_settings
 
     # What --set gives is read after the recipe's own values, and changes them.

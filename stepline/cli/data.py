@@ -291,8 +291,8 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.report import require_training_videos, write_report
     from stepline.sieve_swap.run import Job, check_encoder, run
     from stepline.sieve_swap.settings import SieveSwapSettings
+    from stepline.sieve_swap.text_base import prepared_base
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
-    from stepline.text_base import prepared_base
 
     # what is asked
     overrides = list(options["overrides"])
@@ -335,12 +335,12 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
 
     Each is transcribed once.
     """
-    from stepline.atomic_files import files_below
     from stepline.errors import MediaError, SettingsError, SteplineError
+    from stepline.files.atomic_files import files_below
+    from stepline.files.storage import write_record
     from stepline.pipeline.batch import transcribe
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.sieve_swap.videos import DATA_SUFFIXES
-    from stepline.storage import write_record
 
     # records as they are
     if len(videos) == 1:

@@ -14,8 +14,8 @@ import click
 
 from stepline.cli.errors import print_data
 from stepline.cli.options import json_option
+from stepline.networks.weights import Weights, known_weights
 from stepline.version import __version__
-from stepline.weights import Weights, known_weights
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     --detector htm-align and vnd (whose reference is the list of clips). Videos without features, or
     with broken ones, are named, listed in OUT.missing.json, and end with exit code 1.
     """
-    from stepline.locks import lock_output
+    from stepline.files.locks import lock_output
 
     # what kind of network answers
     answers = {
@@ -234,7 +234,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that places texts. Return how many videos are in the file, and why
     others are not."""
-    from stepline.nasva.benchmarks import write_answers as answer
+    from stepline.models.nasva.benchmarks import write_answers as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
@@ -245,11 +245,11 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that describes. Return how many videos are in the file, and why others
     are not."""
-    from stepline.procx.benchmark import benchmark_videos
-    from stepline.procx.benchmark import write_predictions as answer
-    from stepline.procx.checkpoint import load_model
-    from stepline.training.benchmark_answers import StoredFeatures
-    from stepline.training.sources import read_records
+    from stepline.models.procx.benchmark import benchmark_videos
+    from stepline.models.procx.benchmark import write_predictions as answer
+    from stepline.models.procx.checkpoint import load_model
+    from stepline.models.training.benchmark_answers import StoredFeatures
+    from stepline.models.training.sources import read_records
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
@@ -280,10 +280,10 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     others are not."""
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
-    from stepline.nasva.benchmarks import benchmark_questions
+    from stepline.models.nasva.benchmarks import benchmark_questions
+    from stepline.models.training.benchmark_answers import StoredFeatures
+    from stepline.models.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
     from stepline.pipeline.sources import find_videos, name_videos
-    from stepline.training.benchmark_answers import StoredFeatures
-    from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
 
     # the detector, and what it sees
     loaded = load_for_benchmarks(options["detector"])
@@ -339,7 +339,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     """
     from dataclasses import asdict
 
-    from stepline.nasva.fit_calibration import calibrate as fit
+    from stepline.models.nasva.fit_calibration import calibrate as fit
 
     # the network, what it is asked, and the fit
     settings = settings_from_options(options).nasva.aligner
@@ -361,9 +361,9 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is asked, the network, and what serves as the encoders. A wrong path is reported
     before any work."""
-    from stepline.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
-    from stepline.nasva.checkpoint import load_aligner
-    from stepline.training.benchmark_answers import StoredFeatures
+    from stepline.models.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
+    from stepline.models.nasva.checkpoint import load_aligner
+    from stepline.models.training.benchmark_answers import StoredFeatures
 
     # The network first: it is the cheapest to check.
     loaded = load_aligner(options["aligner"])
@@ -383,7 +383,7 @@ def _tell_unasked(reasons: dict[str, int]) -> None:
 
 
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
-    from stepline.atomic_files import remove_file, write_atomic
+    from stepline.files.atomic_files import remove_file, write_atomic
 
     lines = [f"missing: {id}: {reason}" for id, reason in missing.items()]
     print_message(*lines[:MAX_NAMED_VIDEOS])
@@ -419,7 +419,7 @@ def export_onnx(run: Path, out: Path) -> None:
     Stepline itself does not need this file. Without torch, --aligner RUN runs the same graph by
     ONNX Runtime.
     """
-    from stepline.nasva import checkpoint
+    from stepline.models.nasva import checkpoint
 
     checkpoint.export_onnx(run, out)
     print_message(f"wrote {out}")

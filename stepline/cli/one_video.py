@@ -32,11 +32,11 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sentences import SentenceCheck
+    from stepline.models.wys2.settings import SummarySettings
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument
     from stepline.pipeline.summary import Summary
     from stepline.records import Record
-    from stepline.wys2.settings import SummarySettings
 
 
 @click.command()
@@ -122,9 +122,9 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     import numpy as np
 
     from stepline.compare.task_graph import read_lines
+    from stepline.files.storage import to_json
     from stepline.outputs import step_table
     from stepline.pipeline.ground_texts import ground_texts, read_order
-    from stepline.storage import to_json
 
     # the settings, and the order of the lines
     order = options["order"]
@@ -262,11 +262,11 @@ def _check_sentences(
 ) -> "SentenceCheck":
     """Return what a vision-language model says of `count` sentences, and say how the asking
     went."""
-    from stepline.chat.pictures import VideoPictures
     from stepline.curate.audit.sentences import check_sentences, read_people
+    from stepline.grounding.vision_language.pictures import question_pictures
+    from stepline.llm.pictures import VideoPictures
     from stepline.media import probe
     from stepline.pipeline.part import part_info
-    from stepline.vision_language.pictures import question_pictures
 
     # what people say, and the pictures that the model sees
     answers = read_people(people, record) if people is not None else ()
@@ -395,7 +395,7 @@ def summarize(
 def read_length(text: str | None) -> "SummarySettings":
     """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
     anything else."""
-    from stepline.wys2.settings import SummarySettings
+    from stepline.models.wys2.settings import SummarySettings
 
     if text is None:
         return SummarySettings()

@@ -26,10 +26,10 @@ from stepline.errors import SettingsError
 from stepline.plugins import OWN_NAMES
 
 if TYPE_CHECKING:
+    from stepline.pages.web.local_server import LocalServer
     from stepline.pipeline.request import StepsSettings
     from stepline.plugins import Kind
     from stepline.records import Span
-    from stepline.web.local_server import LocalServer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,8 +121,8 @@ def lock_out_folder(command: F) -> F:
 
     @functools.wraps(command)
     def alone(out: Path, **options: Any) -> Any:
-        from stepline.atomic_files import check_writable
-        from stepline.locks import LOCK_NAME, lock_output
+        from stepline.files.atomic_files import check_writable
+        from stepline.files.locks import LOCK_NAME, lock_output
 
         # The first process holds the folder for all of them.
         if os.environ.get("RANK", "0") != "0":
@@ -146,7 +146,7 @@ def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Ca
     )
 
 
-PRESETS_FOLDER = Path(__file__).parents[1] / "presets"  # a folder per command
+PRESETS_FOLDER = Path(__file__).parent / "presets"  # a folder per command
 
 
 def preset_files(command: str) -> dict[str, Path]:
@@ -216,7 +216,7 @@ def _note_compute(context: click.Context, _: click.Parameter, value: str) -> Non
 
 
 def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
-    from stepline.device import set_device
+    from stepline.networks.device import set_device
 
     set_device(value, context.meta.get(COMPUTE_KEY, "auto"))
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from stepline.curate.driver import PhaseProgress
+    from stepline.models.training.loop import Progress as TrainingProgress
+    from stepline.networks.wheels import Report
     from stepline.progress import Progress
-    from stepline.training.loop import Progress as TrainingProgress
-    from stepline.wheels import Report
 
 
 LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal
@@ -179,7 +179,7 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
             bar = bars.add_task("", total=None, **fields)
 
         def report(progress: "TrainingProgress") -> None:
-            from stepline.training.distributed import peak_memory
+            from stepline.models.training.distributed import peak_memory
 
             memory = peak_memory() / GIB_BYTES
             score = ""
@@ -214,8 +214,8 @@ def progress_report(
 ) -> Iterator[Callable[["TrainingProgress"], None]]:
     """Yield what shows each step and TensorBoard's curves. A step is shown by a bar on a terminal,
     else by a line per epoch's end."""
-    from stepline.training.distributed import is_first
-    from stepline.training.loop import Curves
+    from stepline.models.training.distributed import is_first
+    from stepline.models.training.loop import Curves
 
     curves = None
     if tensorboard:

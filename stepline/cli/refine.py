@@ -25,9 +25,9 @@ from stepline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from stepline.nasva.pseudo_labels import RoundReport
-    from stepline.nasva.refine import RefineResult
-    from stepline.training.loop import Progress
+    from stepline.models.nasva.pseudo_labels import RoundReport
+    from stepline.models.nasva.refine import RefineResult
+    from stepline.models.training.loop import Progress
 
 
 @click.command()
@@ -78,10 +78,10 @@ def refine(
     """
     check_address_space("refine", MIN_DATASET_ADDRESS_BYTES)
 
-    from stepline.nasva.refine import RefineSources, refine_dataset
-    from stepline.nasva.settings import RefineRunSettings
+    from stepline.models.nasva.refine import RefineSources, refine_dataset
+    from stepline.models.nasva.settings import RefineRunSettings
+    from stepline.models.training.distributed import end_processes, is_first
     from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first
 
     # what is refined, and by what
     overrides = [*options["overrides"]]
@@ -111,7 +111,7 @@ def refine(
 
 def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
     """Print a line a round, and on stderr what is refined and what is left out."""
-    from stepline.nasva.refine import REFINED_FILE
+    from stepline.models.nasva.refine import REFINED_FILE
 
     for video in result.omitted[:MAX_NAMED_VIDEOS]:
         print_message(f"left out {video.id}: {video.reason} {video.value}".rstrip())

@@ -51,7 +51,7 @@ def shots(source: "VideoArgument", out: Path, size: int, as_json: bool, **option
     record, the list also has the steps that the shot shows. It is written as CSV, as JSON and as a
     page.
     """
-    from stepline.atomic_files import check_writable
+    from stepline.files.atomic_files import check_writable
     from stepline.shots.sources import ShotSource, find_sources
 
     check_writable(out)

@@ -213,7 +213,7 @@ def _worker_setup(
     settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
 ) -> "VideoWorkerSetup":
     """Return what the main job does with every video, for this process and others."""
-    from stepline.device import requested_compute, requested_device
+    from stepline.networks.device import requested_compute, requested_device
     from stepline.pipeline.video_messages import LOGGER_NAMES, VideoWorkerSetup
 
     levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
@@ -336,11 +336,11 @@ def demo(out: Path, browse: bool) -> None:
 
     The last line names the page that shows them.
     """
-    from stepline.asr.settings import AsrSettings
     from stepline.outputs import output_path, step_table
     from stepline.pipeline.batch import run_video
     from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
+    from stepline.speech.settings import AsrSettings
 
     offer_weights(unasked=True)
     # its voice is synthetic: int8 errs without VNNI

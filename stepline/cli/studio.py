@@ -87,18 +87,18 @@ def studio(folder: Path, **options: Any) -> None:
 
     Corrections are stored in FOLDER/.stepline-studio.sqlite. The records stay as they are.
     """
+    from stepline.files.locks import lock_output
     from stepline.library.database import DATABASE_FILE
-    from stepline.locks import lock_output
+    from stepline.pages.web.local_server import is_this_machine
     from stepline.studio.server import StudioServer
     from stepline.studio.store import Studio
-    from stepline.web.local_server import is_this_machine
 
     # what is served
     studio_options = _studio_options(options)
     at_end = ExitStack()
     if studio_options.audit is not None:
         from stepline.curate.report.write import read_dataset
-        from stepline.remote import RemotePath
+        from stepline.files.remote import RemotePath
 
         next(read_dataset(RemotePath(str(studio_options.audit))), None)  # raises without a dataset
     library = Studio(folder, options["allow"])
@@ -146,10 +146,10 @@ def _entry_page(link: str, folder: Path) -> Path:
 
 def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     from stepline.errors import SettingsError
+    from stepline.pages.web.local_server import Certificate
     from stepline.studio.access import read_password
     from stepline.studio.events import open_webhook
     from stepline.studio.server import StudioOptions
-    from stepline.web.local_server import Certificate
 
     # who is let in, and how
     settings = settings_from_options(options)
@@ -215,7 +215,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     """
     from stepline.library.index_file import index_path
     from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
-    from stepline.web.local_server import LocalServer
+    from stepline.pages.web.local_server import LocalServer
 
     # what assistants may do
     tools = LibraryTools(folder, allow=allow, settings=settings_from_options(options))
@@ -266,7 +266,7 @@ def learn(library: Path, out: Path) -> None:
 
     LIBRARY is the folder that the studio serves.
     """
-    from stepline.learning.training_data import export_corrected
+    from stepline.library.training_data import export_corrected
     from stepline.studio.store import Studio
 
     offer_weights()

@@ -17,8 +17,8 @@ from stepline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from stepline.text_base.manifest import Manifest
-    from stepline.text_base.settings import TextBaseSettings
+    from stepline.sieve_swap.text_base.manifest import Manifest
+    from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 NO_LICENCE = "licence not stated"
 ENGINE_NAMES = ("lists", "flat", "ivf", "hnsw")
@@ -55,7 +55,7 @@ def build(
 
     The same command continues a build that was stopped.
     """
-    from stepline.text_base import build_base
+    from stepline.sieve_swap.text_base import build_base
 
     base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
     print_message(describe_base(base.manifest))
@@ -81,8 +81,8 @@ def index(base: Path, engine: str, **options: Any) -> None:
 
     Its recall is measured against exact search.
     """
-    from stepline.locks import LOCK_NAME, lock_output
-    from stepline.text_base import add_index
+    from stepline.files.locks import LOCK_NAME, lock_output
+    from stepline.sieve_swap.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
     # An index is added under the lock that builds take.
@@ -105,7 +105,7 @@ def show(base: Path, as_json: bool) -> None:
 
     That is sources, licences, lines merged, what was left out and why.
     """
-    from stepline.text_base.index import require_manifest
+    from stepline.sieve_swap.text_base.index import require_manifest
 
     manifest = require_manifest(base)
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
@@ -133,7 +133,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
 
     Each row has the cosine, the step and its source.
     """
-    from stepline.text_base import open_base
+    from stepline.sieve_swap.text_base import open_base
 
     opened = open_base(base)
     vectors = opened.embed(texts)

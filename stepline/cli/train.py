@@ -36,10 +36,10 @@ from stepline.cli.progress import progress_report, training_bar
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stepline.nasva.train import PreparedAligner
-    from stepline.procx.seeds import SeedResult
-    from stepline.procx.train import PreparedRun as ProcxPrepared
-    from stepline.training.loop import Progress
+    from stepline.models.nasva.train import PreparedAligner
+    from stepline.models.procx.seeds import SeedResult
+    from stepline.models.procx.train import PreparedRun as ProcxPrepared
+    from stepline.models.training.loop import Progress
 
 tensorboard_option = click.option(
     "--tensorboard", is_flag=True, help="Write curves for TensorBoard as well."
@@ -90,10 +90,10 @@ def nasva(
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
-    from stepline.nasva.settings import AlignerRunSettings
-    from stepline.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
+    from stepline.models.nasva.settings import AlignerRunSettings
+    from stepline.models.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
+    from stepline.models.training.distributed import end_processes, is_first
     from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first
 
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
@@ -129,7 +129,7 @@ def nasva(
 def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> None:
     """Print the files of a run, and what it cost. last: its last step, None: it was finished
     before."""
-    from stepline.training.distributed import peak_memory
+    from stepline.models.training.distributed import peak_memory
 
     if as_json:
         summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
@@ -153,8 +153,8 @@ def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> N
 def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     """Say what is trained on, what is left out, and that nothing was, where lists of videos were to
     be."""
-    from stepline.training.distributed import is_first
-    from stepline.training.gather import EXCLUDED_REASON
+    from stepline.models.training.distributed import is_first
+    from stepline.models.training.gather import EXCLUDED_REASON
 
     if not is_first():
         return
@@ -209,10 +209,10 @@ def train_procx(
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
-    from stepline.procx.settings import ProcxRunSettings
-    from stepline.procx.train import ProcxSources, train_procx_run
+    from stepline.models.procx.settings import ProcxRunSettings
+    from stepline.models.procx.train import ProcxSources, train_procx_run
+    from stepline.models.training.distributed import end_processes, is_first
     from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first
 
     settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "steps", "subset", "words")
@@ -238,7 +238,7 @@ def train_procx(
 
 def _say_procx_samples(prepared: "ProcxPrepared") -> None:
     """Say what is trained on, what is left out, and what the network cannot hold."""
-    from stepline.training.distributed import is_first
+    from stepline.models.training.distributed import is_first
 
     if not is_first():
         return
@@ -255,9 +255,9 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
-    from stepline.procx.seeds import seed_summary
-    from stepline.procx.train import BEST_FILE, FINAL_FILE
-    from stepline.training.distributed import peak_memory
+    from stepline.models.procx.seeds import seed_summary
+    from stepline.models.procx.train import BEST_FILE, FINAL_FILE
+    from stepline.models.training.distributed import peak_memory
 
     paths = [result.folder / name for result in results for name in (FINAL_FILE, BEST_FILE)]
     files = [str(path) for path in paths if path.exists()]
@@ -334,11 +334,11 @@ def train_wys2(
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
+    from stepline.models.wys2.detector import DETECTOR_FILE
+    from stepline.models.wys2.settings import Wys2Settings
+    from stepline.models.wys2.train import DetectorSources, train_detector_run
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.settings import load_settings
-    from stepline.wys2.detector import DETECTOR_FILE
-    from stepline.wys2.settings import Wys2Settings
-    from stepline.wys2.train import DetectorSources, train_detector_run
 
     # what is trained, and on what
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
@@ -456,12 +456,12 @@ def train_summarizer(
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
     from stepline.features import open_video_store
+    from stepline.models.training.sources import read_records, text_encoder
+    from stepline.models.wys2.settings import SummarizerRunSettings
+    from stepline.models.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
+    from stepline.models.wys2.summarizer.train import gather_summaries, train_summarizer_run
     from stepline.records import count_reasons
     from stepline.settings import load_settings
-    from stepline.training.sources import read_records, text_encoder
-    from stepline.wys2.settings import SummarizerRunSettings
-    from stepline.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
-    from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
     # what is trained, and on what
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)

@@ -67,9 +67,9 @@ def workflow(out: Path, **options: Any) -> None:
 
     Each stage prints one line, with what to do next. The same command goes on where it was.
     """
-    from stepline.atomic_files import check_writable
     from stepline.curate.workflow.run import WORKFLOW_FOLDER, run_workflow
-    from stepline.locks import LOCK_NAME, lock_output
+    from stepline.files.atomic_files import check_writable
+    from stepline.files.locks import LOCK_NAME, lock_output
 
     home = out / WORKFLOW_FOLDER
     check_writable(home)

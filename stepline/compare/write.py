@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.atomic_files import atomic_files
 from stepline.compare.procedure import TaskComparison
 from stepline.compare.view import (
     ComparedThingView,
@@ -14,9 +13,10 @@ from stepline.compare.view import (
     comparison_view,
 )
 from stepline.errors import SettingsError, printable
-from stepline.layout import page_html
+from stepline.files.atomic_files import atomic_files
 from stepline.outputs.documents import MARKUP_PATTERN
 from stepline.outputs.text import one_line
+from stepline.pages.layout import page_html
 
 FILE_STEM = "comparison"  # of the files in the folder --out
 

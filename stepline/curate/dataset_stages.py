@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import cast
 
-from stepline.child_processes import THREAD_VARIABLES
 from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
 from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem
@@ -18,6 +17,7 @@ from stepline.curate.store.manifests import MANIFESTS_FOLDER, write_manifest
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, inventory
 from stepline.errors import StoreError
+from stepline.processes import THREAD_VARIABLES
 
 PARALLEL_READS = 16  # results of a stage that are read from a store at the same time
 

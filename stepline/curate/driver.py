@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from stepline.atomic_files import check_writable
 from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
@@ -43,10 +42,11 @@ from stepline.curate.store.lock import RunLock, lock_run
 from stepline.curate.store.manifests import SAVE_INTERVAL
 from stepline.curate.store.results import ResultStore, StageFolders, remove_partials
 from stepline.curate.store.run_log import RunLog, inventory, write_inventory
-from stepline.device import core_count
 from stepline.errors import DatasetError
+from stepline.files.atomic_files import check_writable
+from stepline.files.remote import RemotePath
+from stepline.networks.device import core_count
 from stepline.records import Rejected
-from stepline.remote import RemotePath
 from stepline.version import __version__
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from stepline.records import Rejected
 from stepline.version import __version__, minor_version, package_version
 
 if TYPE_CHECKING:
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
 KEY_BYTES = 32  # of a sha256
 NO_LIBRARIES: Mapping[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stepline.nasva.settings import AlignerSettings, UnshownTexts
+from stepline.models.nasva.settings import AlignerSettings, UnshownTexts
 from stepline.settings import (
     Count,
     CountOrZero,

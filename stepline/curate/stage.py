@@ -32,15 +32,15 @@ from stepline.curate.settings import (
     VisibleSettings,
 )
 from stepline.errors import SettingsError, StoreError
+from stepline.files.remote.settings import RemoteSettings
 from stepline.limits import parse_json
-from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
+from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
-from stepline.remote.settings import RemoteSettings
 from stepline.settings import Settings, Threads, load_settings
 
 if TYPE_CHECKING:
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
 log = logging.getLogger(__name__)
 

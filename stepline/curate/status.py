@@ -32,7 +32,7 @@ from stepline.curate.store.run_log import (
 )
 
 if TYPE_CHECKING:
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
 SECONDS_PER_HOUR = 3600
 

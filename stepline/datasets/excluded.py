@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from stepline.atomic_files import write_atomic
 from stepline.datasets.files import read_text
 from stepline.datasets.registry import find_dataset, stream
 from stepline.datasets.youtube_ids import plain_id
 from stepline.errors import DatasetError
+from stepline.files.atomic_files import write_atomic
 
 UNNAMED_SET = "unnamed"  # dataset of a line that names none
 TEST_PREFIX = "test"  # of the names of test splits: test, testing, test_seen

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeAlias
 
-from stepline.atomic_files import files_below
 from stepline.errors import DatasetError
+from stepline.files.atomic_files import files_below
 from stepline.limits import (
     MAX_ANNOTATIONS_BYTES,
     LimitError,

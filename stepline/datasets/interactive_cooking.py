@@ -49,7 +49,7 @@ def _rows(file: Path) -> Iterator[Node]:
     if file.suffix != ".parquet":
         yield from read_node(file).rows()
         return
-    from stepline.parquet import ParquetError, ParquetReader
+    from stepline.files.parquet import ParquetError, ParquetReader
 
     try:
         rows = ParquetReader(file).rows(list(MESSAGE_COLUMNS))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 
-from stepline.atomic_files import write_atomic
 from stepline.datasets.predictions import PredictedSegment
 from stepline.errors import DatasetError
+from stepline.files.atomic_files import write_atomic
 from stepline.records import Record, Step
 
 DENSEVID_VERSION = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it

@@ -321,7 +321,7 @@ def write_per_video(system: EvaluationReport, path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    from stepline.atomic_files import atomic_path
+    from stepline.files.atomic_files import atomic_path
 
     rows = [{"protocol": system.name, **row} for row in system.per_video]
     with atomic_path(path) as partial:

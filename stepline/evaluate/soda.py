@@ -36,7 +36,6 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from stepline.child_processes import safe_spawn
 from stepline.errors import DatasetError
 from stepline.evaluate.events import (
     Event,
@@ -49,6 +48,7 @@ from stepline.evaluate.events import (
     times,
 )
 from stepline.evaluate.meteor import Meteor, MeteorScores
+from stepline.processes import safe_spawn
 
 
 def best_ordered_sum(scores: Matrix) -> float:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError, StoreError, first_line
+from stepline.files.atomic_files import write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, check_zip, parse_json
 from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from stepline.atomic_files import files_below, write_atomic
 from stepline.errors import StoreError
 from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, read_arrays, stated_rate
 from stepline.features.shard_index import RowTexts
@@ -35,6 +34,7 @@ from stepline.features.store import (
     UNREADABLE_FILE,
     FeatureWriter,
 )
+from stepline.files.atomic_files import files_below, write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, LimitError, TarHeader, parse_json, read_member
 from stepline.records import Rejected
 

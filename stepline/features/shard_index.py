@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.atomic_files import atomic_path
 from stepline.errors import StoreError
-from stepline.parquet import ParquetError, ParquetReader
+from stepline.files.atomic_files import atomic_path
+from stepline.files.parquet import ParquetError, ParquetReader
 
 INDEX_VERSION = "1"  # of the columns; a reader refuses any other
 METADATA_KEY = "stepline_features"

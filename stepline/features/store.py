@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.features.files import VIDEOS_WANTED
 from stepline.features.shard_index import (
@@ -32,9 +31,10 @@ from stepline.features.shard_index import (
     shards_of,
     write_index,
 )
+from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
+from stepline.files.remote.cache import CachedFolder
 from stepline.limits import MAX_HEADER_BYTES, parse_json
 from stepline.records import FeatureSequence, Matrix, Rejected
-from stepline.remote.cache import CachedFolder
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
 UNREADABLE_FILE = "the file cannot be read"

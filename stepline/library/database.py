@@ -25,8 +25,8 @@ from threading import RLock
 from typing import Any, TypeAlias
 
 from stepline.errors import StoreError
+from stepline.files.own_files import check_own_file, open_own_file
 from stepline.limits import MAX_RECORD_BYTES
-from stepline.own_files import check_own_file, open_own_file
 
 Row: TypeAlias = tuple[Any, ...]
 

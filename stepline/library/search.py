@@ -21,6 +21,8 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.files.locks import lock_output
+from stepline.files.storage import read_record
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import (
     check_database_files,
@@ -33,10 +35,8 @@ from stepline.library.index_file import INDEX_FORM, INDEX_TABLES, index_path
 from stepline.library.made_queries import MADE_QUERY_COUNT, MADE_QUERY_SEED, made_words
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
-from stepline.locks import lock_output
 from stepline.progress import Progress
 from stepline.records import Matrix
-from stepline.storage import read_record
 from stepline.text import embed
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)

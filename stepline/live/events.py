@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from stepline.append_log import AppendLog
-from stepline.atomic_files import write_atomic
+from stepline.files.append_log import AppendLog
+from stepline.files.atomic_files import write_atomic
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
     Basis,

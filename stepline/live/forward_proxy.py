@@ -19,7 +19,7 @@ from typing import Self, cast
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError
-from stepline.media.addresses import NamedHost, connect_checked
+from stepline.files.remote.addresses import NamedHost, connect_checked
 from stepline.media.http import CHUNK_BYTES, MAX_HEAD_BYTES
 from stepline.media.settings import LinkSettings
 

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stepline.atomic_files import atomic_path
 from stepline.errors import StoreError
+from stepline.files.atomic_files import atomic_path
 from stepline.media.container import OpenMedia, open_media
 from stepline.media.settings import MediaSettings
 

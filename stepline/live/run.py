@@ -11,8 +11,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 
-from stepline.atomic_files import check_writable, remove_file
 from stepline.errors import MediaError, SettingsError
+from stepline.files.atomic_files import check_writable, remove_file
+from stepline.files.remote.addresses import display_url
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
 from stepline.live.options import LiveOptions
 from stepline.live.recording import StreamRecorder, join_recordings
@@ -20,7 +21,6 @@ from stepline.live.run_files import RunFiles
 from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
-from stepline.media.addresses import display_url
 from stepline.media.opening import LiveInput
 from stepline.numeric import one_blas_thread
 from stepline.outputs import USUAL, safe_stem

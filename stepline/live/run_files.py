@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from stepline.errors import StoreError
+from stepline.files.own_files import check_own_file
 from stepline.live.events import GrowingVtt, LiveLog
-from stepline.own_files import check_own_file
 from stepline.records import Matrix
 
 FLOAT_BYTES = 4  # of a number in the file of features

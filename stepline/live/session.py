@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from stepline.asr.audio_windows import AudioWindow
-from stepline.asr.recogniser import RecogniserSwitch
-from stepline.asr.vad import FRAME_SAMPLES
 from stepline.live.events import LiveEvent, LiveLog
 from stepline.live.options import LiveOptions
 from stepline.live.pacing import Pacing
@@ -32,6 +29,9 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.frames import Frame
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Sentence, Span, Transcript
+from stepline.speech.audio_windows import AudioWindow
+from stepline.speech.recogniser import RecogniserSwitch
+from stepline.speech.vad import FRAME_SAMPLES
 from stepline.writing import check_writer, write_steps
 
 if TYPE_CHECKING:

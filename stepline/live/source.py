@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError, SettingsError
+from stepline.files.remote.addresses import NamedHost, check_url, display_url
 from stepline.live.forward_proxy import ForwardProxy
-from stepline.media.addresses import NamedHost, check_url, display_url
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.container import OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler

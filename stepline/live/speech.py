@@ -23,20 +23,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline.asr.audio_windows import (
+from stepline.media.audio import SAMPLE_RATE, AudioBlock
+from stepline.records import Rejected, Sentence, Span, Word
+from stepline.speech.audio_windows import (
     MAX_FILLED_SECONDS,
     NO_SOUND,
     AudioWindow,
     WindowTranscript,
     context_of,
 )
-from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
-from stepline.asr.second_reading import fit_to_voice
-from stepline.asr.sentences import ends_sentence, join_pieces, split_sentences
-from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME_SAMPLES, voice_probability
-from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.records import Rejected, Sentence, Span, Word
+from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
+from stepline.speech.second_reading import fit_to_voice
+from stepline.speech.sentences import ends_sentence, join_pieces, split_sentences
+from stepline.speech.settings import AsrSettings
+from stepline.speech.vad import FRAME_SAMPLES, voice_probability
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 

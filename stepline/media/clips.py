@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stepline.atomic_files import atomic_path
 from stepline.errors import MediaError, SettingsError
+from stepline.files.atomic_files import atomic_path
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
 from stepline.media.frames import Image, display_size, quarter_turns

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stepline.errors import MediaError
-from stepline.media.addresses import connect_checked
+from stepline.files.remote.addresses import connect_checked
 from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 

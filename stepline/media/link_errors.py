@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from stepline.errors import MediaError, SteplineError
-from stepline.media.addresses import display_url
+from stepline.files.remote.addresses import display_url
 
 MAX_REASON_CHARS = 160  # of what urllib or yt-dlp says
 CAUSE_FIELDS = ("__cause__", "__context__", "cause", "reason")  # of an error, with what made it

@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from stepline.atomic_files import write_atomic
 from stepline.errors import MediaError
+from stepline.files.atomic_files import write_atomic
+from stepline.files.own_files import check_own_folder
+from stepline.files.remote.addresses import check_url, display_url
+from stepline.files.remote.backoff import TRANSIENT_STATUSES, doubled_pause, retry
 from stepline.limits import parse_json
-from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
 from stepline.media.dates import read_day
 from stepline.media.downloaded_file import remove_other_files, text_kind
@@ -36,9 +38,7 @@ from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_ur
 from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
 from stepline.media.link_errors import as_link_error
 from stepline.media.settings import LinkSettings
-from stepline.own_files import check_own_folder
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
-from stepline.retry import TRANSIENT_STATUSES, doubled_pause, retry
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepline.device import Device, current_device
 from stepline.errors import MediaError, ModelError, first_line
 from stepline.media.settings import MediaSettings
+from stepline.networks.device import Device, current_device
 
 log = logging.getLogger(__name__)
 

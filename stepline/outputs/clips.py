@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.atomic_files import FileSet, atomic_files
 from stepline.errors import MediaError
+from stepline.files.atomic_files import FileSet, atomic_files
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
 

@@ -8,8 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stepline.atomic_files import FileSet, partial_files
 from stepline.errors import StoreError
+from stepline.files.atomic_files import FileSet, partial_files
+from stepline.files.digests import sha256
+from stepline.files.storage import read_record
 from stepline.limits import parse_json
 from stepline.outputs.html import PAGE_MARK
 from stepline.outputs.page import record_digest
@@ -26,8 +28,6 @@ from stepline.outputs.text import safe_stem
 from stepline.outputs.web_addresses import WebAddresses
 from stepline.plugins import plugin_identities
 from stepline.records import Record, Video
-from stepline.storage import read_record
-from stepline.weights import sha256
 
 # What an output that is made from the record alone may have been written with.
 EXTRAS_OF_REMADE = (OutputExtras(), OutputExtras(said_cues=False))

@@ -7,9 +7,9 @@ folder of someone else, and its copies from the library's own files.
 import os
 from pathlib import Path
 
-from stepline.atomic_files import check_writable
 from stepline.errors import StoreError
-from stepline.own_files import check_own_file, open_own_file
+from stepline.files.atomic_files import check_writable
+from stepline.files.own_files import check_own_file, open_own_file
 
 SHARE_MARK = ".stepline-share"  # an empty file in each shared folder
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from stepline.layout import page_html
+from stepline.models.wys2.summary import SummarySegment
 from stepline.outputs.html import media_link, picture_link
 from stepline.outputs.text import clock, one_line, sentence_case, step_line
 from stepline.outputs.verdict import Verdict, doubt, headline, step_verdict
+from stepline.pages.layout import page_html
 from stepline.records import Record
-from stepline.wys2.summary import SummarySegment
 
 SUMMARY_SUFFIX = ".summary.mp4"  # of the film that a storyboard is next to
 

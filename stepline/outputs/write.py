@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stepline.atomic_files import FileSet, atomic_files
+from stepline.files.atomic_files import FileSet, atomic_files
 from stepline.outputs.jsonld import recipe_gaps
 from stepline.outputs.ownership import OutputManifest
 from stepline.outputs.registry import (

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepline.atomic_files import check_writable, remove_partial_files
-from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
+from stepline.files.atomic_files import check_writable, remove_partial_files
+from stepline.files.digests import sha256
+from stepline.files.locks import lock_output
+from stepline.files.storage import read_record
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
-from stepline.locks import lock_output
+from stepline.networks.device import current_device, set_device
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.networks import (
@@ -40,9 +42,7 @@ from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
-from stepline.storage import read_record
 from stepline.version import __version__
-from stepline.weights import sha256
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
@@ -463,7 +463,7 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if request.captions is not None:
         reason = f"holds no sentence to write steps from{left_out}"
         raise CaptionError(f"{request.captions}: {reason}; give other captions")
-    from stepline.asr.hallucinations import is_unsure
+    from stepline.speech.hallucinations import is_unsure
 
     reason = NO_SPEECH
     if any(is_unsure(item.reason) for item in record.dropped):

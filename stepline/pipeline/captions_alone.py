@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import CaptionError, StoreError
+from stepline.files.storage import read_record
 from stepline.language_tags import split_language
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.storage import read_record
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
@@ -72,9 +72,9 @@ def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
 
 
 def _captions_info(request: Request, settings: StepsSettings) -> "MediaInfo":
-    from stepline.asr import read_captions
     from stepline.media import MediaInfo
     from stepline.media.container import check_duration
+    from stepline.speech import read_captions
 
     captions = read_captions(request.path, video_id=request.id, settings=settings.asr)
     sentences = captions.transcript.sentences

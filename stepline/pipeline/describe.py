@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
-from stepline.device import one_torch_thread
 from stepline.errors import SettingsError
+from stepline.models.procx.settings import DescribeSettings
+from stepline.networks.device import one_torch_thread
 from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.procx.settings import DescribeSettings
 from stepline.records import (
     Alignment,
     FeatureSequence,
@@ -27,7 +27,7 @@ from stepline.records import (
 from stepline.vision.settings import VisionLanguageSettings
 
 if TYPE_CHECKING:
-    from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
+    from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
     from stepline.vision import ScreenText
 
 FROM_PICTURES = "speech gives no step; a trained network describes the steps from the pictures"
@@ -65,7 +65,7 @@ def describe_pictures(
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
         return Descriptions()
-    from stepline.procx.inference import describe
+    from stepline.models.procx.inference import describe
 
     # what the network says
     describer.check(features)
@@ -107,7 +107,7 @@ def with_seen_steps(
     second of the picture that they rest on as `at`. They are shown in the place around it, as
     surely as a model is reliable by the settings.
     """
-    from stepline.vision_language.places import video_places
+    from stepline.grounding.vision_language.places import video_places
 
     shot_places = video_places(shots)
     placed_rows = {step.id: row for row, step in enumerate(placed)}
@@ -161,7 +161,7 @@ def check_amounts(
     lines: text on screen, by an own reader that misses small letters.
     start: second of the whole video at which the part with the lines begins.
     """
-    from stepline.vision_language.describe import SEEN_BY_MODEL
+    from stepline.grounding.vision_language.describe import SEEN_BY_MODEL
     from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
@@ -225,7 +225,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
     transcript = Transcript()
     if request.captions is not None and settings.procx.speech:
-        from stepline.asr import read_captions
+        from stepline.speech import read_captions
 
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
         transcript = captions.transcript

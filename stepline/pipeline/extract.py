@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
-from stepline.atomic_files import remove_partial_files
-from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError, ShapeError
 from stepline.features import FeatureWriter
 from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
+from stepline.files.atomic_files import remove_partial_files
+from stepline.files.digests import file_digest
+from stepline.models.training.run_folder import claim_run_folder, versions, write_omitted
+from stepline.networks.device import current_device
 from stepline.pipeline.pictures import NO_PICTURE, LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_videos, name_videos
 from stepline.plugins import plugin_identities
 from stepline.progress import Progress, trim_memory
 from stepline.records import FeatureSequence, Rejected, count_reasons
-from stepline.training.run_folder import claim_run_folder, versions, write_omitted
-from stepline.weights import file_digest
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone

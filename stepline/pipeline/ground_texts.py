@@ -16,7 +16,7 @@ from stepline.records import FeatureSequence, Matrix, Record, Video
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
     from stepline.grounding.task_graph import TaskGraph
-    from stepline.nasva.checkpoint import LoadedAligner
+    from stepline.models.nasva.checkpoint import LoadedAligner
 
 
 def ground_texts(
@@ -39,7 +39,7 @@ def ground_texts(
     not fit.
     """
     from stepline.grounding.speech import line_steps
-    from stepline.nasva.predict import ground_by_aligner
+    from stepline.models.nasva.predict import ground_by_aligner
 
     if not texts:
         raise SettingsError("no lines to find; give a text file with one per line")
@@ -90,8 +90,8 @@ def text_vectors(
 
     Raises ModelError where that encoder is not available, StoreError where the file lacks a text.
     """
+    from stepline.models.training.network_file import UNKNOWN_SOURCES
     from stepline.text import embed
-    from stepline.training.network_file import UNKNOWN_SOURCES
     from stepline.vision import PrecomputedBackbone, load_backbone
 
     # A file of vectors is taken as it is.

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import SettingsError
+from stepline.models.wys2.settings import JudgeSettings
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Alignment, FeatureSequence, Step, Transcript
-from stepline.wys2.settings import JudgeSettings
 
 if TYPE_CHECKING:
-    from stepline.wys2.predict import LoadedDetector
+    from stepline.models.wys2.predict import LoadedDetector
 
 
 ENGLISH_NAMES = ("en", "english")  # the language that the judgement by wording knows
@@ -46,7 +46,7 @@ def judge_sentences(
         return _with_shown(transcript, p_shown), BY_DETECTOR
     if not _is_english(transcript):
         return transcript, None
-    from stepline.wys2.judge import judge_by_grounding, judge_by_words
+    from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
 
     if alignment is not None and visual.features is not None:
         p_shown = judge_by_grounding(
@@ -77,8 +77,8 @@ def _judge_by_detector(
     media: Path | None,
 ) -> Sequence[float]:
     """Return P(shown) of every sentence, by a trained detector of features or of frames."""
+    from stepline.models.wys2.predict import encode_texts, judge_by_detector
     from stepline.vision import PrecomputedBackbone
-    from stepline.wys2.predict import encode_texts, judge_by_detector
 
     backbone = visual.backbone
     if visual.features is None or backbone is None or isinstance(backbone, PrecomputedBackbone):

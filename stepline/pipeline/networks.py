@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.asr.settings import AsrSettings
-from stepline.device import Device, current_device
 from stepline.errors import SettingsError
+from stepline.files.digests import sha256
+from stepline.models.procx.settings import DescribeSettings
+from stepline.models.wys2.settings import JudgeSettings
+from stepline.networks.device import Device, current_device
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import Kind, plugin_identities
-from stepline.procx.settings import DescribeSettings
+from stepline.speech.settings import AsrSettings
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
-from stepline.weights import sha256
-from stepline.wys2.settings import JudgeSettings
 
 if TYPE_CHECKING:
-    from stepline.asr.whisper import Models
-    from stepline.nasva.checkpoint import LoadedAligner
-    from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
-    from stepline.wys2.predict import LoadedDetector
-    from stepline.wys2.summarizer import LoadedSummarizer
+    from stepline.models.nasva.checkpoint import LoadedAligner
+    from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
+    from stepline.models.wys2.predict import LoadedDetector
+    from stepline.models.wys2.summarizer import LoadedSummarizer
+    from stepline.speech.whisper import Models
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Networks:
         """The sha256 of each network's files, as the settings of a record hold them."""
         digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
         if self.aligner is not None:
-            from stepline.nasva import calibration
+            from stepline.models.nasva import calibration
 
             # A calibration next to a network changes its scores, so its digest counts as well.
             digests["aligner"] = [
@@ -60,7 +60,7 @@ class Networks:
                 _digest(calibration.calibration_path(self.aligner.path)),
             ]
         if self.detector is not None:
-            from stepline.wys2 import predict
+            from stepline.models.wys2 import predict
 
             digests["detector"] = [
                 self.detector.sha256,
@@ -109,8 +109,8 @@ def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
     """
     if not vision.witness.named:
         return None
-    from stepline.chat.servers import open_server
-    from stepline.vision_language.corrections import with_counted_answers
+    from stepline.grounding.vision_language.corrections import with_counted_answers
+    from stepline.llm.servers import open_server
 
     # Questions are about whole seconds, and a row has to be one.
     if vision.rate != 1.0:
@@ -140,7 +140,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
                 f"vision.backbone={vision.backbone}: its rows share no space with texts; {cure}"
             )
         return None
-    from stepline.nasva.checkpoint import load_aligner
+    from stepline.models.nasva.checkpoint import load_aligner
 
     # a network needs the features that it was trained on
     loaded = load_aligner(path)
@@ -157,7 +157,7 @@ def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetect
     """Return the detector of visual narrations, None where the settings name none."""
     if settings.detector is None:
         return None
-    from stepline.wys2.predict import check_backbone, load_detector
+    from stepline.models.wys2.predict import check_backbone, load_detector
 
     loaded = load_detector(settings.detector)
     check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
@@ -172,7 +172,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
                 "procx.path is not set; give a network that `stepline train procx` wrote"
             )
         return None
-    from stepline.procx.checkpoint import load_model
+    from stepline.models.procx.checkpoint import load_model
 
     # a network needs the features that it was trained on
     loaded = load_model(settings.path)
@@ -192,8 +192,8 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
     Raises ModelError for any other file, SettingsError where it was trained on another backbone's
     features.
     """
-    from stepline.wys2.predict import check_backbone
-    from stepline.wys2.summarizer import read_summarizer
+    from stepline.models.wys2.predict import check_backbone
+    from stepline.models.wys2.summarizer import read_summarizer
 
     loaded = read_summarizer(path)
     check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)

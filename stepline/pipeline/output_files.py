@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.atomic_files import atomic_files, remove_partial_files
 from stepline.errors import SteplineError
+from stepline.files.atomic_files import atomic_files, remove_partial_files
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
 from stepline.records import Record, ScreenTarget, Span

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING
 
-from stepline.device import current_device
+from stepline.networks.device import current_device
 from stepline.pipeline.part import features_within
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
+    from stepline.grounding.screens import ScreenReading
+    from stepline.grounding.screens.detector import ScreenLikeness
     from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
-    from stepline.screens import ScreenReading
-    from stepline.screens.detector import ScreenLikeness
     from stepline.vision import Activity, Backbone, PictureCues
     from stepline.vision.settings import VisionSettings
 
@@ -84,7 +84,7 @@ class MotionMeter:
     backbone takes."""
 
     def __init__(self, vision: "VisionSettings") -> None:
-        from stepline.screens import ScreenMeter
+        from stepline.grounding.screens import ScreenMeter
         from stepline.vision import ActivityMeter
         from stepline.vision.cues import start_cues
 

@@ -39,15 +39,15 @@ from stepline.records import Alignment, Sentence, Span, Step, Transcript
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stepline.chat.pictures import PictureReader
     from stepline.grounding.ground import Grounding
     from stepline.grounding.said_to_shown import Array
     from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.vision_language import VisualAnswers
+    from stepline.llm.pictures import PictureReader
     from stepline.media import MediaInfo
-    from stepline.nasva.checkpoint import LoadedAligner
-    from stepline.nasva.predict import AlignerGrounding
+    from stepline.models.nasva.checkpoint import LoadedAligner
+    from stepline.models.nasva.predict import AlignerGrounding
     from stepline.vision import PictureCues
-    from stepline.vision_language import VisualAnswers
 
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def ground_steps(
     # The text vectors come from the backbone that saw the pictures, so that both share a space.
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
-        from stepline.nasva.predict import ground_by_aligner
+        from stepline.models.nasva.predict import ground_by_aligner
 
         options = settings.nasva.aligner
         return ground_by_aligner(
@@ -243,7 +243,7 @@ def ask_witness(
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video
     itself."""
-    from stepline.vision_language import GroundedVideo, ask_about_steps
+    from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
 
     video = GroundedVideo(
         grounding.steps,
@@ -268,7 +268,7 @@ def describe_by_witness(
 
     network_result: what a network describes, if one is given. Its places are asked about then.
     """
-    from stepline.vision_language.describe import describe_places
+    from stepline.grounding.vision_language.describe import describe_places
 
     answer = describe_places(
         _shots(visual, math.ceil(duration)),
@@ -307,7 +307,7 @@ def _question_pictures(
 ) -> "PictureReader":
     """Return what reads what a vision-language model is shown of a video, or of its part, by
     seconds."""
-    from stepline.vision_language.pictures import question_pictures
+    from stepline.grounding.vision_language.pictures import question_pictures
 
     return question_pictures(
         request.path,

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.asr.settings import AsrSettings
 from stepline.media.settings import LinkSettings, MediaSettings
-from stepline.nasva.settings import NasvaSettings
-from stepline.procx.settings import DescribeSettings
+from stepline.models.nasva.settings import NasvaSettings
+from stepline.models.procx.settings import DescribeSettings
+from stepline.models.wys2.settings import JudgeSettings
 from stepline.records import LinkOrigin, Span
 from stepline.settings import Settings
+from stepline.speech.settings import AsrSettings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
-from stepline.wys2.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph

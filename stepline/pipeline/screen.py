@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.grounding.screens.captions import typed_captions, without_captions
+from stepline.grounding.screens.clicks import Click, place_clicks
+from stepline.grounding.screens.reading import ScreenEvent, ScreenReading, sampled_likeness
 from stepline.outputs.text import one_line, shorten
 from stepline.pipeline.placing import PlacedSteps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.screen_reading import read_if_screen
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
-from stepline.screens.captions import typed_captions, without_captions
-from stepline.screens.clicks import Click, place_clicks
-from stepline.screens.reading import ScreenEvent, ScreenReading, sampled_likeness
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo

@@ -3,14 +3,19 @@
 import logging
 from typing import TYPE_CHECKING
 
+from stepline.grounding.screens.reading import (
+    TEXT_LOOKS,
+    ScreenReading,
+    has_screen_text,
+    read_screen,
+)
+from stepline.networks.weights import weights_fetched
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.screens.reading import TEXT_LOOKS, ScreenReading, has_screen_text, read_screen
 from stepline.vision.cues import TEXT_WEIGHTS
-from stepline.weights import weights_fetched
 
 if TYPE_CHECKING:
+    from stepline.grounding.screens.detector import ScreenLikeness
     from stepline.media import MediaInfo
-    from stepline.screens.detector import ScreenLikeness
 
 log = logging.getLogger(__name__)
 

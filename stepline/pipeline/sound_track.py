@@ -78,8 +78,8 @@ def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return for how long someone speaks at the beginning of a track."""
-    from stepline.asr.vad import FRAME_SAMPLES, voice_probability
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
+    from stepline.speech.vad import FRAME_SAMPLES, voice_probability
 
     # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})

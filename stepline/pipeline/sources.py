@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.errors import CaptionError, MediaError, StoreError
+from stepline.files.storage import read_record
 from stepline.outputs.shared_folder import unshared_files_below
 from stepline.pipeline.captions_alone import (
     FOLDER_SUFFIXES,
@@ -31,7 +32,6 @@ from stepline.pipeline.captions_alone import (
 )
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
-from stepline.storage import read_record
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
@@ -79,7 +79,7 @@ class VideoSource:
         """What messages call it: its path, or its address without password and query."""
         if isinstance(self.place, Path):
             return str(self.place)
-        from stepline.media.addresses import display_url
+        from stepline.files.remote.addresses import display_url
 
         return display_url(self.place.url)
 
@@ -200,7 +200,7 @@ def open_only_source(
     """
     with contextlib.ExitStack() as stack:
         if is_link(str(argument)):
-            from stepline.media.addresses import display_url
+            from stepline.files.remote.addresses import display_url
 
             if out is None:
                 out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepline-")))

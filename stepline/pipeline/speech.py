@@ -11,8 +11,8 @@ from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FrozenModel, Rejected, Span, Step, Transcript
 
 if TYPE_CHECKING:
-    from stepline.asr.whisper import Models
     from stepline.media import MediaInfo
+    from stepline.speech.whisper import Models
 
 
 # s past the claimed end of a file up to which words are read. A file may be longer than it claims
@@ -94,8 +94,8 @@ def recognise_many(
 ) -> list[Speech]:
     """Return what `recognise_speech` does of each of several videos, whose sound a GPU hears in one
     batch."""
-    from stepline.asr import transcribe_many
     from stepline.media import AudioBlock, MediaReader
+    from stepline.speech import transcribe_many
 
     # Captions, or silence, need no recogniser.
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
@@ -141,7 +141,7 @@ def _speech_without_recogniser(
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
     if request.captions is not None:
-        from stepline.asr import read_captions
+        from stepline.speech import read_captions
 
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
         transcript = transcript_within(captions.transcript, request.part)

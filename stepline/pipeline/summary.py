@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.atomic_files import atomic_files, partial_files, remove_partial_files
 from stepline.errors import MediaError, SettingsError
+from stepline.files.atomic_files import atomic_files, partial_files, remove_partial_files
+from stepline.models.wys2.settings import SummarySettings
+from stepline.models.wys2.summary import Importance, SummarySegment, summarize
 from stepline.outputs.html import PAGE_MARK
 from stepline.pipeline.output_files import keyframes
 from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import Record
-from stepline.wys2.settings import SummarySettings
-from stepline.wys2.summary import Importance, SummarySegment, summarize
 
 if TYPE_CHECKING:
-    from stepline.wys2.summarizer import LoadedSummarizer
+    from stepline.models.wys2.summarizer import LoadedSummarizer
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +112,8 @@ def score_seconds(
     Raises SettingsError without pictures, ShapeError where the features are of another width.
     """
     from stepline.media import probe
-    from stepline.wys2.predict import encode_texts
-    from stepline.wys2.summarizer import predict_importance, segment_video
+    from stepline.models.wys2.predict import encode_texts
+    from stepline.models.wys2.summarizer import predict_importance, segment_video
 
     # A record holds no feature rows, so the video is looked at again.
     info = probe(request.path, settings.media)

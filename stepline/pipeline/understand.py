@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.device import current_device
 from stepline.errors import MediaError, ModelError
+from stepline.files.digests import sha256
+from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
@@ -66,7 +67,6 @@ from stepline.progress import Progress, StoppedError, share_arenas, trim_memory
 from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
-from stepline.weights import sha256
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo, Thumbnails
@@ -485,8 +485,8 @@ def propose_steps(
     pictures = None
     llm = settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
-        from stepline.chat.pictures import VideoPictures
-        from stepline.vision_language.pictures import picture_reader
+        from stepline.grounding.vision_language.pictures import picture_reader
+        from stepline.llm.pictures import VideoPictures
 
         reader = picture_reader(
             request.path, llm.picture_size, start=request.start, media=settings.media

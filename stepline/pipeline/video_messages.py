@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepline.device import ComputeType
+from stepline.networks.device import ComputeType
 from stepline.pipeline.batch import VideoResult
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings

@@ -24,12 +24,12 @@ from typing import Self
 
 import psutil
 
-from stepline.child_processes import kill_group, start_module, worker_variables
-from stepline.device import core_count, cpu_threads, current_device
 from stepline.errors import SteplineError
+from stepline.networks.device import core_count, cpu_threads, current_device
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import VideoSource
 from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerReady, VideoWorkerSetup
+from stepline.processes import kill_group, start_module, worker_variables
 
 WORKER_BYTES = 2**30  # bytes of a process; 731 MB at most were measured with the default settings
 MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
@@ -64,7 +64,7 @@ def video_bytes(settings: StepsSettings) -> int:
     """
     if settings.asr.model is None or settings.asr.recogniser != "whisper":
         return WORKER_BYTES
-    from stepline.asr.whisper import find_model
+    from stepline.speech.whisper import find_model
 
     # WORKER_BYTES was measured with the default model. A named one may be far larger.
     files = find_model(settings.asr.model).glob("*.bin")

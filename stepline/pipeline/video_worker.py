@@ -15,8 +15,8 @@ from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
-from stepline.device import set_device
 from stepline.errors import error_line
+from stepline.networks.device import set_device
 from stepline.pipeline.batch import run_video
 from stepline.pipeline.networks import Networks, load_networks
 from stepline.pipeline.sources import VideoSource

@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
 
-from stepline.atomic_files import write_atomic
 from stepline.compare import TaskComparison
 from stepline.errors import SettingsError
+from stepline.files.atomic_files import write_atomic
+from stepline.files.storage import KNOWN_ONLY_FIELDS
 from stepline.limits import MAX_SECOND
 from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
 from stepline.records import RECORD_VERSION, Record
 from stepline.schema.field_meanings import field_meanings, nested_classes
 from stepline.settings import NONE_WORD
-from stepline.storage import KNOWN_ONLY_FIELDS
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.atomic_files import FileSet, atomic_files
 from stepline.errors import printable
-from stepline.layout import page_html
+from stepline.files.atomic_files import FileSet, atomic_files
 from stepline.outputs.html import media_link
 from stepline.outputs.text import clock, safe_stem
+from stepline.pages.layout import page_html
 from stepline.shots.shot_list import Shot, ShotList, thumbnails_folder
 
 CSV_COLUMNS = ("shot", "start", "end", "seconds", "thumbnail", "step_numbers", "steps")

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.atomic_files import atomic_path
 from stepline.errors import StoreError, first_line
-from stepline.parquet import ParquetError, ParquetReader
+from stepline.files.atomic_files import atomic_path
+from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.part_files import DIGEST_DIGITS
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.text_base.base import TextBase
-from stepline.text_base.documents import Document
+from stepline.sieve_swap.text_base.base import TextBase
+from stepline.sieve_swap.text_base.documents import Document
 from stepline.writing.extractive.english import word_set
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from stepline.grounding.line_model import LinePosterior, match_lines
 from stepline.records import Matrix, Sentence, Span
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.settings import SwapSettings
-from stepline.text_base.base import TextBase
-from stepline.text_base.documents import TextStep
-from stepline.text_base.vectors import Rows
+from stepline.sieve_swap.text_base.base import TextBase
+from stepline.sieve_swap.text_base.documents import TextStep
+from stepline.sieve_swap.text_base.vectors import Rows
 
 
 @dataclass(frozen=True)

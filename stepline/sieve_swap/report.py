@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import DatasetError
-from stepline.layout import page_html
+from stepline.files.atomic_files import atomic_path, write_atomic
+from stepline.files.storage import read_parquet
+from stepline.pages.layout import page_html
 from stepline.plots import grouped_histogram, histogram, plot_style, ranked_bars
 from stepline.records import Record
 from stepline.sieve_swap.pairing import (
@@ -38,9 +39,8 @@ from stepline.sieve_swap.statistics import (
     VIDEO_BAR_SECONDS,
     Statistics,
 )
+from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, length
-from stepline.storage import read_parquet
-from stepline.text_base.base import TextBase
 
 PAGE_TEMPLATE = """{% extends "layout.html" %}
 {% block title %}Sieve & Swap{% endblock %}

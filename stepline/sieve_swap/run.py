@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.atomic_files import check_writable, write_atomic
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, SettingsError, StoreError
+from stepline.files.atomic_files import check_writable, write_atomic
 from stepline.progress import trim_memory
 from stepline.records import Record, Rejected, Video
 from stepline.sieve_swap import statistics
@@ -51,8 +51,8 @@ from stepline.sieve_swap.part_files import (
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.statistics import Statistics
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
+from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import VIDEOS_FILE, VideoFilter, VideoOrRejected, read_videos
-from stepline.text_base.base import TextBase
 from stepline.version import __version__
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from typing import Literal, TypeAlias
 
 from stepline.settings import Count, Fraction, Positive, Settings
-from stepline.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]

@@ -52,8 +52,8 @@ from stepline.sieve_swap.match import (
     steps_by_line_model,
 )
 from stepline.sieve_swap.settings import SwapSettings
+from stepline.sieve_swap.text_base.base import TextBase
 from stepline.text.visibility import predict_by_wording
-from stepline.text_base.base import TextBase
 
 WORDING_ENCODER = "minilm"  # whose vectors the weights are for
 NO_INSTRUCTION = "it sounds like no instruction"

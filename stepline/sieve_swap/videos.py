@@ -27,19 +27,19 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.asr.caption_formats import parse_csv
-from stepline.asr.caption_text import read_caption_text
-from stepline.atomic_files import files_below
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
+from stepline.files.atomic_files import files_below
+from stepline.files.parquet import read_text_column
+from stepline.files.storage import from_json, read_record
 from stepline.limits import MAX_SECOND
-from stepline.parquet import read_text_column
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.storage import from_json, read_record
-from stepline.text_base.json_stream import JsonDamage, json_members
+from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
+from stepline.speech.caption_formats import parse_csv
+from stepline.speech.caption_text import read_caption_text
 
 # HowTo100M's tables
 VIDEOS_FILE = "HowTo100M_v1.csv"

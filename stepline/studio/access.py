@@ -26,8 +26,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
+from stepline.pages.web.local_server import is_this_machine
 from stepline.studio.keys import KeyFile, Role, needed_role, role_includes
-from stepline.web.local_server import is_this_machine
 
 HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
 MIN_PASSWORD_CHARS = 8

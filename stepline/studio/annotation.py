@@ -174,7 +174,7 @@ class AuditView(View):
     def _changed_routes(self) -> list[Route] | None:
         from stepline.curate.audit.verdicts import audit_routes
         from stepline.curate.report.write import local_verdicts, make_report, report_recipe
-        from stepline.remote import RemotePath
+        from stepline.files.remote import RemotePath
 
         shards = self._dataset()
         if shards == self._shards:

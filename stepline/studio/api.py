@@ -25,6 +25,7 @@ from stepline.library.card_filter import matching_names
 from stepline.library.corrected_library import video_id
 from stepline.library.moments import Moment
 from stepline.library.search import SearchIndex, open_index
+from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
 from stepline.studio.annotation import AuditView
 from stepline.studio.events import Broadcast
@@ -36,7 +37,6 @@ from stepline.studio.operations import Operation, in_video_thread, not_found, op
 from stepline.studio.sharing import share, share_file
 from stepline.studio.store import Studio
 from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, known_id
-from stepline.web.local_server import is_whole_number
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.error import HTTPError
 
 from stepline.errors import MediaError, SettingsError, StoreError
+from stepline.files.remote.addresses import check_url, display_url
 from stepline.limits import LimitError, read_limited
-from stepline.media.addresses import check_url, display_url
 from stepline.media.http import TransferLimits, open_url
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link

@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import PAGE_PARAMETERS, Operation, not_found, page_of, read_body
 from stepline.studio.store import Studio, Upload
 from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
 from stepline.studio.video_api import Priority
-from stepline.web.local_server import is_whole_number
 
 
 class PriorityBody(FrozenModel):

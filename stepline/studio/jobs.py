@@ -21,12 +21,12 @@ from typing import IO, Any, TypeAlias, cast
 
 from pydantic import JsonValue, ValidationError
 
-from stepline.child_processes import start_module
 from stepline.errors import StoreError, error_line, first_line
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.limits import parse_json
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import is_link
+from stepline.processes import start_module
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, JobState, Studio
 from stepline.studio.worker import JobOptions, JobTask

@@ -19,9 +19,9 @@ from typing import Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from stepline.errors import SettingsError, first_line
+from stepline.files.locks import lock_output
+from stepline.files.own_files import check_own_file
 from stepline.limits import LimitError, read_limited
-from stepline.locks import lock_output
-from stepline.own_files import check_own_file
 from stepline.records import FrozenModel
 
 Role: TypeAlias = Literal["read", "edit", "admin"]

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from stepline.pages.web.local_server import is_whole_number
 from stepline.studio.access import HEADER_VALUE
 from stepline.studio.keys import needed_role
 from stepline.version import __version__
-from stepline.web.local_server import is_whole_number
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")

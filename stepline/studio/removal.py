@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stepline.atomic_files import remove_file
+from stepline.files.atomic_files import remove_file
+from stepline.files.own_files import check_own_file
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS
 from stepline.outputs.ownership import OutputManifest
-from stepline.own_files import check_own_file
 
 # The tables with rows of one video.
 VIDEO_TABLES = ("correction", "machine", "waveform")

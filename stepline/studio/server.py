@@ -18,8 +18,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from stepline.layout import BASE_STYLE, page_html
 from stepline.library.file_digests import FileDigests
+from stepline.pages.layout import BASE_STYLE, page_html
+from stepline.pages.web.local_server import (
+    LOCAL_HOST,
+    Certificate,
+    Guards,
+    LocalServer,
+    asset,
+    local_application,
+)
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
@@ -32,14 +40,6 @@ from stepline.studio.metrics import RequestCounts
 from stepline.studio.operations import read_body
 from stepline.studio.store import Studio
 from stepline.studio.uploads import MAX_PIECE_BYTES
-from stepline.web.local_server import (
-    LOCAL_HOST,
-    Certificate,
-    Guards,
-    LocalServer,
-    asset,
-    local_application,
-)
 
 log = logging.getLogger(__name__)
 

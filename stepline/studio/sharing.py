@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.atomic_files import atomic_path, files_below, write_atomic
 from stepline.errors import SettingsError, StoreError
-from stepline.layout import page_html
+from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.record_files import is_below
 from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
 from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
+from stepline.pages.layout import page_html
 from stepline.pipeline.output_files import keyframes
 from stepline.progress import trim_memory
 from stepline.records import Record

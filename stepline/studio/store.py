@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, T
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from stepline.annotate import Answer
-from stepline.append_log import Entry
+from stepline.files.append_log import Entry
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json

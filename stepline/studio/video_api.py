@@ -16,14 +16,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from stepline.files.storage import to_json
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
 from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
+from stepline.pages.web.local_server import file_response, is_whole_number
 from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
-from stepline.storage import to_json
 from stepline.studio import media
 from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import (
@@ -38,7 +39,6 @@ from stepline.studio.removal import remove_video, removed_files
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
-from stepline.web.local_server import file_response, is_whole_number
 
 Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
 

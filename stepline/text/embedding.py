@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.device import Device, cpu_threads, current_device
-from stepline.onnx_graph import run_batches
+from stepline.networks.device import Device, cpu_threads, current_device
+from stepline.networks.onnx_graph import run_batches
+from stepline.networks.weights import find_weights
 from stepline.records import Matrix
-from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from tokenizers import Tokenizer
 
-from stepline.device import Device, current_device
 from stepline.errors import ModelError
 from stepline.limits import MAX_HEADER_BYTES, parse_json
-from stepline.onnx_graph import OnnxGraph
+from stepline.networks.device import Device, current_device
+from stepline.networks.onnx_graph import OnnxGraph
 from stepline.records import Matrix
 from stepline.text.encoder_config import (
     MAX_DISTANCE_TOKENS,

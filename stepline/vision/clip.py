@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, first_line
+from stepline.networks.device import current_device
 from stepline.records import Matrix
 from stepline.vision.encode import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.device import Device, current_device
 from stepline.errors import ModelError
+from stepline.files.digests import sha256
+from stepline.networks.device import Device, current_device
+from stepline.networks.weights import find_weights
 from stepline.numeric import softmax, unit_rows
 from stepline.records import Matrix
 from stepline.text import embed
 from stepline.vision.encode import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
-from stepline.weights import find_weights, sha256
 
 if TYPE_CHECKING:
     from stepline.vision.efficientnet import EfficientNetLite0
@@ -111,7 +112,7 @@ def write_class_vectors() -> None:
     """Embed the class names with MiniLM and store them next to this file, as float16."""
     from safetensors.numpy import save
 
-    from stepline.atomic_files import write_atomic
+    from stepline.files.atomic_files import write_atomic
 
     vectors = embed(class_names()).astype(np.float16)
     write_atomic(

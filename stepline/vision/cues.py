@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.networks.weights import find_weights, weights_fetched
 from stepline.records import Matrix, Span
 from stepline.vision.encode import ROW_SLACK
 from stepline.vision.faces import FaceDetector
@@ -29,7 +30,6 @@ from stepline.vision.on_screen_text import (
     load_text_networks,
 )
 from stepline.vision.settings import VisionSettings
-from stepline.weights import find_weights, weights_fetched
 
 if TYPE_CHECKING:
     from stepline.media import Frame

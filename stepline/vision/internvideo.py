@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, ShapeError, first_line
+from stepline.networks.device import current_device
+from stepline.networks.state_dict import read_tensors
 from stepline.records import Matrix
-from stepline.state_dict import read_tensors
 from stepline.vision.encode import Clips, Pictures, check_pictures
 from stepline.vision.internvideo_network import InternVideoNetwork, network_sizes
 from stepline.vision.settings import VisionSettings

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.onnx_graph import start_session
+from stepline.networks.onnx_graph import start_session
 from stepline.records import Span
 from stepline.vision.faces import Image, box_iou, resize
 

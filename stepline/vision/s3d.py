@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.atomic_files import atomic_path, write_atomic
-from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, ShapeError, first_line
+from stepline.files.atomic_files import atomic_path, write_atomic
+from stepline.networks.device import current_device
+from stepline.networks.state_dict import read_tensors
 from stepline.records import Matrix
-from stepline.state_dict import read_tensors
 from stepline.vision.encode import Clips, Pictures, check_pictures
 from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings

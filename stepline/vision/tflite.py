@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ModelError
-from stepline.onnx_graph import OnnxGraph
+from stepline.networks.onnx_graph import OnnxGraph
 
 Array = npt.NDArray[Any]
 

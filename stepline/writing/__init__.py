@@ -3,7 +3,7 @@ action per step."""
 
 from typing import TYPE_CHECKING
 
-from stepline.chat.pictures import VideoPictures
+from stepline.llm.pictures import VideoPictures
 from stepline.plugins import load_plugin
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
@@ -22,7 +22,7 @@ def check_writer(settings: WritingSettings) -> None:
     Raises WriterError where its server is not there, ModelError where its file is missing.
     """
     if settings.writer == "llm" and not settings.llm.dry_run:
-        from stepline.chat.availability import check_available
+        from stepline.llm.availability import check_available
 
         check_available(settings.llm)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from stepline.chat.settings import ChatServerSettings, ChatSettings
+from stepline.llm.settings import ChatServerSettings, ChatSettings
 from stepline.plugins import choice
 from stepline.settings import Positive, Settings
 

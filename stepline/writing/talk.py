@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from stepline.narration import load_tagger
-from stepline.narration.words import SENTENCE_KINDS
+from stepline.text.narration import load_tagger
+from stepline.text.narration.words import SENTENCE_KINDS
 
 # P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
 # words of a channel ("peel a thumb sized piece of ginger") or are strange, 2 are above.

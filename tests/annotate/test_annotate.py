@@ -17,8 +17,8 @@ from stepline.annotate import (
 from stepline.annotate.answers import export, fleiss_kappa
 from stepline.annotate.clips import check_qualifying
 from stepline.errors import DatasetError, StoreError
+from stepline.files.storage import to_json
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.storage import to_json
 
 
 def clip(name, seconds=4.0, **more):

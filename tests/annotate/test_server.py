@@ -117,7 +117,7 @@ WELCOME = b"Host: localhost:1\r\nX-Stepline: annotate\r\n"
     ],
 )
 def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
-    monkeypatch.setattr("stepline.web.connections.MAX_READING_SECONDS", 0.8)
+    monkeypatch.setattr("stepline.pages.web.connections.MAX_READING_SECONDS", 0.8)
     slow = [connected(server, begun) for _ in range(3)]
     assert ask(server, "GET", "/")[0].status == 200
     for connection in slow:
@@ -125,13 +125,13 @@ def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
 
 
 def test_a_second_request_on_a_connection_has_its_own_time(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.connections.MAX_READING_SECONDS", 0.8)
+    monkeypatch.setattr("stepline.pages.web.connections.MAX_READING_SECONDS", 0.8)
     whole = b"GET /page.css HTTP/1.1\r\n" + WELCOME + b"\r\n"
     assert received(connected(server, whole + whole + b"GET /ha")).count(b"200 OK") == 2
 
 
 def test_idle_connections_keep_no_one_out(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.connections.MAX_CONNECTIONS", 5)
+    monkeypatch.setattr("stepline.pages.web.connections.MAX_CONNECTIONS", 5)
     idle = [connected(server) for _ in range(40)]
     assert ask(server, "GET", "/")[0].status == 200
     # ended for those that came after them
@@ -141,7 +141,7 @@ def test_idle_connections_keep_no_one_out(server, monkeypatch):
 
 
 def test_many_simultaneous_requests_are_answered_next_to_idle_connections(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.connections.MAX_CONNECTIONS", 12)
+    monkeypatch.setattr("stepline.pages.web.connections.MAX_CONNECTIONS", 12)
     idle = [connected(server) for _ in range(30)]
     with ThreadPoolExecutor(4) as threads:
         replies = list(

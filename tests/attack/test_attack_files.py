@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from stepline.annotate import Answer
-from stepline.append_log import AppendLog
 from stepline.errors import StoreError
+from stepline.files.append_log import AppendLog
+from stepline.files.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
 from stepline.live.run_files import RunFiles
-from stepline.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
 from stepline.media.links import MARK_NAME, Link, _fetched, fetch_link, link_folder
 from stepline.media.settings import LinkSettings
-from stepline.training.run_folder import StepLog
+from stepline.models.training.run_folder import StepLog
 
 PRECIOUS = b"what a person wrote\n"
 

@@ -9,10 +9,10 @@ import pytest
 from web_server import serve
 
 from stepline.errors import MediaError, SettingsError
+from stepline.files.remote.addresses import NamedHost, connect_checked, display_url
 from stepline.live.events import LiveLog
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.source import LiveSource, parse_sources
-from stepline.media.addresses import NamedHost, connect_checked, display_url
 from stepline.media.http import LinkLimits
 from stepline.media.limited_yt_dlp import limited_youtube_dl
 from stepline.media.links import fetch_link, find_links
@@ -154,7 +154,7 @@ def programs(tmp_path, monkeypatch):
 def test_a_page_whose_video_comes_by_rtmp_runs_no_other_program(
     server, tmp_path, programs, private, monkeypatch
 ):
-    monkeypatch.setattr("stepline.media.addresses.is_public", lambda _: True)
+    monkeypatch.setattr("stepline.files.remote.addresses.is_public", lambda _: True)
     settings = OURS.model_copy(update={"private": private})
     server.pages["/page"] = SMIL.format(port=server.server_port, more="")
     with pytest.raises(MediaError, match="comes by 'rtmp'"):
@@ -219,7 +219,7 @@ def may_connect(named, host, port):
 def test_a_named_host_that_becomes_private_is_refused(server, monkeypatch):
     """127.0.0.2 stands for the public internet."""
     monkeypatch.setattr(
-        "stepline.media.addresses.is_public", lambda address: address == "127.0.0.2"
+        "stepline.files.remote.addresses.is_public", lambda address: address == "127.0.0.2"
     )
     names = Names({"cam.example": ["127.0.0.2", "127.0.0.1"], "home.example": ["127.0.0.1"]})
     monkeypatch.setattr(socket, "getaddrinfo", names.resolve)
@@ -238,7 +238,7 @@ def test_a_live_source_that_becomes_private_between_connections_is_left(
 ):
     """The first connection is cut, the second one would be to this machine."""
     monkeypatch.setattr(
-        "stepline.media.addresses.is_public", lambda address: address == "127.0.0.2"
+        "stepline.files.remote.addresses.is_public", lambda address: address == "127.0.0.2"
     )
     # The system's own resolver is asked by nobody else: FFmpeg asks the proxy.
     names = Names({"cam.example": ["127.0.0.2", "127.0.0.1"]})
@@ -266,7 +266,7 @@ def test_a_live_source_that_becomes_private_between_connections_is_left(
 
 
 def test_the_proxy_keeps_what_the_host_is_over_connections(server, monkeypatch):
-    monkeypatch.setattr("stepline.media.addresses.is_public", lambda _: False)
+    monkeypatch.setattr("stepline.files.remote.addresses.is_public", lambda _: False)
     named = NamedHost("127.0.0.1")
     for _ in range(2):
         with (

@@ -6,8 +6,8 @@ import time
 import psutil
 import pytest
 
-from stepline.chat.servers import RequestError, open_server
 from stepline.errors import ModelError
+from stepline.llm.servers import RequestError, open_server
 from stepline.writing.settings import LlmSettings
 
 # A stand-in for llama.cpp that is tripped over by some questions.

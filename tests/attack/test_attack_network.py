@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from stepline.web.connections import LimitedProtocol, check_framing
-from stepline.web.local_server import Certificate
+from stepline.pages.web.connections import LimitedProtocol, check_framing
+from stepline.pages.web.local_server import Certificate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "studio"))
 
@@ -243,7 +243,7 @@ def test_silent_handshakes_are_counted(encrypted, certificate, monkeypatch):
     "sent", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 99]
 )
 def test_a_handshake_that_never_ends_is_ended(encrypted, certificate, monkeypatch, caplog, sent):
-    monkeypatch.setattr("stepline.web.connections.MAX_READING_SECONDS", 0.8)
+    monkeypatch.setattr("stepline.pages.web.connections.MAX_READING_SECONDS", 0.8)
     with caplog.at_level(logging.INFO):
         lines = []
         for _ in range(20):

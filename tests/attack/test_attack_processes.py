@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from kills import children, wait_for_end
 
-from stepline.child_processes import child_environment, module_folders, safe_spawn, start_module
 from stepline.evaluate.soda import soda
+from stepline.processes import child_environment, module_folders, safe_spawn, start_module
 
 ROOT = Path(__file__).resolve().parents[2]
 # Names that every process imports as it starts or soon after; whoever runs one leaves a file.
@@ -120,7 +120,7 @@ def test_a_child_has_no_descriptor_that_it_was_not_given(tmp_path):
 
 def test_a_killed_parent_leaves_no_child(tmp_path):
     code = (
-        "import subprocess, time; from stepline.child_processes import start_module; "
+        "import subprocess, time; from stepline.processes import start_module; "
         "start_module('http.server', ['0', '--bind', '127.0.0.1'], stdout=subprocess.DEVNULL, "
         "stderr=subprocess.DEVNULL); time.sleep(600)"
     )

@@ -17,10 +17,10 @@ import zlib
 import pytest
 from web_server import serve
 
-from stepline.chat.servers import OpenAiServer, RequestError
-from stepline.chat.settings import ChatSettings
 from stepline.errors import MediaError, SettingsError, WriterError
-from stepline.media.addresses import is_public
+from stepline.files.remote.addresses import is_public
+from stepline.llm.servers import OpenAiServer, RequestError
+from stepline.llm.settings import ChatSettings
 from stepline.media.http import MAX_WHOLE_BYTES, LinkLimits, TransferLimits, open_url
 from stepline.media.links import fetch_link, find_links
 from stepline.media.settings import LinkSettings

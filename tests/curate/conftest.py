@@ -1,7 +1,7 @@
 import pytest
 
 from stepline.curate.store.results import ResultStore
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 
 @pytest.fixture(params=["disk", "memory"])

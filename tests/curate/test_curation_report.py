@@ -22,9 +22,9 @@ from stepline.curate.sampling import ReservoirSample, audited_mean, proportion
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import StageFailure
 from stepline.errors import StoreError
-from stepline.remote import RemotePath
-from stepline.storage import write_parquet
-from stepline.text_base.documents import Document, TextStep
+from stepline.files.remote import RemotePath
+from stepline.files.storage import write_parquet
+from stepline.sieve_swap.text_base.documents import Document, TextStep
 
 SETTINGS = ReportSettings(frames=False)
 EVIL = "</script><img src=x onerror=alert(1)>"

@@ -22,8 +22,8 @@ from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.status import run_status
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
 
 QUICK = RemoteSettings(pause=0.001, seconds=20.0, block=1)
 PATIENT = {"attempts": 8, "pause": 0.01, "seconds": 20.0}

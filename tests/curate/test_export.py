@@ -13,10 +13,10 @@ from stepline.curate.export.shards import write_tars
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
-from stepline.storage import read_parquet
-from stepline.weights import sha256
+from stepline.files.digests import sha256
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
+from stepline.files.storage import read_parquet
 
 
 def files_of(folder):
@@ -276,7 +276,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     pytest.importorskip("s3fs", reason="needs s3fs")
     import logging
 
-    from stepline.remote import filesystems
+    from stepline.files.remote import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     settings = RemoteSettings(pause=0.001, seconds=1.0)

@@ -36,7 +36,7 @@ from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import DatasetError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 SETTINGS = ForecastSettings(
     sample=6, most=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0

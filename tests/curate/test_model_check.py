@@ -10,10 +10,10 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from made_records import record
 
-from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.curate.audit.model_check import annotator_name, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSampler
 from stepline.curate.audit.verdicts import Verdict, Verdicts
+from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.vision.settings import VisionLanguageSettings
 
 # text -> second; nothing else is shown

@@ -10,11 +10,11 @@ from llm_fakes import Answers, FakeServer, completion
 from made_records import record
 
 from stepline.annotate.answers import Answer, AnswerLog
-from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.curate.audit.sample import narration_texts, sample_sentences
 from stepline.curate.audit.sentences import check_sentences, read_people
 from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
+from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.vision.settings import VisionLanguageSettings
 
 SENTENCES = [

@@ -7,15 +7,15 @@ import tarfile
 
 import pytest
 
-from stepline.asr.captions import read_captions
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources.addresses import relative_address
 from stepline.curate.sources.external_sort import sort_by_id
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.files.remote import RemotePath
 from stepline.records import Rejected
-from stepline.remote import RemotePath
+from stepline.speech.captions import read_captions
 
 VTT = "WEBVTT\n\n00:01.000 --> 00:03.000\nSlice the lemons.\n"
 CAPTIONS = {"text": ["Slice the lemons."], "start": [1.0], "end": [3.0]}
@@ -405,7 +405,7 @@ def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
 
 
 def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.text_base.json_stream.BLOCK_CHARS", 7)
+    monkeypatch.setattr("stepline.sieve_swap.text_base.json_stream.BLOCK_CHARS", 7)
     from stepline.curate.sources.files import CaptionIndex
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}

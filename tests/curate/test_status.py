@@ -9,7 +9,7 @@ from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.status import run_status
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 
 def stop(gathered: DatasetContext) -> None:

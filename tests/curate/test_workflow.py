@@ -19,8 +19,8 @@ from stepline.annotate import AnswerLog
 from stepline.annotate.server import serve
 from stepline.cli import main
 from stepline.curate.workflow.run import annotation_queue, run_workflow
-from stepline.nasva.checkpoint import load_aligner
-from stepline.storage import read_parquet
+from stepline.files.storage import read_parquet
+from stepline.models.nasva.checkpoint import load_aligner
 
 PEOPLE = ("Ann", "Ben")
 

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from stepline.errors import ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, shard_index
 from stepline.features.shard_index import index_path, shard_path
-from stepline.nasva.dataset import matching_rows
-from stepline.training.sources import LabelledTexts
+from stepline.models.nasva.dataset import matching_rows
+from stepline.models.training.sources import LabelledTexts
 
 
 def rows(seed=0, count=5, width=4):

@@ -592,7 +592,7 @@ def _carry_out(case: Case, said: int, sockets: int) -> None:
 def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
     """Have two writers append to one log, kill them at any moment; return how many acknowledged
     lines are not there."""
-    from stepline.append_log import AppendLog
+    from stepline.files.append_log import AppendLog
     from stepline.records import FrozenModel
 
     class Line(FrozenModel):
@@ -652,10 +652,10 @@ def main() -> None:
         import av  # noqa: F401
         import torch  # noqa: F401
 
-        import stepline.asr.transcribe
         import stepline.features
         import stepline.media
-        import stepline.pipeline.batch  # noqa: F401
+        import stepline.pipeline.batch
+        import stepline.speech.transcribe  # noqa: F401
 
         for kind in CLASSES:
             if kind.__name__ not in options.classes:

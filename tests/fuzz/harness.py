@@ -143,7 +143,7 @@ def _drained(items: object) -> None:
 
 
 def _captions(path: Path) -> None:
-    from stepline.asr.captions import read_captions
+    from stepline.speech.captions import read_captions
 
     read_captions(path)
 
@@ -156,8 +156,8 @@ def _settings(path: Path) -> None:
 
 
 def _record(path: Path) -> None:
+    from stepline.files.storage import read_record
     from stepline.outputs import OUTPUTS, OutputExtras, step_table
-    from stepline.storage import read_record
 
     record = read_record(path)
     step_table(record)
@@ -174,8 +174,8 @@ def _records(path: Path) -> None:
 
 
 def _record_table(path: Path) -> None:
+    from stepline.files.storage import read_parquet
     from stepline.sieve_swap.videos import read_videos
-    from stepline.storage import read_parquet
 
     _drained(read_videos(path))
     _drained(read_parquet(path))
@@ -220,8 +220,8 @@ def _feature_store(path: Path) -> None:
 
 
 def _how_to_texts(path: Path) -> None:
-    from stepline.text_base.readers import read_source
-    from stepline.text_base.settings import TextBaseSettings
+    from stepline.sieve_swap.text_base.readers import read_source
+    from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
     _drained(read_source(path, TextBaseSettings()))
 
@@ -243,7 +243,7 @@ def _lists(path: Path) -> None:
 
 
 def _network(path: Path) -> None:
-    from stepline.nasva.checkpoint import load_aligner
+    from stepline.models.nasva.checkpoint import load_aligner
 
     load_aligner(path)
 
@@ -313,7 +313,7 @@ def _tars() -> dict[str, bytes]:
 
 
 def _parquet() -> dict[str, bytes]:
-    from stepline.storage import from_json, write_parquet
+    from stepline.files.storage import from_json, write_parquet
 
     record = from_json((CORPUS / "record.json").read_bytes())
     with tempfile.TemporaryDirectory() as folder:

@@ -149,7 +149,7 @@ def test_sieve_swap_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tm
 def test_training_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp_path):
     from test_loop import QUICK, network, task
 
-    from stepline.training.loop import fit
+    from stepline.models.training.loop import fit
 
     survives_every_kill(lambda folder: fit(network(), task(), QUICK, folder), tmp_path)
 

@@ -11,16 +11,21 @@ from known_steps import NAMES, SECONDS, SHOTS, grounded
 from stepline.grounding.fusion import part_neighbours
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
-from stepline.nasva.align import TextScores
-from stepline.nasva.predict import ground_by_aligner
-from stepline.nasva.settings import AlignerSettings
+from stepline.grounding.vision_language.places import (
+    move_steps,
+    picture_seconds,
+    place_beliefs,
+    video_places,
+)
+from stepline.models.nasva.align import TextScores
+from stepline.models.nasva.predict import ground_by_aligner
+from stepline.models.nasva.settings import AlignerSettings
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import place_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import drop_speech_past_end
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
-from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
 
 
 def shown(name, at, start, end):
@@ -116,7 +121,7 @@ def test_steps_that_a_network_places_are_apart_unless_the_paper_s_rule_is_asked_
     for row, center in zip(scores, (10, 14, 18, 22), strict=True):
         row[:] = np.exp(-np.abs(np.arange(40) - center) / 6.0)
     fit = TextScores(scores, None, 1.0)
-    monkeypatch.setattr("stepline.nasva.predict.score_texts", lambda *_, **__: fit)
+    monkeypatch.setattr("stepline.models.nasva.predict.score_texts", lambda *_, **__: fit)
     steps = [Step(id=str(k), text=str(k)) for k in range(4)]
     features = FeatureSequence(np.zeros((40, 3), np.float32), 1.0, "drawn")
     settings = AlignerSettings(spans=rule, compete=0.0, order="none", grow=0.3)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import stepline
-from stepline.layout import base_style, page_html, policy
 from stepline.outputs.html import PAGE_MARK
+from stepline.pages.layout import base_style, page_html, policy
 
 PACKAGE = Path(stepline.__file__).parent
 PAGES = sorted(path for path in PACKAGE.rglob("*.html") if path.name != "layout.html")

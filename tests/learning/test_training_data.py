@@ -6,21 +6,21 @@ import pytest
 
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.learning.training_data import agreement, record_settings
+from stepline.files.digests import sha256
+from stepline.files.storage import read_record, write_record
 from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
+from stepline.library.training_data import agreement, record_settings
 from stepline.library.video_edits import TagEdit
-from stepline.nasva.dataset import gather_samples as nasva_samples
-from stepline.procx.dataset import gather_samples as procx_samples
-from stepline.procx.settings import DataSettings
+from stepline.models.nasva.dataset import gather_samples as nasva_samples
+from stepline.models.procx.dataset import gather_samples as procx_samples
+from stepline.models.procx.settings import DataSettings
+from stepline.models.training.sources import read_labelled_texts, read_records
+from stepline.models.wys2.dataset import gather_clips, infer_labels
+from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import read_record, write_record
 from stepline.studio.store import Studio
 from stepline.text import embed
-from stepline.training.sources import read_labelled_texts, read_records
-from stepline.weights import sha256
-from stepline.wys2.dataset import gather_clips, infer_labels
-from stepline.wys2.settings import ClipSettings, LabelSettings
 
 TOLD = (
     "slice the lemons",

@@ -16,15 +16,15 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
+from stepline.files.storage import read_record, write_record
 from stepline.library import mcp_server as module
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
 from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
 from stepline.media import probe
+from stepline.pages.web.local_server import LocalServer
 from stepline.pipeline import batch
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import read_record, write_record
-from stepline.web.local_server import LocalServer
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 FILM = Path(package.__file__).parent / "demo" / "demo.mp4"

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spoken import Hearer, loudness, sound, speak
 
-from stepline.asr.settings import AsrSettings
 from stepline.live import speech
 from stepline.live.speech import MAX_PASS_SECONDS, HeardSentences, LiveTranscriber, count_repeated
 from stepline.records import Span, Word
+from stepline.speech.settings import AsrSettings
 
 TEXT = "First cut the onion in half. Then put the very very hot oil on the onion. Now stir it. Stir it well. Done."
 WORDS = ["cut", "the", "the", "very", "hot", "pan", "stir", "and"]

@@ -12,12 +12,12 @@ from live_server import GrowingPlaylist, cut_stream, rtsp_server
 from web_server import serve
 
 from stepline.errors import MediaError, SettingsError
+from stepline.files.remote.addresses import NamedHost
 from stepline.live import source as sources
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.recording import StreamRecorder, join_recordings
 from stepline.live.source import Gap, LiveSource, PictureRate, SourceClock, parse_sources
 from stepline.media import AudioBlock, Frame, MediaReader
-from stepline.media.addresses import NamedHost
 from stepline.media.settings import LinkSettings
 
 PATIENT = LinkSettings(pause=0.001, seconds=3.0, attempts=3)

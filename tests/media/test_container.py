@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from made_videos import make_video, tone
 from PIL import Image
 
-from stepline import device
 from stepline.errors import MediaError, SteplineError
 from stepline.media import (
     MediaReader,
@@ -24,6 +23,7 @@ from stepline.media import (
     read_sound,
 )
 from stepline.media.clock import Damage, StreamClock
+from stepline.networks import device
 from stepline.records import Span
 
 MILLI = Fraction(1, 1000)

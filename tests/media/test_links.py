@@ -174,7 +174,7 @@ def test_a_private_address_is_refused_before_anything_is_sent(server, tmp_path):
 def test_a_redirect_to_a_private_address_is_refused(server, tmp_path, monkeypatch, path):
     """Also one that yt-dlp would follow. 127.0.0.2 stands for the public internet."""
     monkeypatch.setattr(
-        "stepline.media.addresses.is_public", lambda address: address == "127.0.0.2"
+        "stepline.files.remote.addresses.is_public", lambda address: address == "127.0.0.2"
     )
     public = OURS.model_copy(update={"private": False})
     with serve("127.0.0.2") as elsewhere:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.narration.words import clauses_of_speech
+from stepline.text.narration.words import clauses_of_speech
 
 
 @pytest.mark.parametrize(

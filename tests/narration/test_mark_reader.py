@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stepline.narration.marks import load_mark_reader
-from stepline.narration.words import WORD_MARKS
+from stepline.text.narration.marks import load_mark_reader
+from stepline.text.narration.words import WORD_MARKS
 
 SPEECH = "so now we chop the carrots then we put them in the pot and stir"
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from stepline.narration.adapted_encoder import plain_tokenizer
-from stepline.narration.windows import (
+from stepline.networks.weights import find_weights
+from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.windows import (
     ASKED_WORDS,
     MAX_WINDOW_TOKENS,
     SEPARATOR_TOKEN,
@@ -11,7 +12,6 @@ from stepline.narration.windows import (
     sentence_windows,
     stretch_windows,
 )
-from stepline.weights import find_weights
 
 
 @pytest.fixture(scope="module")

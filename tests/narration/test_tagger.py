@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import stepline.narration
+import stepline.text.narration
 from stepline.errors import ModelError
-from stepline.narration import NarrationTagger, load_tagger
-from stepline.narration.adapted_encoder import word_means
-from stepline.narration.marks import MARKS_FILE
-from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS
+from stepline.text.narration import NarrationTagger, load_tagger
+from stepline.text.narration.adapted_encoder import word_means
+from stepline.text.narration.marks import MARKS_FILE
+from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS
 
 NARRATION = [
     "Hey everybody, welcome back to my kitchen.",
@@ -89,6 +89,6 @@ def test_another_file_is_one_line_with_the_cure(tmp_path):
 
 
 def test_a_file_that_reads_marks_alone_is_not_a_tagger():
-    package = Path(stepline.narration.__file__).parent
+    package = Path(stepline.text.narration.__file__).parent
     with pytest.raises(ModelError, match="no front verbs"):
         NarrationTagger(package / MARKS_FILE)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from stepline.nasva.settings import AlignerNetworkSettings
-from stepline.training.batches import Sample, collate
+from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.models.training.batches import Sample, collate
 
 WIDTH = 12  # of the features
 

@@ -6,7 +6,7 @@ import torch
 from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
-from stepline.nasva.align import (
+from stepline.models.nasva.align import (
     UNSEEN_COSINE,
     alignment_windows,
     compete,
@@ -16,8 +16,8 @@ from stepline.nasva.align import (
     score_texts,
     window_sums,
 )
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerSettings
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import FeatureSequence, Span
 
 SMALL = AlignerSettings(whole=20, window=16, stride=8, batch=3)

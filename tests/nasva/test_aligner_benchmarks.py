@@ -14,20 +14,20 @@ from research.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, RowTexts
 from stepline.grounding.speech import narration_labels
-from stepline.nasva.benchmarks import (
+from stepline.models.nasva.benchmarks import (
     BenchmarkInputs,
     TextVectors,
     benchmark_questions,
     write_answers,
 )
-from stepline.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerNetworkSettings, AlignerSettings
-from stepline.nasva.train import train_aligner
+from stepline.models.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerSettings
+from stepline.models.nasva.train import train_aligner
+from stepline.models.training.batches import Sample
+from stepline.models.training.benchmark_answers import StoredFeatures
+from stepline.models.training.settings import TrainSettings
 from stepline.records import Span
-from stepline.training.batches import Sample
-from stepline.training.benchmark_answers import StoredFeatures
-from stepline.training.settings import TrainSettings
 
 SETTINGS = AlignerSettings()
 WORLD = EASY_WORLD.model_copy(update={"videos": 120, "held_out": 0.25})

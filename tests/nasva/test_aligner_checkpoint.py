@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from stepline.errors import ModelError
-from stepline.nasva import model as rows
-from stepline.nasva.checkpoint import (
+from stepline.models.nasva import model as rows
+from stepline.models.nasva.checkpoint import (
     NETWORK_FILE,
     FeatureSpace,
     import_official,
@@ -21,10 +21,10 @@ from stepline.nasva.checkpoint import (
     write_aligner,
     write_weights,
 )
-from stepline.nasva.loss import grounding_loss
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerLossSettings
-from stepline.training.batches import Batch
+from stepline.models.nasva.loss import grounding_loss
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerLossSettings
+from stepline.models.training.batches import Batch
 from stepline.vision import VisionSettings
 
 

@@ -8,20 +8,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from research.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
-from stepline.nasva import dataset as reasons
-from stepline.nasva.dataset import gather_samples, label_matrix, labelled_sample
-from stepline.nasva.settings import AlignerDataSettings
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
-from stepline.settings import validate
-from stepline.storage import write_parquet, write_record
-from stepline.training import gather as gather_reasons
-from stepline.training.sources import (
+from stepline.files.storage import write_parquet, write_record
+from stepline.models.nasva import dataset as reasons
+from stepline.models.nasva.dataset import gather_samples, label_matrix, labelled_sample
+from stepline.models.nasva.settings import AlignerDataSettings
+from stepline.models.training import gather as gather_reasons
+from stepline.models.training.sources import (
     LabelledTexts,
     labelled_texts,
     read_labelled_texts,
     store_text_vectors,
     text_encoder,
 )
+from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.settings import validate
 
 WIDTH = 4
 

@@ -7,11 +7,11 @@ from aligner_samples import batch, sample, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.nasva import model as rows
-from stepline.nasva.loss import grounding_loss
-from stepline.nasva.model import Aligner, PackedRows
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
-from stepline.training.batches import Sample, collate
+from stepline.models.nasva import model as rows
+from stepline.models.nasva.loss import grounding_loss
+from stepline.models.nasva.model import Aligner, PackedRows
+from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
+from stepline.models.training.batches import Sample, collate
 
 FORMS = ["released", "paper"]
 

@@ -25,15 +25,15 @@ from training_data import WIDTH, command, write_stores
 from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.features.shard_index import shard_path
-from stepline.nasva.checkpoint import load_aligner, read_aligner, write_aligner
-from stepline.nasva.dataset import gather_samples
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerLossSettings
-from stepline.nasva.train import recall_counts, shuffle_texts, train_aligner
-from stepline.training.batches import collate
-from stepline.training.run_folder import LOG_FILE
-from stepline.training.settings import CHECKPOINT_FILE, TrainSettings
-from stepline.training.sources import read_labelled_texts
+from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
+from stepline.models.nasva.dataset import gather_samples
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerLossSettings
+from stepline.models.nasva.train import recall_counts, shuffle_texts, train_aligner
+from stepline.models.training.batches import collate
+from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.settings import CHECKPOINT_FILE, TrainSettings
+from stepline.models.training.sources import read_labelled_texts
 
 SAMPLES = [sample(seed, seconds=20 + seed, ordered=True) for seed in range(6)]
 QUICK = TrainSettings(epochs=12, batch=3, learning_rate=3e-3, save_every=5)
@@ -255,7 +255,7 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
     path = shared / "nasva_parity" / "tiny_checkpoint_fp32.pth"
     if not path.exists():
         pytest.skip("needs the weights in the released format")
-    from stepline.nasva.checkpoint import import_official
+    from stepline.models.nasva.checkpoint import import_official
 
     settings, weights = import_official(path)
     with_widths(tmp_path / "video", settings.video_width)
@@ -429,7 +429,7 @@ def one_of_two(rank, port, arguments):
     }
     os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
-    import stepline.training.loop as loop
+    import stepline.models.training.loop as loop
 
     step = loop._step
 

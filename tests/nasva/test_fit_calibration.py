@@ -8,8 +8,8 @@ from drawn_evidence import drawn
 
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.calibration import calibration_error, fit_logistic
-from stepline.nasva.align import TextScores
-from stepline.nasva.calibration import (
+from stepline.models.nasva.align import TextScores
+from stepline.models.nasva.calibration import (
     Calibration,
     calibration_features,
     read_calibration,
@@ -17,13 +17,13 @@ from stepline.nasva.calibration import (
     uncalibrated_probability,
     write_calibration,
 )
-from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.fit_calibration import (
+from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.fit_calibration import (
     calibrate_by_foreign_texts,
     cross_validate,
     shown_probability,
 )
-from stepline.nasva.model import Aligner
+from stepline.models.nasva.model import Aligner
 
 
 def test_evidence_is_what_a_row_looks_like():

@@ -8,13 +8,18 @@ from aligner_samples import batch, sample, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.nasva import loss as loss_module
-from stepline.nasva.loss import agreeing_layers, alignability_loss, grounding_loss, labelled_texts
-from stepline.nasva.model import Aligner, AlignerOutput
-from stepline.nasva.settings import AlignerLossSettings
-from stepline.training import layers
-from stepline.training.batches import Batch, Sample, collate
-from stepline.training.loop import Loss
+from stepline.models.nasva import loss as loss_module
+from stepline.models.nasva.loss import (
+    agreeing_layers,
+    alignability_loss,
+    grounding_loss,
+    labelled_texts,
+)
+from stepline.models.nasva.model import Aligner, AlignerOutput
+from stepline.models.nasva.settings import AlignerLossSettings
+from stepline.models.training import layers
+from stepline.models.training.batches import Batch, Sample, collate
+from stepline.models.training.loop import Loss
 
 FORMS = ["paper", "release"]
 HALF = torch.tensor([[0.0], [1.0], [0.0], [1.0]])

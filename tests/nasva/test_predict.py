@@ -3,10 +3,10 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.nasva.align import TextScores, posterior_spans
-from stepline.nasva.calibration import Calibration
-from stepline.nasva.predict import UNCALIBRATED_NOTE, place_steps
-from stepline.nasva.settings import AlignerSettings
+from stepline.models.nasva.align import TextScores, posterior_spans
+from stepline.models.nasva.calibration import Calibration
+from stepline.models.nasva.predict import UNCALIBRATED_NOTE, place_steps
+from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
 BY_RISE = Calibration(

@@ -5,7 +5,7 @@ import pytest
 
 from research.nasva.matrices import relabel
 from stepline.errors import ShapeError
-from stepline.nasva.pseudo_labels import (
+from stepline.models.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
     fraction_inside,
@@ -18,7 +18,7 @@ from stepline.nasva.pseudo_labels import (
     teacher_agreement,
     teachers_agree,
 )
-from stepline.nasva.settings import RefineSettings
+from stepline.models.nasva.settings import RefineSettings
 from stepline.numeric import cosine_matrix
 from stepline.records import Span
 

@@ -11,9 +11,10 @@ from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
+from stepline.files.storage import read_parquet, write_parquet
 from stepline.grounding.settings import CoarseSettings
-from stepline.nasva.checkpoint import load_aligner, read_aligner
-from stepline.nasva.refine import (
+from stepline.models.nasva.checkpoint import load_aligner, read_aligner
+from stepline.models.nasva.refine import (
     NO_LABEL_REASON,
     RefineSources,
     _best_span,
@@ -21,10 +22,9 @@ from stepline.nasva.refine import (
     refine_dataset,
     refined_records,
 )
-from stepline.nasva.settings import RefineRunSettings
+from stepline.models.nasva.settings import RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
-from stepline.storage import read_parquet, write_parquet
 
 SMALL = (
     "model.width=32",

@@ -14,10 +14,10 @@ from research.nasva.matrices import step_video
 from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
-from stepline.nasva.model import Aligner
-from stepline.nasva.pseudo_labels import iterate_matrices, unlabelled_samples
-from stepline.nasva.settings import AlignerNetworkSettings
-from stepline.storage import read_parquet, write_parquet
+from stepline.files.storage import read_parquet, write_parquet
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.pseudo_labels import iterate_matrices, unlabelled_samples
+from stepline.models.nasva.settings import AlignerNetworkSettings
 
 WEIGHTS = 1e-4  # as of one training in two processes (test_aligner_train.py)
 STILL = (
@@ -73,7 +73,7 @@ def one_of_two(rank, port, arguments):
     }
     os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
-    from stepline.nasva import self_training
+    from stepline.models.nasva import self_training
 
     choose = self_training.choose_labels
 

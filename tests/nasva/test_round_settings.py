@@ -4,7 +4,7 @@ import pytest
 
 from stepline.cli.options import preset_files
 from stepline.errors import SettingsError
-from stepline.nasva.settings import RefineRunSettings
+from stepline.models.nasva.settings import RefineRunSettings
 from stepline.settings import load_settings, validate
 
 PAPER = preset_files("refine")["paper"]

@@ -12,18 +12,18 @@ from research.nasva.matrices import step_video
 from research.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
-from stepline.nasva.model import Aligner
-from stepline.nasva.pseudo_labels import (
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.pseudo_labels import (
     read_labels,
     step_samples,
     unlabelled_samples,
     with_foreign_texts,
     write_labels,
 )
-from stepline.nasva.self_training import SelfTraining
-from stepline.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
+from stepline.models.nasva.self_training import SelfTraining
+from stepline.models.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
+from stepline.models.training.settings import TrainSettings
 from stepline.records import FeatureSequence, Span
-from stepline.training.settings import TrainSettings
 
 MODEL = AlignerNetworkSettings(
     video_width=128,
@@ -105,7 +105,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
     model = AlignerNetworkSettings(
         **(MODEL.model_dump() | {"video_width": 16, "text_width": 16, "width": 8})
     )
-    monkeypatch.setattr("stepline.nasva.pseudo_labels.VIDEOS_PER_BATCH", 2)
+    monkeypatch.setattr("stepline.models.nasva.pseudo_labels.VIDEOS_PER_BATCH", 2)
     monkeypatch.setattr(
         SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)]
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.nasva.unshown_texts import least_like, other_videos, unshown_texts
+from stepline.models.nasva.unshown_texts import least_like, other_videos, unshown_texts
 from stepline.records import Matrix
 
 EYE = np.eye(6, dtype=np.float32)

@@ -12,9 +12,9 @@ from output_samples import (
     sample_record,
 )
 
+from stepline.models.wys2.summary import SummarySegment
 from stepline.outputs import page, storyboard, write_outputs
 from stepline.records import Record, Span, Video
-from stepline.wys2.summary import SummarySegment
 
 pytestmark = [
     pytest.mark.browser,

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from output_samples import make_step
 
-from stepline.asr import read_captions
 from stepline.outputs import srt, webvtt
 from stepline.outputs.subtitles import SAID_MARK, WORD_JOINER, spoken_srt, spoken_vtt
 from stepline.outputs.text import one_line, sentence_case
 from stepline.records import Record, Video
+from stepline.speech import read_captions
 
 TIMES = re.compile(r"(\d\d+):(\d\d):(\d\d)[.,](\d{3}) --> (\d\d+):(\d\d):(\d\d)[.,](\d{3})")
 

@@ -8,12 +8,12 @@ import pypdf
 import pytest
 from output_samples import make_step
 
+from stepline.files.storage import from_json, to_json
+from stepline.models.wys2.summary import SummarySegment
 from stepline.outputs import OUTPUTS, OutputExtras, step_table, storyboard
 from stepline.outputs.text import WARNING_MARK, step_line
 from stepline.records import Record, Span, Step, Video
-from stepline.storage import from_json, to_json
 from stepline.writing.types import instruction_kind
-from stepline.wys2.summary import SummarySegment
 
 
 @pytest.fixture

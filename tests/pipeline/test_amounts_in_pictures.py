@@ -3,10 +3,10 @@ claim."""
 
 import pytest
 
+from stepline.grounding.vision_language.describe import SEEN_BY_MODEL as DESCRIBED
 from stepline.pipeline.describe import check_amounts
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText
-from stepline.vision_language.describe import SEEN_BY_MODEL as DESCRIBED
 from stepline.writing.llm.citing import PICTURE_REMARK, PICTURE_STEP_REMARK
 
 SPEECH = Transcript(

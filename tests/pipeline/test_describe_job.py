@@ -9,18 +9,18 @@ import torch
 from small_video import draw_video
 
 from stepline.features.files import write_feature_file
-from stepline.procx.checkpoint import TrainingFeatures, write_model
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.files.digests import sha256
+from stepline.files.storage import from_json, read_record
+from stepline.models.procx.checkpoint import TrainingFeatures, write_model
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     ModelSettings,
     VocabularySettings,
 )
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
-from stepline.storage import from_json, read_record
-from stepline.weights import sha256
 
 WIDTH = 384  # of conse's features
 SIZES = ModelSettings(
@@ -101,9 +101,9 @@ def test_threads_of_torch_do_not_reach_the_network(
 
 
 def test_the_network_is_part_of_what_decides_the_result(network, silent):
+    from stepline.models.procx.settings import DescribeSettings
     from stepline.pipeline.networks import fingerprint, load_networks
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.procx.settings import DescribeSettings
 
     settings = StepsSettings(procx=DescribeSettings(path=network))
     before = fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
@@ -240,7 +240,7 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
 def test_several_videos_share_one_network_which_is_read_and_hashed_once(
     stepline, network, silent, tmp_path, monkeypatch
 ):
-    from stepline.procx import checkpoint
+    from stepline.models.procx import checkpoint
 
     load, loads = checkpoint.load_model, []
     monkeypatch.setattr(checkpoint, "load_model", lambda path: loads.append(path) or load(path))

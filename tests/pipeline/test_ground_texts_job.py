@@ -14,22 +14,22 @@ from stepline.compare.write import to_json
 from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.features.files import write_feature_file
+from stepline.files.digests import sha256
+from stepline.files.storage import from_json, read_record
 from stepline.media import probe
-from stepline.nasva.calibration import Calibration, calibration_path, write_calibration
-from stepline.nasva.checkpoint import FeatureSpace, write_aligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerNetworkSettings
-from stepline.nasva.train import train_aligner
+from stepline.models.nasva.calibration import Calibration, calibration_path, write_calibration
+from stepline.models.nasva.checkpoint import FeatureSpace, write_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.models.nasva.train import train_aligner
+from stepline.models.training.batches import Sample
+from stepline.models.training.settings import TrainSettings
 from stepline.pipeline.ground_texts import read_order
 from stepline.pipeline.networks import fingerprint, load_networks
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Record, Step, Video
-from stepline.storage import from_json, read_record
 from stepline.text import embed
-from stepline.training.batches import Sample
-from stepline.training.settings import TrainSettings
-from stepline.weights import sha256
 
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 SIZES = {

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stepline.asr.captions import read_captions
 from stepline.errors import CaptionError, SettingsError
 from stepline.grounding import fusion
 from stepline.grounding.settings import GroundSettings
@@ -21,6 +20,7 @@ from stepline.pipeline.batch import read_texts
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import StoppedError
 from stepline.records import Span, Step
+from stepline.speech.captions import read_captions
 from stepline.writing.extractive.pronouns import Mention, Mentions
 from stepline.writing.extractive.writer import merge_repeats
 
@@ -73,7 +73,7 @@ def test_one_endless_cue_is_left_out(tmp_path):
 def test_more_words_than_any_video_says_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "c.srt"
     path.write_text(srt(5))
-    monkeypatch.setattr("stepline.asr.captions.MAX_TRANSCRIPT_WORDS", 14)
+    monkeypatch.setattr("stepline.speech.captions.MAX_TRANSCRIPT_WORDS", 14)
     with pytest.raises(CaptionError, match="more than 14 words"):
         read_captions(path)
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from stepline.child_processes import THREAD_VARIABLES
 from stepline.cli.steps import DEMO_VIDEO
+from stepline.processes import THREAD_VARIABLES
 
 ONE_CORE = ("taskset", "-c", "0")
 needs_taskset = pytest.mark.skipif(

@@ -13,8 +13,8 @@ import pytest
 
 from stepline.cli import progress
 from stepline.cli.steps import DEMO_VIDEO
-from stepline.device import core_count
 from stepline.errors import SteplineError
+from stepline.networks.device import core_count
 from stepline.pipeline import video_pool
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings

@@ -6,8 +6,8 @@ import json
 import numpy as np
 
 from stepline.features import FeatureWriter
-from stepline.procx.batch import StepSample
-from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 
 WIDTH, SECONDS = 8, 24

@@ -3,15 +3,15 @@
 import numpy as np
 import torch
 
-from stepline.procx.batch import StepSample, collate
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.models.procx.batch import StepSample, collate
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     ModelSettings,
     VocabularySettings,
 )
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.models.procx.vocabulary import train_vocabulary
 
 SENTENCES = (
     "cut the onion into thin rings",

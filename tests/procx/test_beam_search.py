@@ -4,10 +4,10 @@ import pytest
 import torch
 from test_captioner import everything, made, silent_of
 
-from stepline.procx.beam_search import beam_search, generate, greedy_search
-from stepline.procx.caption_context import CaptionContext
-from stepline.procx.settings import SearchSettings
-from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
+from stepline.models.procx.beam_search import beam_search, generate, greedy_search
+from stepline.models.procx.caption_context import CaptionContext
+from stepline.models.procx.settings import SearchSettings
+from stepline.models.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 
 A, B = 3, 4
 

@@ -7,14 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.beam_search import generate
-from stepline.procx.caption_context import CaptionContext
-from stepline.procx.captioner import Captioner, KeyValueCache, VideoKeyValues, VideoSlots
-from stepline.procx.losses import caption_loss
-from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.temperature import Temperature
-from stepline.procx.vocabulary import BEGIN_TOKEN, tokenize, train_vocabulary
+from stepline.models.procx.beam_search import generate
+from stepline.models.procx.caption_context import CaptionContext
+from stepline.models.procx.captioner import Captioner, KeyValueCache, VideoKeyValues, VideoSlots
+from stepline.models.procx.losses import caption_loss
+from stepline.models.procx.lstm_captioner import LstmCaptioner
+from stepline.models.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.models.procx.temperature import Temperature
+from stepline.models.procx.vocabulary import BEGIN_TOKEN, tokenize, train_vocabulary
 
 SENTENCES = [
     "cut the onion into thin rings",

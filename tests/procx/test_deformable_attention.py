@@ -8,12 +8,12 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.deformable_attention import (
+from stepline.models.procx.deformable_attention import (
     DeformableAttention,
     deformable_attention,
     key_aware_attention,
 )
-from stepline.procx.settings import AttentionSettings
+from stepline.models.procx.settings import AttentionSettings
 
 PLAIN = Path(__file__).resolve().parents[2] / "benchmarks" / "plain_deformable.py"
 LENGTHS = {"ordinary": (8, 4, 2), "unequal": (5, 11, 3), "of one": (6, 1, 1), "empty": (0, 7, 0)}

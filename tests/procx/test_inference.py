@@ -8,7 +8,7 @@ import torch
 from silent_videos import DOINGS, SECONDS, TINY, WIDTH, features, records, samples
 
 from stepline.errors import SettingsError, ShapeError
-from stepline.procx.inference import (
+from stepline.models.procx.inference import (
     Description,
     Proposals,
     VideoToDescribe,
@@ -21,17 +21,17 @@ from stepline.procx.inference import (
     select_proposals,
     with_likelihood,
 )
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     CaptionerSettings,
     DescribeSettings,
     SearchSettings,
     VocabularySettings,
 )
-from stepline.procx.train import soda_scorer, train_procx
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.models.procx.train import soda_scorer, train_procx
+from stepline.models.procx.vocabulary import train_vocabulary
+from stepline.models.training.settings import TrainSettings
 from stepline.records import FeatureSequence, Sentence, Span
-from stepline.training.settings import TrainSettings
 
 BOXES = np.array([[10.0, 20.0], [0.0, 8.0], [11.0, 19.0], [30.0, 40.0], [50.0, 50.01]])
 SURE = np.array([0.9, 0.5, 0.8, 0.2, 0.99])

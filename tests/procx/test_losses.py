@@ -13,9 +13,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.batch import collate
-from stepline.procx.beam_search import generate
-from stepline.procx.losses import (
+from stepline.models.procx.batch import collate
+from stepline.models.procx.beam_search import generate
+from stepline.models.procx.losses import (
     AlternativeTexts,
     apply_weights,
     batch_losses,
@@ -31,7 +31,7 @@ from stepline.procx.losses import (
     training_losses,
     varifocal_loss,
 )
-from stepline.procx.matcher import (
+from stepline.models.procx.matcher import (
     Matches,
     QueryIndex,
     boxes_to_spans,
@@ -39,12 +39,12 @@ from stepline.procx.matcher import (
     hungarian_match,
     iou,
 )
-from stepline.procx.model import ProcX
-from stepline.procx.output import Predictions
-from stepline.procx.settings import PDVC_LOSSES as PDVC
-from stepline.procx.settings import LossSettings, VocabularySettings
-from stepline.procx.temperature import Temperature
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.output import Predictions
+from stepline.models.procx.settings import PDVC_LOSSES as PDVC
+from stepline.models.procx.settings import LossSettings, VocabularySettings
+from stepline.models.procx.temperature import Temperature
+from stepline.models.procx.vocabulary import train_vocabulary
 
 
 @pytest.fixture(scope="module")

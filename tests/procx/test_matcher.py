@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.matcher import (
+from stepline.models.procx.matcher import (
     Targets,
     boxes_to_spans,
     build_targets,
@@ -18,7 +18,7 @@ from stepline.procx.matcher import (
     match_costs,
     spans_to_boxes,
 )
-from stepline.procx.settings import MatchSettings
+from stepline.models.procx.settings import MatchSettings
 
 
 def test_center_and_length_are_edges_and_back():

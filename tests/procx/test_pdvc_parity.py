@@ -7,10 +7,10 @@ import torch
 from small_network import network, tiny
 from torch.testing import assert_close
 
-from stepline.procx.deformable_attention import DeformableAttention
-from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model import DecoderLayer, PositionalEncoding, reference_points
-from stepline.procx.settings import AttentionSettings, CaptionerSettings
+from stepline.models.procx.deformable_attention import DeformableAttention
+from stepline.models.procx.lstm_captioner import LstmCaptioner
+from stepline.models.procx.model import DecoderLayer, PositionalEncoding, reference_points
+from stepline.models.procx.settings import AttentionSettings, CaptionerSettings
 
 LENGTHS = (4, 2)
 

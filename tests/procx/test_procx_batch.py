@@ -9,7 +9,7 @@ from small_network import SENTENCES, VOCABULARY, WIDTH, made, sample, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.batch import StepSample, nearest_rows, resize_rows, stack_videos
+from stepline.models.procx.batch import StepSample, nearest_rows, resize_rows, stack_videos
 
 
 def rows(count):

@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from silent_videos import DOINGS, TINY, WIDTH
 
 from stepline.errors import ModelError
-from stepline.procx.batch import stack_videos
-from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
-from stepline.procx.model import ProcX
-from stepline.procx.settings import VocabularySettings
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.files.digests import sha256
+from stepline.models.procx.batch import stack_videos
+from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import VocabularySettings
+from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
-from stepline.weights import sha256
 
 WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
 
@@ -61,7 +61,9 @@ def test_another_kind_of_file_is_one_line(written, tmp_path):
     _, path = written
     (tmp_path / "text.safetensors").write_text("hello")
     rewritten(
-        path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"}
+        path,
+        tmp_path / "aligner.safetensors",
+        header(path) | {"kind": "stepline.models.nasva.aligner"},
     )
     rewritten(path, tmp_path / "new.safetensors", header(path) | {"version": 2})
     rewritten(path, tmp_path / "list.safetensors", [1])

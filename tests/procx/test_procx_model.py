@@ -8,12 +8,12 @@ from small_network import WIDTH, made, network, sample, three, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.batch import Videos, stack_videos
-from stepline.procx.beam_search import generate
-from stepline.procx.matcher import QueryIndex
-from stepline.procx.model import fuse_levels, sinusoidal_encoding, standardise
-from stepline.procx.settings import PDVC_MODEL as PDVC
-from stepline.procx.settings import PROCX_MODEL
+from stepline.models.procx.batch import Videos, stack_videos
+from stepline.models.procx.beam_search import generate
+from stepline.models.procx.matcher import QueryIndex
+from stepline.models.procx.model import fuse_levels, sinusoidal_encoding, standardise
+from stepline.models.procx.settings import PDVC_MODEL as PDVC
+from stepline.models.procx.settings import PROCX_MODEL
 
 FORMS = [("key-aware", "transformer"), ("vanilla", "lstm")]
 

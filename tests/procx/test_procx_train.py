@@ -13,16 +13,16 @@ from stepline.cli import main
 from stepline.errors import ModelError, SettingsError
 from stepline.features import FeatureStore
 from stepline.features.files import write_feature_file
-from stepline.procx.batch import StepSample
-from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
-from stepline.procx.model import ProcX
-from stepline.procx.settings import ProcxRunSettings, VocabularySettings
-from stepline.procx.train import ProcxSources, train_procx, train_procx_run
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.files.storage import read_record, write_parquet
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import ProcxRunSettings, VocabularySettings
+from stepline.models.procx.train import ProcxSources, train_procx, train_procx_run
+from stepline.models.procx.vocabulary import train_vocabulary
+from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.settings import load_settings
-from stepline.storage import read_record, write_parquet
-from stepline.training.run_folder import LOG_FILE
-from stepline.training.settings import CHECKPOINT_FILE
 
 QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
 

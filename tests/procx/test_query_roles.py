@@ -10,9 +10,9 @@ from safetensors import safe_open
 from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
 from torch.testing import assert_close
 
-from stepline.procx.beam_search import generate
-from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
-from stepline.procx.losses import (
+from stepline.models.procx.beam_search import generate
+from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.models.procx.losses import (
     batch_losses,
     caption_loss,
     caption_matches,
@@ -21,9 +21,9 @@ from stepline.procx.losses import (
     role_loss,
     training_losses,
 )
-from stepline.procx.matcher import Matches, QueryIndex, build_targets
-from stepline.procx.output import ModelOutput, Predictions
-from stepline.procx.settings import PDVC_LOSSES, LossSettings
+from stepline.models.procx.matcher import Matches, QueryIndex, build_targets
+from stepline.models.procx.output import ModelOutput, Predictions
+from stepline.models.procx.settings import PDVC_LOSSES, LossSettings
 
 OLD_FILE = Path(__file__).parents[1] / "golden" / "inputs" / "networks" / "procx.safetensors"
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC_LOSSES)]

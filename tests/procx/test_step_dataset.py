@@ -7,7 +7,8 @@ from silent_videos import DOINGS, SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.procx.dataset import (
+from stepline.files.storage import write_parquet, write_record
+from stepline.models.procx.dataset import (
     NO_STEP,
     STEP_AFTER_END,
     gather_samples,
@@ -15,11 +16,9 @@ from stepline.procx.dataset import (
     steps_given_by,
     timed_texts,
 )
-from stepline.procx.settings import DataSettings
-from stepline.procx.train import augment_sample
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import write_parquet, write_record
-from stepline.training.gather import (
+from stepline.models.procx.settings import DataSettings
+from stepline.models.procx.train import augment_sample
+from stepline.models.training.gather import (
     EXCLUDED_REASON,
     NO_FEATURES,
     NO_ROWS,
@@ -27,7 +26,8 @@ from stepline.training.gather import (
     OTHER_WIDTH,
     SEEN_TWICE,
 )
-from stepline.training.sources import read_records
+from stepline.models.training.sources import read_records
+from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 
 
 def gathered(told=None, given=None, excluded=frozenset(), **settings):

@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.procx.settings import VocabularySettings
-from stepline.procx.vocabulary import (
+from stepline.models.procx.settings import VocabularySettings
+from stepline.models.procx.vocabulary import (
     BEGIN_TOKEN,
     END_TOKEN,
     PAD_TOKEN,
@@ -109,7 +109,7 @@ def test_half_a_surrogate_pair_however_common_is_not_a_letter():
 
 def test_another_process_gives_the_same_vocabulary(vocabulary):
     code = (
-        "from stepline.procx.vocabulary import *; from stepline.procx.settings import *;"
+        "from stepline.models.procx.vocabulary import *; from stepline.models.procx.settings import *;"
         f"print(train_vocabulary({SENTENCES!r}, VocabularySettings(size=250)).sha256)"
     )
     found = {

@@ -176,8 +176,8 @@ def write_nasva(path, seed):
     import torch
     from aligner_samples import released_layout
 
-    from stepline.nasva.model import Aligner
-    from stepline.nasva.settings import AlignerNetworkSettings
+    from stepline.models.nasva.model import Aligner
+    from stepline.models.nasva.settings import AlignerNetworkSettings
 
     torch.manual_seed(seed)
     sizes = {

@@ -24,7 +24,7 @@ import second_opinion as opinion
 from click.testing import CliRunner
 
 from stepline.cli import main
-from stepline.weights import weights_fetched
+from stepline.networks.weights import weights_fetched
 
 ROOT = Path(__file__).resolve().parents[2]
 NEAR = 1e-6  # by which two ways to the same number may differ

@@ -8,8 +8,8 @@ import pytest
 
 from stepline.errors import StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, open_store
-from stepline.remote import RemotePath, cache
-from stepline.remote.cache import CachedFolder, local_copy
+from stepline.files.remote import RemotePath, cache
+from stepline.files.remote.cache import CachedFolder, local_copy
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from stepline.errors import StoreError
-from stepline.remote import RemotePath
-from stepline.remote.retry import failure_reason, retry_reason
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import RemotePath
+from stepline.files.remote.retry import failure_reason, retry_reason
+from stepline.files.remote.settings import RemoteSettings
 
 QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
 MISSING = "there is no such bucket; make it first"

@@ -13,10 +13,10 @@ from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError, StoreError
-from stepline.media.addresses import is_public
-from stepline.remote import RemotePath
-from stepline.remote.filesystems import host_of, redirect_refusal
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import RemotePath
+from stepline.files.remote.addresses import is_public
+from stepline.files.remote.filesystems import host_of, redirect_refusal
+from stepline.files.remote.settings import RemoteSettings
 
 pytest.importorskip("aiohttp", reason="needs aiohttp")
 

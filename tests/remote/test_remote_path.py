@@ -9,8 +9,8 @@ from forget import forget_file_systems
 from s3_server import SECRET
 
 from stepline.errors import StoreError
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
 
 QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: three blocks
@@ -126,7 +126,7 @@ def test_a_slow_read_is_given_up_and_asked_for_again(bucket, tmp_path):
 @pytest.mark.parametrize("kind", SERVERS)
 def test_listings_of_more_than_a_page_are_whole(kind, monkeypatch, request):
     bucket = request.getfixturevalue(SERVERS[kind])
-    monkeypatch.setattr("stepline.remote.filesystems.PAGE_OBJECTS", 3)
+    monkeypatch.setattr("stepline.files.remote.filesystems.PAGE_OBJECTS", 3)
     many = RemotePath(f"{kind}://bucket/many", QUICK)
     for number in range(8):
         (many / f"{number}.txt").write("x")

@@ -13,11 +13,11 @@ from research.wys2.alignability import (
     train_head,
 )
 from stepline.errors import DatasetError, ShapeError
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.detector import Detector, score_pairs
+from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import FeatureSequence
-from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.detector import Detector, score_pairs
-from stepline.wys2.settings import DetectorSettings
 
 DETECTOR = DetectorSettings(
     video_width=6, text_width=6, hidden=8, width=5, score="cosine", temperature=1.0

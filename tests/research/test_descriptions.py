@@ -10,9 +10,9 @@ from known_steps import NAMES, SHOT, SHOWN, grounded, grounded_video, knows, rig
 from llm_fakes import Answers, FakeServer, completion
 
 from research.vision_language.descriptions import ask_after_descriptions
-from stepline.chat.pictures import PICTURE_LETTERS
+from stepline.grounding.vision_language.questions import NONE_ANSWER
+from stepline.llm.pictures import PICTURE_LETTERS
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language.questions import NONE_ANSWER
 
 
 @pytest.fixture(autouse=True)

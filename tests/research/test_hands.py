@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research.hands import HandDetector
-from stepline.weights import find_weights, weights_fetched
+from stepline.networks.weights import find_weights, weights_fetched
 
 
 def test_no_hand_is_seen_in_a_photograph_of_a_flower():

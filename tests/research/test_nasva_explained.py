@@ -21,7 +21,7 @@ from research.nasva.trials import (
     with_unshown_texts,
 )
 from stepline.errors import SettingsError
-from stepline.nasva.dataset import label_matrix
+from stepline.models.nasva.dataset import label_matrix
 from stepline.records import Span
 from stepline.settings import validate
 

@@ -31,9 +31,9 @@ from research.nasva.trials import NasvaTrials
 from research.simulate import SimulationSettings, simulate, write_dataset
 from research.study import Claim, ClaimResult, RowResult, spread
 from stepline.features import import_features
-from stepline.nasva.checkpoint import write_aligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerNetworkSettings, RefineSettings
+from stepline.models.nasva.checkpoint import write_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerNetworkSettings, RefineSettings
 
 TINY = NasvaSize(
     videos=16,

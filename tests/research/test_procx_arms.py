@@ -22,10 +22,10 @@ from research.procx.rows import ProcxSize
 from research.simulate import SHORT_WORLD, stream
 from research.study import interval
 from research.wys2.corpus import clips_of
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import DetectorSettings
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.wys2.detector import Detector
-from stepline.wys2.settings import DetectorSettings
 
 TINY = ProcxSize(
     narrated=3,

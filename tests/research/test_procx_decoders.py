@@ -15,8 +15,8 @@ from research.procx.decoders import (
     stretched,
 )
 from research.procx.rows import ProcxSize
-from stepline.procx.batch import StepSample
-from stepline.procx.inference import Proposals
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.inference import Proposals
 
 TINY = ProcxSize(
     narrated=3,

@@ -38,11 +38,11 @@ from research.procx.trials import (
 )
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.report import report
-from stepline.procx.batch import StepSample
-from stepline.procx.deformable_attention import DeformableAttention, deformable_attention
-from stepline.procx.inference import Proposals
-from stepline.procx.model import ProcX
-from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.deformable_attention import DeformableAttention, deformable_attention
+from stepline.models.procx.inference import Proposals
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
 
 TINY = ProcxSize(
     narrated=4,

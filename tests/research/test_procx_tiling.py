@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research.procx.tiling import Segmentation, expected_f1, tile, tile_proposals, tiling_selector
-from stepline.procx.inference import Proposals
+from stepline.models.procx.inference import Proposals
 
 
 def iou(first, second):

@@ -31,9 +31,11 @@ from research.refit.refit import (
     refusal,
 )
 from stepline.errors import DatasetError, SettingsError
+from stepline.files.digests import sha256
+from stepline.files.storage import write_record
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction
-from stepline.nasva.settings import NasvaSettings
+from stepline.models.nasva.settings import NasvaSettings
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
@@ -49,8 +51,6 @@ from stepline.records import (
     Video,
 )
 from stepline.settings import load_settings
-from stepline.storage import write_record
-from stepline.weights import sha256
 
 TOLD = (
     "slice the lemons",

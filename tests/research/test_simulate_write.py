@@ -15,12 +15,12 @@ from research.simulate import (
     write_videos,
 )
 from research.simulate.narration import TEXT_STYLES
-from stepline.asr import read_captions
 from stepline.datasets import DatasetRecords, read
 from stepline.errors import SettingsError, StoreError
 from stepline.features.files import read_feature_file, read_text_features
 from stepline.records import FeatureSequence, Record
 from stepline.settings import validate
+from stepline.speech import read_captions
 from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.precomputed import PrecomputedBackbone
 

@@ -26,11 +26,11 @@ from research.procx.vid2seq import (
     vid2seq_sample,
 )
 from stepline.errors import ShapeError
-from stepline.procx.batch import StepSample
-from stepline.procx.settings import VocabularySettings
-from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN, train_vocabulary
+from stepline.models.procx.batch import StepSample
+from stepline.models.procx.settings import VocabularySettings
+from stepline.models.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN, train_vocabulary
+from stepline.models.training.settings import TrainSettings
 from stepline.records import Sentence, Span
-from stepline.training.settings import TrainSettings
 
 SENTENCES = [
     "cut the onion into thin rings",

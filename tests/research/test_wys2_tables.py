@@ -23,7 +23,7 @@ from research.wys2.rows import (
 from research.wys2.tables import Wys2Study
 from research.wys2.trials import labels_of, training
 from research.wys2.uses import UsesSize, UsesStudy, UsesTrial, similar_sentences
-from stepline.wys2.settings import LabelSettings
+from stepline.models.wys2.settings import LabelSettings
 
 TINY = Wys2Size(labelled=30, unlabelled=10, steps=4)
 

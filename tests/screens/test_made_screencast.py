@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, Browser
 
+from stepline.grounding.screens import place_clicks, read_screen
 from stepline.media import probe
 from stepline.media.settings import MediaSettings
+from stepline.networks.weights import weights_fetched
 from stepline.records import Sentence, Span, Step
-from stepline.screens import place_clicks, read_screen
-from stepline.weights import weights_fetched
 
 BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from stepline.grounding.screens.changes import ChangeFinder
+from stepline.grounding.screens.detector import ScreenMeter
 from stepline.media import Frame
-from stepline.screens.changes import ChangeFinder
-from stepline.screens.detector import ScreenMeter
 
 RATE = 5.0
 SIZE = (400, 640)  # height, width

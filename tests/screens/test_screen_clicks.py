@@ -2,10 +2,10 @@
 
 import pytest
 
+from stepline.grounding.screens import ScreenReading, place_clicks
+from stepline.grounding.screens.lines import ScreenLine, is_same_text
+from stepline.grounding.screens.reading import ScreenEvent
 from stepline.records import Sentence, Span, Step
-from stepline.screens import ScreenReading, place_clicks
-from stepline.screens.lines import ScreenLine, is_same_text
-from stepline.screens.reading import ScreenEvent
 
 FILE = ScreenLine("File", (10, 10, 60, 30))
 EDIT = ScreenLine("Edit", (80, 10, 130, 30))

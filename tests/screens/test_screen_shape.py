@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from stepline.grounding.screens.detector import ScreenLikeness
 from stepline.media import MediaInfo
 from stepline.pipeline import screen_reading
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.screens.detector import ScreenLikeness
 
 STILL_AND_FLAT = ScreenLikeness(still=1.0, flat=1.0)
 

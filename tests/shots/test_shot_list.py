@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from stepline.errors import MediaError, StoreError
+from stepline.files.storage import to_json
 from stepline.records import Record, Span, Step, Video
 from stepline.shots.find import find_shots, join_samples, shot_spans
 from stepline.shots.shot_list import ShotList, shown_steps
 from stepline.shots.write import precise_clock, to_csv, to_html
-from stepline.storage import to_json
 from stepline.vision import VisionSettings
 
 RATE = 25  # frames/s of the drawn films
@@ -200,7 +200,7 @@ def test_nothing_is_half_written(film, tmp_path, stepline, monkeypatch):
         raise StoreError("no room")
 
     monkeypatch.setattr("stepline.shots.write.to_html", lambda *_: "page")
-    monkeypatch.setattr("stepline.atomic_files.FileSet.commit", fail)
+    monkeypatch.setattr("stepline.files.atomic_files.FileSet.commit", fail)
     done = stepline("shots", film, "--out", tmp_path / "out")
     assert done.exit_code == 1
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.text_base.base import TextBase
-from stepline.text_base.documents import Document, TextStep
+from stepline.sieve_swap.text_base.base import TextBase
+from stepline.sieve_swap.text_base.documents import Document, TextStep
 
 TOAST = (
     "Garlic toast",

@@ -19,12 +19,12 @@ from starlette.exceptions import HTTPException
 from studio_server import cookie_name, library, serving
 
 from stepline.errors import SettingsError
+from stepline.files.storage import read_record, write_record
 from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
-from stepline.storage import read_record, write_record
+from stepline.pages.web.local_server import Certificate
 from stepline.studio.access import Access, Password, read_password
 from stepline.studio.uploads import MAX_PIECE_BYTES
-from stepline.web.local_server import Certificate
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 LEMONADE = video_id("v0.json")
@@ -369,7 +369,7 @@ def test_requests_that_two_servers_would_read_differently_are_refused(server, se
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.connections.MAX_READING_SECONDS", 0.8)
+    monkeypatch.setattr("stepline.pages.web.connections.MAX_READING_SECONDS", 0.8)
     head = POST + f"Host: localhost:1\r\nAuthorization: Bearer {server.access.token}\r\n".encode()
     slow = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     slow.sendall(head + b"Content-Length: 100\r\n\r\n{")

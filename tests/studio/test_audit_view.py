@@ -13,9 +13,9 @@ from studio_server import library, serving
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict, Verdicts
+from stepline.files.storage import write_parquet
 from stepline.library.database import DATABASE_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import write_parquet
 from stepline.studio.store import Studio
 
 

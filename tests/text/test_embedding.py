@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline.device import Device
 from stepline.errors import ModelError
+from stepline.networks.device import Device
+from stepline.networks.weights import find_weights
 from stepline.text import embed, embedding
-from stepline.weights import find_weights
 
 TEXTS = [
     "Cut the banana into slices.",

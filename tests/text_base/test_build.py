@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from stepline.errors import ModelError, StoreError
-from stepline.text_base import build_base, open_base, prepared_base
-from stepline.text_base.settings import TextBaseSettings
-from stepline.text_base.vectors import read_array
+from stepline.sieve_swap.text_base import build_base, open_base, prepared_base
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base.vectors import read_array
 
 SMALL = TextBaseSettings(shard=2, block=3, batch=4)
 KITCHEN = [
@@ -167,9 +167,9 @@ KILLED = """
 import contextlib, os, signal, sys
 from pathlib import Path
 import numpy, pyarrow.parquet
-from stepline import atomic_files as store
-from stepline.text_base import build, encoding, parquet_tables, vectors
-from stepline.text_base.settings import TextBaseSettings
+from stepline.files import atomic_files as store
+from stepline.sieve_swap.text_base import build, encoding, parquet_tables, vectors
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 source, place = map(Path, sys.argv[1:])
 build.encoder_facts = lambda name: ("0", 4)
@@ -245,7 +245,7 @@ def test_a_damaged_file_is_reported_in_one_line(tmp_path, name):
 
 
 def test_vectors_of_another_encoder_are_refused(base, monkeypatch):
-    from stepline.text_base import base as opened
+    from stepline.sieve_swap.text_base import base as opened
 
     monkeypatch.setattr(opened, "encoder_facts", lambda name: ("another", 384))
     with pytest.raises(ModelError, match="not the encoder that"):

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from stepline.cli import main
-from stepline.text_base import open_base
+from stepline.sieve_swap.text_base import open_base
 
 ITEMS = [
     {"id": "tea", "title": "Tea", "steps": ["Boil the water.", "Pour the tea."], "source": "book"},

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stepline.text_base.deduplicate import first_places, near_duplicates
-from stepline.text_base.near_duplicates import jaccard, line_key, normal_words, sketch
+from stepline.sieve_swap.text_base.deduplicate import first_places, near_duplicates
+from stepline.sieve_swap.text_base.near_duplicates import jaccard, line_key, normal_words, sketch
 
 MEMORY = 1 << 20
 

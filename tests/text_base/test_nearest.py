@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from stepline.errors import ModelError, ShapeError, StoreError
-from stepline.text_base import add_index, index, open_base
-from stepline.text_base import vectors as vector_search
-from stepline.text_base.manifest import Manifest, PartEntry, write_manifest
-from stepline.text_base.settings import TextBaseSettings
-from stepline.text_base.vectors import nearest_exact, write_vectors
+from stepline.sieve_swap.text_base import add_index, index, open_base
+from stepline.sieve_swap.text_base import vectors as vector_search
+from stepline.sieve_swap.text_base.manifest import Manifest, PartEntry, write_manifest
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base.vectors import nearest_exact, write_vectors
 
 
 def unit(rows):

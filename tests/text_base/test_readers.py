@@ -12,10 +12,10 @@ import pytest
 
 from stepline.errors import DatasetError
 from stepline.records import Rejected
-from stepline.text_base import Document, read_source
-from stepline.text_base.readers import documents as json_items
-from stepline.text_base.readers import tables as csv_rows
-from stepline.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base import Document, read_source
+from stepline.sieve_swap.text_base.readers import documents as json_items
+from stepline.sieve_swap.text_base.readers import tables as csv_rows
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 HEADER = ",title,ingredients,directions,link,source,NER\n"
 SOUP = '0,Soup,"[""1 c. water"", ""salt""]","[""Boil water. Add salt."", ""Serve.""]",www.x.com/1,Gathered,[]\n'

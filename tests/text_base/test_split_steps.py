@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.text_base.split_steps import single_steps, strip_markup
+from stepline.sieve_swap.text_base.split_steps import single_steps, strip_markup
 
 CASES = [
     ("Bake at 375 degrees F. for 1 hr. Cool.", ["Bake at 375 degrees F. for 1 hr.", "Cool."]),

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from stepline.errors import ShapeError
-from stepline.training.batches import LazySamples, Sample, collate, length_buckets, pad
+from stepline.models.training.batches import LazySamples, Sample, collate, length_buckets, pad
 
 
 def make(seconds=3, texts=2, width=4, name="v", **changes):

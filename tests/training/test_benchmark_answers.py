@@ -9,26 +9,31 @@ import torch
 
 from stepline.errors import DatasetError, StoreError
 from stepline.features import FeatureWriter, RowTexts
-from stepline.nasva.benchmarks import AlignmentQuestion, BenchmarkInputs, TextVectors, write_answers
-from stepline.nasva.checkpoint import load_aligner, write_aligner
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerNetworkSettings, AlignerSettings
-from stepline.procx.benchmark import write_predictions
-from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.models.nasva.benchmarks import (
+    AlignmentQuestion,
+    BenchmarkInputs,
+    TextVectors,
+    write_answers,
+)
+from stepline.models.nasva.checkpoint import load_aligner, write_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerSettings
+from stepline.models.procx.benchmark import write_predictions
+from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     DescribeSettings,
     ModelSettings,
     VocabularySettings,
 )
-from stepline.procx.vocabulary import train_vocabulary
+from stepline.models.procx.vocabulary import train_vocabulary
+from stepline.models.training.benchmark_answers import Questions, StoredFeatures, answer_each
+from stepline.models.wys2.benchmark import DetectorForBenchmarks, answer_sentences
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Step
-from stepline.training.benchmark_answers import Questions, StoredFeatures, answer_each
-from stepline.wys2.benchmark import DetectorForBenchmarks, answer_sentences
-from stepline.wys2.detector import Detector
-from stepline.wys2.settings import DetectorSettings
 
 WIDTH = 6  # of a feature row
 SECONDS = 8

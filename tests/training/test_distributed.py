@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stepline.errors import ModelError
-from stepline.training.distributed import (
+from stepline.models.training.distributed import (
     first_then_all,
     is_first,
     peak_memory,

@@ -6,9 +6,9 @@ import pytest
 
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore, FeatureWriter
+from stepline.models.training import gather
+from stepline.models.training.gather import FeatureJoin, is_held_out, reasons_in_words
 from stepline.records import FeatureSequence
-from stepline.training import gather
-from stepline.training.gather import FeatureJoin, is_held_out, reasons_in_words
 
 
 def features(rows=8, width=4, rate=1.0, backbone="clip"):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.training import layers
-from stepline.training.layers import FeedForward, Linear, dropout, dropout_, linear
+from stepline.models.training import layers
+from stepline.models.training.layers import FeedForward, Linear, dropout, dropout_, linear
 
 
 @pytest.mark.parametrize("least", [0, 2**60])

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.training.batches import LazySamples
-from stepline.training.loop import (
+from stepline.models.training.batches import LazySamples
+from stepline.models.training.loop import (
     BATCHES_AHEAD,
     Curves,
     HeldOutScorer,
@@ -27,8 +27,8 @@ from stepline.training.loop import (
     TrainingTask,
     fit,
 )
-from stepline.training.run_folder import LOG_FILE
-from stepline.training.settings import CHECKPOINT_FILE, TrainSettings
+from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.settings import CHECKPOINT_FILE, TrainSettings
 
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
 
@@ -441,7 +441,7 @@ def test_the_wait_for_results_is_measured(monkeypatch, workers):
     clock = iter((10.0, 12.5, 20.0, 20.25))
     ahead = PrefetchingLoader([0, 1], lambda job: job, workers)
     with monkeypatch.context() as patched:
-        patched.setattr("stepline.training.loop.time.perf_counter", lambda: next(clock))
+        patched.setattr("stepline.models.training.loop.time.perf_counter", lambda: next(clock))
         assert list(ahead) == [0, 1]
     assert ahead.waited == 2.75
 

@@ -14,23 +14,23 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from stepline.errors import ModelError
-from stepline.nasva import checkpoint as nasva_checkpoint
-from stepline.nasva.model import Aligner
-from stepline.nasva.settings import AlignerNetworkSettings
-from stepline.procx import checkpoint as procx_checkpoint
-from stepline.procx.model import ProcX
-from stepline.procx.settings import (
+from stepline.models.nasva import checkpoint as nasva_checkpoint
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.models.procx import checkpoint as procx_checkpoint
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     ModelSettings,
     VocabularySettings,
 )
-from stepline.procx.vocabulary import train_vocabulary
-from stepline.training.network_file import NetworkFile
-from stepline.training.settings import CHECKPOINT_FILE
-from stepline.wys2 import detector as wys2_detector
-from stepline.wys2.settings import DetectorSettings, SummarizerSettings
-from stepline.wys2.summarizer import model as wys2_summarizer
+from stepline.models.procx.vocabulary import train_vocabulary
+from stepline.models.training.network_file import NetworkFile
+from stepline.models.training.settings import CHECKPOINT_FILE
+from stepline.models.wys2 import detector as wys2_detector
+from stepline.models.wys2.settings import DetectorSettings, SummarizerSettings
+from stepline.models.wys2.summarizer import model as wys2_summarizer
 
 WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
 ALIGNER = AlignerNetworkSettings(

@@ -10,8 +10,8 @@ from safetensors.numpy import load_file
 from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
-from stepline.remote import RemotePath
-from stepline.storage import write_parquet
+from stepline.files.remote import RemotePath
+from stepline.files.storage import write_parquet
 
 TINY = (
     "model.width=16",

@@ -8,16 +8,17 @@ import pytest
 
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.nasva.refine import RefineSources, refine_dataset
-from stepline.nasva.settings import (
+from stepline.files.storage import write_parquet
+from stepline.models.nasva.refine import RefineSources, refine_dataset
+from stepline.models.nasva.settings import (
     AlignerDataSettings,
     AlignerNetworkSettings,
     AlignerRunSettings,
     RefineRunSettings,
     SelfTrainSettings,
 )
-from stepline.nasva.train import AlignerSources, train_run
-from stepline.procx.settings import (
+from stepline.models.nasva.train import AlignerSources, train_run
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     DataSettings,
@@ -26,14 +27,12 @@ from stepline.procx.settings import (
     ProcxTrainSettings,
     VocabularySettings,
 )
-from stepline.procx.train import ProcxSources, train_procx_run
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import write_parquet
-from stepline.training.run import TrainingRun, run_training
-from stepline.training.settings import TrainSettings
-from stepline.training.sources import labelled_texts, read_records, store_text_vectors
-from stepline.wys2.dataset import gather_clips
-from stepline.wys2.settings import (
+from stepline.models.procx.train import ProcxSources, train_procx_run
+from stepline.models.training.run import TrainingRun, run_training
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import labelled_texts, read_records, store_text_vectors
+from stepline.models.wys2.dataset import gather_clips
+from stepline.models.wys2.settings import (
     ClipSettings,
     DetectorSettings,
     LabelSettings,
@@ -41,8 +40,9 @@ from stepline.wys2.settings import (
     SummarizerSettings,
     Wys2Settings,
 )
-from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
-from stepline.wys2.train import DetectorClips, train_detector_run
+from stepline.models.wys2.summarizer.train import gather_summaries, train_summarizer_run
+from stepline.models.wys2.train import DetectorClips, train_detector_run
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 VIDEOS = 8
 SECONDS = 16

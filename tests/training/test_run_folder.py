@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from stepline.errors import SettingsError, StoreError
-from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings, RefineRunSettings
-from stepline.procx.settings import ModelSettings, ProcxRunSettings
-from stepline.training.run_folder import (
+from stepline.models.nasva.settings import (
+    AlignerNetworkSettings,
+    AlignerRunSettings,
+    RefineRunSettings,
+)
+from stepline.models.procx.settings import ModelSettings, ProcxRunSettings
+from stepline.models.training.run_folder import (
     OMITTED_FILE,
     RUN_FILE,
     StepLog,
@@ -20,7 +24,7 @@ from stepline.training.run_folder import (
     settings_to_train_on,
     write_omitted,
 )
-from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
+from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
 
 RUNS = [
     (AlignerRunSettings(), RUN_FILE),
@@ -33,7 +37,7 @@ RUNS = [
 FILL = """
 import pathlib, resource, sys
 from stepline.errors import StoreError
-from stepline.training.run_folder import StepLog
+from stepline.models.training.run_folder import StepLog
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
     with StepLog(pathlib.Path(sys.argv[1]), 0) as log:

@@ -16,7 +16,7 @@ from training_data import WIDTH, command, write_stores
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter, RowTexts, open_video_store
 from stepline.features.files import read_feature_file
-from stepline.training.benchmark_answers import StoredFeatures
+from stepline.models.training.benchmark_answers import StoredFeatures
 
 
 def one_line(done, *parts):

@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from numpy.testing import assert_allclose
 from vision_samples import NOISE, photo
 
-from stepline.device import Device
 from stepline.errors import ModelError, ShapeError
+from stepline.networks.device import Device
+from stepline.networks.weights import find_weights
 from stepline.text import embed
 from stepline.vision import VisionSettings, conse, load_backbone
 from stepline.vision.conse import ConSEBackbone, class_names, read_class_vectors
 from stepline.vision.efficientnet import EfficientNetLite0, architecture, resize
-from stepline.weights import find_weights
 
 
 def test_the_classes_are_in_their_standard_order():

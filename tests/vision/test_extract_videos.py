@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from small_video import draw_video
 
 from stepline.cli import main
-from stepline.device import Device
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore
 from stepline.media import probe
+from stepline.networks.device import Device
 from stepline.pipeline import pictures
 from stepline.pipeline.extract import extract_to_store
 from stepline.pipeline.pictures import LookOptions, extract_features

@@ -6,9 +6,9 @@ import pytest
 from numpy.testing import assert_allclose
 from vision_samples import photo
 
+from stepline.networks.weights import find_weights, weights_fetched
 from stepline.vision import faces as seen
 from stepline.vision.faces import Detection, FaceDetector, SquareDetector
-from stepline.weights import find_weights, weights_fetched
 
 
 def test_anchors_are_in_the_middle_of_every_place_two_per_map():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from stepline.networks.weights import find_weights, weights_fetched
 from stepline.records import Span
 from stepline.vision.on_screen_text import TextDetector, TextMeter, TextReader, line_boxes
-from stepline.weights import find_weights, weights_fetched
 
 
 def test_connected_letters_are_one_box_with_a_margin():

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from stepline.errors import ModelError
+from stepline.networks.weights import find_weights, weights_fetched
 from stepline.vision.tflite import Table, load_tflite
-from stepline.weights import find_weights, weights_fetched
 
 CODES = {
     "conv": 3,

@@ -21,10 +21,15 @@ from llm_fakes import Answers, FakeServer
 
 from stepline.errors import WriterError
 from stepline.grounding.settings import GroundSettings
+from stepline.grounding.vision_language import ask_about_steps
+from stepline.grounding.vision_language.places import (
+    move_steps,
+    picture_seconds,
+    place_beliefs,
+    video_places,
+)
+from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_question, choice_schema
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
-from stepline.vision_language import ask_about_steps
-from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.vision_language.questions import NONE_ANSWER, choice_question, choice_schema
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,11 @@ import pytest
 
 from stepline import batch, steps
 from stepline.errors import SettingsError
+from stepline.files.storage import read_record, write_record
+from stepline.grounding.vision_language.corrections import AnswerCounts, count_answers
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Record, Span, Step, Video
-from stepline.storage import read_record, write_record
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
-from stepline.vision_language.corrections import AnswerCounts, count_answers
 
 QUESTIONS = [
     {
@@ -145,7 +145,7 @@ def test_folders_set_the_prior_from_python_too(folders, small_video, captions_fi
 def test_folders_of_a_batch_are_counted_once(folders, small_video, tmp_path, monkeypatch):
     read = []
     monkeypatch.setattr(
-        "stepline.vision_language.corrections.read_record",
+        "stepline.grounding.vision_language.corrections.read_record",
         lambda path: read.append(path) or read_record(path),
     )
     settings = from_python(*folders)

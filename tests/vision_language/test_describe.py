@@ -7,12 +7,12 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
-from stepline.chat.pictures import PICTURE_LETTERS
+from stepline.files.storage import read_record
+from stepline.grounding.vision_language.describe import SEEN_BY_MODEL, describe_places
+from stepline.grounding.vision_language.questions import description_question, description_schema
+from stepline.llm.pictures import PICTURE_LETTERS
 from stepline.records import Span, Step
-from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language.describe import SEEN_BY_MODEL, describe_places
-from stepline.vision_language.questions import description_question, description_schema
 
 SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
 

@@ -8,7 +8,7 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from PIL import Image
 
-from stepline.storage import read_record
+from stepline.files.storage import read_record
 
 QUICK = (
     "--set",

@@ -13,21 +13,21 @@ import pytest
 from pydantic import ValidationError
 from tiny_vision_model import write_tiny_model
 
-from stepline.chat.pictures import jpeg, with_pictures
-from stepline.chat.requests import ReplyCache, RequestLimits
-from stepline.chat.servers import RequestError, open_server
 from stepline.errors import ModelError
-from stepline.records import Alignment, Step
-from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language import GroundedVideo, ask_about_steps
-from stepline.vision_language.pictures import question_pictures
-from stepline.vision_language.questions import (
+from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
+from stepline.grounding.vision_language.pictures import question_pictures
+from stepline.grounding.vision_language.questions import (
     choice_question,
     choice_schema,
     description_question,
     read_choices,
 )
-from stepline.vision_language.runner import QuestionRunner
+from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.llm.pictures import jpeg, with_pictures
+from stepline.llm.requests import ReplyCache, RequestLimits
+from stepline.llm.servers import RequestError, open_server
+from stepline.records import Alignment, Step
+from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.settings import LlmSettings
 
 pytest.importorskip("xllamacpp")

@@ -10,14 +10,14 @@ from llm_fakes import Answers, FakeServer
 from pydantic import ValidationError
 from small_video import draw_video
 
-from stepline.chat.pictures import with_pictures
+from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
+from stepline.grounding.vision_language.describe import describe_places
+from stepline.grounding.vision_language.pictures import clip_times, question_pictures
+from stepline.grounding.vision_language.questions import CHOICE_QUESTION, choice_question
+from stepline.grounding.vision_language.runner import tokens_at_most
+from stepline.llm.pictures import with_pictures
 from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
-from stepline.vision_language import GroundedVideo, ask_about_steps
-from stepline.vision_language.describe import describe_places
-from stepline.vision_language.pictures import clip_times, question_pictures
-from stepline.vision_language.questions import CHOICE_QUESTION, choice_question
-from stepline.vision_language.runner import tokens_at_most
 
 SHOTS = [slice(0, 4), slice(4, 8), slice(8, 12), slice(12, 16)]
 CLIPS = {"video": "video_url", "clip_seconds": 2.0, "clip_rate": 2.0}

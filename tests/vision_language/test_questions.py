@@ -7,8 +7,12 @@ import json
 import pytest
 from PIL import Image
 
-from stepline.chat.pictures import question_tokens, side_by_side
-from stepline.vision_language.questions import choice_question, choice_schema, read_choices
+from stepline.grounding.vision_language.questions import (
+    choice_question,
+    choice_schema,
+    read_choices,
+)
+from stepline.llm.pictures import question_tokens, side_by_side
 
 
 def picture(colour, size=(60, 40)):

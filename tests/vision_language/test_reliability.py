@@ -4,7 +4,7 @@ any."""
 import numpy as np
 import pytest
 
-from stepline.vision_language.reliability import (
+from stepline.grounding.vision_language.reliability import (
     RELIABILITY_GRID,
     Ballot,
     expected_gain,

@@ -48,7 +48,7 @@ print(spacy.info(silent=True)["spacy_version"] == spacy.__version__, "typer" in 
 
 TORCH_AFTER_SPACY = """
 import sys
-from stepline.child_processes import claim_process
+from stepline.processes import claim_process
 if sys.argv[1] == "own":
     claim_process()
 from stepline.writing.extractive.english import parser

@@ -4,8 +4,8 @@ clauses are actions, and how they are worded."""
 import numpy as np
 import pytest
 
-from stepline.narration import SentenceReading
-from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
+from stepline.text.narration import SentenceReading
+from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.grammar_actions import grammar_actions
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stepline.narration.tagger import SentenceReading
-from stepline.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS, spoken_words
+from stepline.text.narration.tagger import SentenceReading
+from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 

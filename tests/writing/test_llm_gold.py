@@ -17,7 +17,7 @@ from gold_narration import (
 )
 from llm_fakes import Answers, FakeServer
 
-from stepline.chat import servers
+from stepline.llm import servers
 from stepline.writing.llm.replies import read_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings

@@ -13,11 +13,11 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from research.cli import research
 from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
-from stepline.chat import servers
-from stepline.chat.checked_requests import CheckedQuestion, CheckedRequests
-from stepline.chat.requests import ReplyCache, RequestLimits, run_in_threads
-from stepline.chat.servers import RequestError
 from stepline.errors import WriterError
+from stepline.llm import servers
+from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
+from stepline.llm.requests import ReplyCache, RequestLimits, run_in_threads
+from stepline.llm.servers import RequestError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.llm import prompts as chunks
@@ -209,7 +209,7 @@ def test_talk_to_the_audience_is_told_from_work() -> None:
 
 
 def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepline.chat.requests.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("stepline.llm.requests.GRACE_SECONDS", 0.0)
     never = threading.Event()
 
     def work(item: int) -> int:
@@ -364,7 +364,7 @@ def forms(fake: FakeServer) -> list[str]:
 
 def ask_in_form(fake: FakeServer) -> str:
     """Ask through a server object of its own, as each video of a run does."""
-    from stepline.chat.servers import open_server
+    from stepline.llm.servers import open_server
 
     server = open_server(LlmSettings(base_url=fake.url))
     schema = {"type": "object"}
@@ -422,7 +422,7 @@ def question(tokens: int) -> CheckedQuestion[str]:
 
 
 def test_requests_and_tokens_end_at_their_limits_second_tries_among_them() -> None:
-    from stepline.chat.servers import open_server
+    from stepline.llm.servers import open_server
 
     settings = LlmSettings(base_url="http://127.0.0.1:9/v1", retries=5, pause=0.0)
     with FakeServer(Answers.status(500)) as fake:
@@ -438,7 +438,7 @@ def test_requests_and_tokens_end_at_their_limits_second_tries_among_them() -> No
 
 
 def test_tokens_are_counted_as_the_server_reports_them() -> None:
-    from stepline.chat.servers import open_server
+    from stepline.llm.servers import open_server
 
     body = b'{"choices": [{"message": {"content": "yes"}}], "usage": {"total_tokens": 1234}}'
     limits = RequestLimits(tokens=2000)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stepline.narration import SentenceReading
-from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS
+from stepline.text.narration import SentenceReading
+from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS
 from stepline.writing.extractive.step_score import FEATURE_COUNT, score_features, step_probabilities
 
 

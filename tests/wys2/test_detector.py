@@ -11,10 +11,9 @@ from safetensors.torch import save_file
 from wys2_samples import pairs
 
 from stepline.errors import DatasetError, ModelError, ShapeError
-from stepline.records import FeatureSequence, Span
-from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import ClipTextPair, clip_text_pair, collate_pairs
-from stepline.wys2.detector import (
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.clips import ClipTextPair, clip_text_pair, collate_pairs
+from stepline.models.wys2.detector import (
     Detector,
     contrastive_loss,
     mil_nce_loss,
@@ -24,8 +23,9 @@ from stepline.wys2.detector import (
     trained_on,
     write_detector,
 )
-from stepline.wys2.settings import ContrastSettings, DetectorSettings
-from stepline.wys2.train import train_detector
+from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
+from stepline.models.wys2.train import train_detector
+from stepline.records import FeatureSequence, Span
 
 SMALL = DetectorSettings(video_width=6, text_width=6, hidden=16, width=8)
 FAST = TrainSettings(epochs=120, batch=12, learning_rate=0.01, weight_decay=0.0, save_every=10_000)

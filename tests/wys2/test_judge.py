@@ -7,6 +7,24 @@ import pytest
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
+from stepline.models.wys2.detector import Detector, write_detector
+from stepline.models.wys2.judge import (
+    grounding_evidence,
+    judge_by_grounding,
+    judge_by_words,
+    judged_span,
+    regression_weights,
+)
+from stepline.models.wys2.predict import (
+    DetectorCalibration,
+    calibrate,
+    calibration_path,
+    check_backbone,
+    encode_texts,
+    load_detector,
+    write_calibration,
+)
+from stepline.models.wys2.settings import DetectorSettings, JudgeSettings
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_judge
 from stepline.pipeline.pictures import VisualFeatures
@@ -21,24 +39,6 @@ from stepline.records import (
     Video,
 )
 from stepline.vision.settings import VisionSettings
-from stepline.wys2.detector import Detector, write_detector
-from stepline.wys2.judge import (
-    grounding_evidence,
-    judge_by_grounding,
-    judge_by_words,
-    judged_span,
-    regression_weights,
-)
-from stepline.wys2.predict import (
-    DetectorCalibration,
-    calibrate,
-    calibration_path,
-    check_backbone,
-    encode_texts,
-    load_detector,
-    write_calibration,
-)
-from stepline.wys2.settings import DetectorSettings, JudgeSettings
 
 WIDTH = 4
 SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)

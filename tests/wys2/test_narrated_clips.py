@@ -2,9 +2,9 @@ import pytest
 from wys2_samples import record
 
 from stepline.errors import DatasetError
+from stepline.models.wys2.clips import narrated_clips, split_videos
+from stepline.models.wys2.settings import ClipSettings
 from stepline.records import Record, Span, Video
-from stepline.wys2.clips import narrated_clips, split_videos
-from stepline.wys2.settings import ClipSettings
 
 PLAIN = ClipSettings(resolve=False)
 

@@ -12,6 +12,26 @@ from wys2_samples import record
 from stepline.cli import main
 from stepline.errors import DatasetError, ModelError, SettingsError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter
+from stepline.files.storage import write_parquet
+from stepline.models.training.gather import NO_FEATURES
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.settings import SummarizerRunSettings
+from stepline.models.wys2.summarizer import (
+    SegmentedVideo,
+    Summarizer,
+    SummarizerSettings,
+    predict_importance,
+    read_summarizer,
+    segment_video,
+    train_summarizer,
+    write_summarizer,
+)
+from stepline.models.wys2.summarizer.model import read_frame_labels
+from stepline.models.wys2.summarizer.train import (
+    gather_summaries,
+    score_summaries,
+    train_summarizer_run,
+)
 from stepline.records import (
     FeatureSequence,
     Record,
@@ -22,22 +42,6 @@ from stepline.records import (
     Video,
     count_reasons,
 )
-from stepline.storage import write_parquet
-from stepline.training.gather import NO_FEATURES
-from stepline.training.settings import TrainSettings
-from stepline.wys2.settings import SummarizerRunSettings
-from stepline.wys2.summarizer import (
-    SegmentedVideo,
-    Summarizer,
-    SummarizerSettings,
-    predict_importance,
-    read_summarizer,
-    segment_video,
-    train_summarizer,
-    write_summarizer,
-)
-from stepline.wys2.summarizer.model import read_frame_labels
-from stepline.wys2.summarizer.train import gather_summaries, score_summaries, train_summarizer_run
 
 TINY = SummarizerSettings(video_width=6, width=16, heads=2, layers=1, dropout=0.0)
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from stepline.errors import MediaError, SettingsError, ShapeError
+from stepline.models.wys2.settings import SummarySettings
+from stepline.models.wys2.summary import summarize
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
-from stepline.wys2.settings import SummarySettings
-from stepline.wys2.summary import summarize
 
 EXACT = SummarySettings(pad=0.0)
 

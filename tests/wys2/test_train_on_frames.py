@@ -15,21 +15,26 @@ from stepline.cli import main
 from stepline.errors import DatasetError, MediaError, SettingsError
 from stepline.evaluate.calibration import Logistic
 from stepline.features import FeatureStore
+from stepline.models.training.settings import TrainSettings
+from stepline.models.wys2.clip_sources import VideoFrames
+from stepline.models.wys2.clips import ClipTextPair, FrameClip
+from stepline.models.wys2.dataset import ClipDataset, infer_labels
+from stepline.models.wys2.detector import Detector, score_pairs, write_detector
+from stepline.models.wys2.predict import DetectorCalibration, write_calibration
+from stepline.models.wys2.settings import (
+    ContrastSettings,
+    DetectorSettings,
+    JudgeSettings,
+    LabelSettings,
+)
+from stepline.models.wys2.train import train_detector
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_judge
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Sentence, Span, Transcript
-from stepline.training.settings import TrainSettings
 from stepline.vision import VisionSettings
 from stepline.vision.s3d import TextTower, read_s3d
 from stepline.vision.s3d_network import S3D
-from stepline.wys2.clip_sources import VideoFrames
-from stepline.wys2.clips import ClipTextPair, FrameClip
-from stepline.wys2.dataset import ClipDataset, infer_labels
-from stepline.wys2.detector import Detector, score_pairs, write_detector
-from stepline.wys2.predict import DetectorCalibration, write_calibration
-from stepline.wys2.settings import ContrastSettings, DetectorSettings, JudgeSettings, LabelSettings
-from stepline.wys2.train import train_detector
 
 SAID = (
     "slice the lemons",

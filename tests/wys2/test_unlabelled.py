@@ -9,18 +9,18 @@ from research.simulate import SimulationSettings, simulate
 from research.wys2.listed_clips import ListedClips
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
+from stepline.models.training.gather import SEEN_TWICE
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import store_text_vectors
+from stepline.models.wys2 import unlabelled
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.dataset import gather_clips
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.pseudo_labels import ValidationClips, choose_clips
+from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
+from stepline.models.wys2.train import train_detector
+from stepline.models.wys2.unlabelled import ClipStream, Reservoir
 from stepline.records import Transcript, count_reasons
-from stepline.training.gather import SEEN_TWICE
-from stepline.training.settings import TrainSettings
-from stepline.training.sources import store_text_vectors
-from stepline.wys2 import unlabelled
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.dataset import gather_clips
-from stepline.wys2.detector import Detector
-from stepline.wys2.pseudo_labels import ValidationClips, choose_clips
-from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
-from stepline.wys2.train import train_detector
-from stepline.wys2.unlabelled import ClipStream, Reservoir
 
 PLAIN = ClipSettings(resolve=False)
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from stepline.features import FeatureStore, FeatureWriter
+from stepline.models.wys2.clips import clip_text_pair
+from stepline.models.wys2.detector import Detector, score_pairs, write_detector
+from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Span
 from stepline.text import embed
-from stepline.wys2.clips import clip_text_pair
-from stepline.wys2.detector import Detector, score_pairs, write_detector
-from stepline.wys2.settings import DetectorSettings
 
 WIDTH, SECONDS = 6, 10
 

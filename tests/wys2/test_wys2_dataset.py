@@ -3,7 +3,7 @@ import pytest
 from wys2_samples import clip
 
 from stepline.errors import DatasetError, ShapeError
-from stepline.wys2.dataset import (
+from stepline.models.wys2.dataset import (
     key_step_similarity,
     map_cosine,
     modality_consensus_labels,
@@ -11,7 +11,7 @@ from stepline.wys2.dataset import (
     task_log_probabilities,
     visual_relevance_labels,
 )
-from stepline.wys2.settings import LabelSettings
+from stepline.models.wys2.settings import LabelSettings
 
 NAN = float("nan")
 

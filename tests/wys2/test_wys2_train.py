@@ -15,24 +15,28 @@ from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import Transcript, count_reasons
-from stepline.storage import write_parquet
-from stepline.training.gather import EXCLUDED_REASON, NO_FEATURES
-from stepline.training.settings import TrainSettings
-from stepline.training.sources import store_text_vectors
-from stepline.wys2.clips import ClipTextPair
-from stepline.wys2.dataset import gather_clips, infer_labels
-from stepline.wys2.detector import Detector, read_detector, score_pairs, trained_on
-from stepline.wys2.pseudo_labels import ValidationClips, choose_threshold, train_with_pseudo_labels
-from stepline.wys2.settings import (
+from stepline.files.storage import write_parquet
+from stepline.models.training.gather import EXCLUDED_REASON, NO_FEATURES
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import store_text_vectors
+from stepline.models.wys2.clips import ClipTextPair
+from stepline.models.wys2.dataset import gather_clips, infer_labels
+from stepline.models.wys2.detector import Detector, read_detector, score_pairs, trained_on
+from stepline.models.wys2.pseudo_labels import (
+    ValidationClips,
+    choose_threshold,
+    train_with_pseudo_labels,
+)
+from stepline.models.wys2.settings import (
     ClipSettings,
     DetectorSettings,
     LabelSettings,
     PseudoSettings,
     Wys2Settings,
 )
-from stepline.wys2.train import DetectorClips, train_detector_run
-from stepline.wys2.unlabelled import ClipStream
+from stepline.models.wys2.train import DetectorClips, train_detector_run
+from stepline.models.wys2.unlabelled import ClipStream
+from stepline.records import Transcript, count_reasons
 
 PLAIN = ClipSettings(resolve=False)
 SMALL = Wys2Settings(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from stepline.models.wys2.clips import ClipTextPair, NarratedClip
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.wys2.clips import ClipTextPair, NarratedClip
 
 
 def record(*said, steps=(), duration=30.0, id="v", task="salad"):

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepline.append_log import EntryStore
-from stepline.chat.pictures import VideoPictures
-from stepline.chat.servers import Server, open_server
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
     KIND_NAMES,
@@ -24,10 +21,13 @@ from stepline.curate.audit.verdicts import (
     annotator_agreements,
     mean_answers,
 )
+from stepline.files.append_log import EntryStore
+from stepline.grounding.vision_language.pictures import question_pictures
+from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.grounding.vision_language.spot_check import cost_at_most, where_shown
+from stepline.llm.pictures import VideoPictures
+from stepline.llm.servers import Server, open_server
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language.pictures import question_pictures
-from stepline.vision_language.runner import QuestionRunner
-from stepline.vision_language.spot_check import cost_at_most, where_shown
 
 VERDICTS_FILE = "model_verdicts.jsonl"  # next to the people's
 PEOPLE_NAME = "people"  # annotator's name of the mean of all people

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepline.annotate.answers import AnswerLog
-from stepline.chat.pictures import VideoPictures
-from stepline.chat.servers import Server
 from stepline.curate.audit.model_check import ModelCheck, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSample, narration_texts, sample_sentences
 from stepline.curate.audit.verdicts import AnnotatorAgreement, Verdict, VerdictAnswer, Verdicts
 from stepline.errors import DatasetError, StoreError
+from stepline.llm.pictures import VideoPictures
+from stepline.llm.servers import Server
+from stepline.models.wys2.judge import judged_span
 from stepline.records import Record, Span
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.wys2.judge import judged_span
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from stepline.annotate.answers import AnnotatorName, cohen_kappa, fleiss_kappa
-from stepline.append_log import AppendLog, EntryStore
 from stepline.curate.audit.sample import AuditSample, TextKind
 from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
+from stepline.files.append_log import AppendLog, EntryStore
+from stepline.pages.web.local_server import LocalServer, post, serve_page
 from stepline.records import FrozenModel
-from stepline.web.local_server import LocalServer, post, serve_page
 
 VerdictAnswer: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from stepline.child_processes import die_with
 from stepline.curate.execution.local import scratch_folder
 from stepline.curate.execution.messages import MAX_REASON_CHARS
 from stepline.curate.execution.scheduler import FinishedVideo, Phase, Scheduler
@@ -26,7 +25,8 @@ from stepline.curate.stage import VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
+from stepline.processes import die_with
 
 MAX_FAILED_STARTS = 5  # actors in a row that may end before they are ready
 MAX_LOSSES = 10  # actors that may be lost with the same video before the run ends

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepline.curate.stage import VideoItem
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
 
 PARALLEL_FETCHES = 2  # files fetched at the same time
 MAX_SUFFIX_CHARS = 16  # of an address, that the copy's name keeps

@@ -19,9 +19,9 @@ import psutil
 from stepline.curate.execution.scheduler import Phase, Scheduler
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
-from stepline.device import cuda_gpus, current_device, requested_device
 from stepline.errors import SettingsError, StoreError
-from stepline.weights import cache_folder
+from stepline.files.cache_folder import cache_folder
+from stepline.networks.device import cuda_gpus, current_device, requested_device
 
 
 def run_locally(

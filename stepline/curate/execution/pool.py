@@ -26,13 +26,13 @@ from typing import IO, Literal
 import psutil
 from pydantic import JsonValue
 
-from stepline.child_processes import kill_group, start_module, worker_variables
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import FailureKind, StageFailure, never, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
-from stepline.remote.settings import BYTES_PER_MIB
+from stepline.files.remote.settings import BYTES_PER_MIB
+from stepline.processes import kill_group, start_module, worker_variables
 
 START_SECONDS = 180.0  # that a process may take to start
 MAX_KILLED_STARTS = 5  # times in a row that one may be killed while it starts

@@ -14,7 +14,6 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any
 
-from stepline.child_processes import module_folders
 from stepline.curate.execution.actors import Actor, ActorGroup, last_line
 from stepline.curate.execution.ray_internals import (
     check_internals,
@@ -25,9 +24,10 @@ from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Recipe, Stage, VideoItem
 from stepline.curate.store.results import remove_partials
-from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
-from stepline.remote.settings import BYTES_PER_MIB
+from stepline.files.remote.settings import BYTES_PER_MIB
+from stepline.networks.device import core_count
+from stepline.processes import module_folders
 
 # Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
 # CUDA_VISIBLE_DEVICES says.

@@ -25,9 +25,9 @@ from stepline.curate.stage import StageFailure, VideoItem, files_read
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
-from stepline.remote import RemotePath
-from stepline.remote.retry import OutOfReachError
-from stepline.remote.settings import BYTES_PER_MIB
+from stepline.files.remote import RemotePath
+from stepline.files.remote.retry import OutOfReachError
+from stepline.files.remote.settings import BYTES_PER_MIB
 
 FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
 

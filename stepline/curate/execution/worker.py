@@ -32,11 +32,11 @@ from stepline.curate.execution.messages import (
 )
 from stepline.curate.stage import LeftOutError, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
-from stepline.device import current_device, gpu_gave_out, set_device
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
+from stepline.files.remote import RemotePath
+from stepline.files.remote.retry import causes
+from stepline.networks.device import current_device, gpu_gave_out, set_device
 from stepline.numeric import one_blas_thread
-from stepline.remote import RemotePath
-from stepline.remote.retry import causes
 from stepline.version import minor_version
 
 log = logging.getLogger(__name__)

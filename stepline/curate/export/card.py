@@ -21,9 +21,9 @@ from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
+from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record
 from stepline.version import __version__
-from stepline.weights import known_weights
 
 if TYPE_CHECKING:
     from jinja2 import Template

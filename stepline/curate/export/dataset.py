@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.atomic_files import remove_file, write_atomic
 from stepline.curate.export.card import (
     DatasetFacts,
     ReviewFacts,
@@ -32,9 +31,10 @@ from stepline.curate.export.shards import (
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.manifests import files_in
+from stepline.files.atomic_files import remove_file, write_atomic
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.records import Record, Rejected, Video
-from stepline.remote import RemotePath
-from stepline.remote.settings import BYTES_PER_MIB
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore

@@ -16,9 +16,9 @@ from stepline.curate.stage import Collection, SourceEntry, VideoItem, resolve_st
 from stepline.curate.store.manifests import files_in
 from stepline.curate.store.results import CELLS_FOLDER, FAILURES_FOLDER
 from stepline.curate.store.run_log import read_timings
-from stepline.device import core_count, current_device
 from stepline.errors import DatasetError, StoreError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
+from stepline.networks.device import core_count, current_device
 
 FORECAST_FOLDER = "forecast"  # below OUT
 NAME_DIGITS = 12  # of a sha256 that names a forecast's folder, in hex

@@ -28,8 +28,8 @@ from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import FailureKind, StageFailure
 from stepline.errors import ModelError
 from stepline.records import Matrix, Record, Step
-from stepline.text_base.documents import Document
-from stepline.text_base.near_duplicates import normal_words
+from stepline.sieve_swap.text_base.documents import Document
+from stepline.sieve_swap.text_base.near_duplicates import normal_words
 
 MIN_WORD_CHARS = 3  # of a keyword
 # What is acted on, in spaCy's labels.

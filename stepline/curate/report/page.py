@@ -23,8 +23,8 @@ from stepline.curate.report.sections import (
     video_levels,
 )
 from stepline.errors import SteplineError
-from stepline.layout import page_html
 from stepline.outputs.html import picture_link
+from stepline.pages.layout import page_html
 from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_cloud
 
 if TYPE_CHECKING:

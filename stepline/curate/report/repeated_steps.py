@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from stepline.text_base.deduplicate import near_duplicates
-from stepline.text_base.near_duplicates import sketch
+from stepline.sieve_swap.text_base.deduplicate import near_duplicates
+from stepline.sieve_swap.text_base.near_duplicates import sketch
 
 MIN_TEXT_LIKENESS = 0.7  # Jaccard likeness of word pairs from which two steps say the same
 MIN_VIDEO_LIKENESS = 0.6  # of two videos' sets of steps, from which they are near-duplicates

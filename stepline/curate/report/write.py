@@ -22,12 +22,12 @@ from stepline.curate.store.manifests import files_in
 from stepline.curate.store.results import FAILURES_FOLDER
 from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
 from stepline.errors import StoreError
+from stepline.files.remote import RemotePath
+from stepline.files.storage import read_parquet
 from stepline.limits import parse_json
 from stepline.records import Record
-from stepline.remote import RemotePath
-from stepline.storage import read_parquet
-from stepline.text_base.base import open_base
-from stepline.text_base.documents import Document
+from stepline.sieve_swap.text_base.base import open_base
+from stepline.sieve_swap.text_base.documents import Document
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:

@@ -5,8 +5,8 @@ A dataset names no folder of a machine, and a list from elsewhere names files of
 
 import os
 
-from stepline.remote import RemotePath
-from stepline.remote.filesystems import allow_host, host_of, may_lead
+from stepline.files.remote import RemotePath
+from stepline.files.remote.filesystems import allow_host, host_of, may_lead
 
 LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 

@@ -24,12 +24,12 @@ from stepline.curate.sources.addresses import absolute_path
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
+from stepline.files.remote import FileEntry, RemotePath
+from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.language_tags import language_of_tag, split_language
 from stepline.pipeline.captions_alone import FOLDER_SUFFIXES
 from stepline.pipeline.sources import VIDEO_SUFFIXES
-from stepline.remote import FileEntry, RemotePath
-from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
-from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
+from stepline.sieve_swap.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS_SUFFIXES = (
     ".vtt",

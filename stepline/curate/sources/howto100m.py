@@ -17,8 +17,8 @@ from stepline.curate.sources.files import AmbiguousCaptionsError, SideFolders, t
 from stepline.curate.sources.select import SourceFilter
 from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
 from stepline.sieve_swap.videos import (
     LENGTHS_FILE,
     TITLES_FILE,

@@ -26,9 +26,9 @@ from stepline.curate.sources.files import (
 from stepline.curate.sources.select import SourceFilter
 from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError, first_line
+from stepline.files.parquet import ParquetError, ParquetReader
+from stepline.files.remote import RemotePath
 from stepline.limits import parse_json_text
-from stepline.parquet import ParquetError, ParquetReader
-from stepline.remote import RemotePath
 from stepline.sieve_swap.videos import seconds_of
 
 Row: TypeAlias = Mapping[str, object]

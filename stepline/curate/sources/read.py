@@ -27,9 +27,9 @@ from stepline.curate.sources.select import SourceFilter
 from stepline.curate.sources.webdataset import NUMBER_RANGE, read_webdataset
 from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
-from stepline.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
+from stepline.files.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
 from stepline.sieve_swap.videos import VIDEOS_FILE
 
 

@@ -26,9 +26,9 @@ from stepline.curate.sources.files import (
 )
 from stepline.curate.stage import FOLDER_MARK, SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.files.remote import RemotePath
 from stepline.language_tags import split_language
 from stepline.limits import MAX_SECOND, LimitError, TarHeader, parse_json_text
-from stepline.remote import RemotePath
 
 NUMBER_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
 READ_BYTES = 64 * 1024  # at a time; a header has 512

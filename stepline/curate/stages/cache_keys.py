@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
+from stepline.files.digests import file_digest
 from stepline.plugins import plugin_identities
 from stepline.settings import Settings
-from stepline.weights import file_digest
 
 if TYPE_CHECKING:
-    from stepline.chat.settings import ChatSettings
     from stepline.curate.stage import Recipe
-    from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
+    from stepline.llm.settings import ChatSettings
+    from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.plugins import Kind
 
 # Settings that decide no result: of how a model is asked.

@@ -21,9 +21,9 @@ from stepline.curate.stages.gather import (
     write_dataset,
 )
 from stepline.features import FeatureStore
+from stepline.files.remote import RemotePath
+from stepline.files.storage import read_parquet
 from stepline.records import Record, Rejected, Step
-from stepline.remote import RemotePath
-from stepline.storage import read_parquet
 
 # Reasons of dropped steps, and of videos that are left out.
 NO_STEP_WORDING = "its wording states no step"

@@ -23,8 +23,8 @@ from stepline.records import Alignment, FrozenModel, Rejected, Step, Transcript
 if TYPE_CHECKING:
     from stepline.curate.stage import VideoContext
     from stepline.grounding.ground import Grounding
-    from stepline.nasva.predict import AlignerGrounding
-    from stepline.vision_language import VisualAnswers
+    from stepline.grounding.vision_language import VisualAnswers
+    from stepline.models.nasva.predict import AlignerGrounding
 
 
 class ProbeResult(FrozenModel):

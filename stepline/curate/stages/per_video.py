@@ -30,8 +30,9 @@ from stepline.curate.stages.intermediate import (
     round_seconds,
     unpack_grounding,
 )
-from stepline.device import Device, current_device
 from stepline.errors import MediaError, ModelError, WriterError
+from stepline.files.digests import sha256
+from stepline.networks.device import Device, current_device
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
 from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
@@ -40,7 +41,6 @@ from stepline.pipeline.placing import ask_witness, ground_steps
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
-from stepline.weights import sha256
 from stepline.writing import WritingSettings, WrittenSteps, check_writer
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def transcribe(video: VideoContext) -> bytes:
     """Return what is said: the captions where the item has some, else what a recogniser hears."""
     settings = video.recipe.steps
     if video.captions is not None:
-        from stepline.asr import read_captions
+        from stepline.speech import read_captions
 
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
         speech = Speech(

@@ -25,17 +25,17 @@ from stepline.curate.stages.gather import (
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore, open_store
-from stepline.nasva.align import TextScores, score_texts
-from stepline.nasva.calibration import calibration_path, write_calibration
-from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.fit_calibration import calibrate_by_foreign_texts
-from stepline.nasva.predict import place_steps
-from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
-from stepline.nasva.unshown_texts import unshown_texts
+from stepline.files.storage import read_parquet
+from stepline.models.nasva.align import TextScores, score_texts
+from stepline.models.nasva.calibration import calibration_path, write_calibration
+from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.fit_calibration import calibrate_by_foreign_texts
+from stepline.models.nasva.predict import place_steps
+from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
+from stepline.models.nasva.unshown_texts import unshown_texts
+from stepline.models.training.sources import LabelledTexts, labelled_texts
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.storage import read_parquet
-from stepline.training.sources import LabelledTexts, labelled_texts
 
 # in the stage's folder. `stepline sieve-swap`, `train nasva` and `refine` make the same
 RUN_FOLDER = "run"
@@ -48,7 +48,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
-    from stepline.text_base import open_base
+    from stepline.sieve_swap.text_base import open_base
 
     settings = dataset.recipe.sieve_swap
     if settings.base is None:
@@ -90,7 +90,7 @@ def _reason_of_video(record: Record) -> str | None:
 def train(dataset: DatasetContext) -> None:
     """Train on the gathered features and the steps of the recipe, or go on where a run was
     killed."""
-    from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
+    from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
     steps = last_folder(dataset) / RECORDS_FILE
@@ -121,8 +121,8 @@ def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
 def refine(dataset: DatasetContext) -> None:
     """Refine the steps' places in rounds, then place them for good. Videos that no round holds are
     left out."""
-    from stepline.nasva.checkpoint import load_aligner
-    from stepline.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
+    from stepline.models.nasva.checkpoint import load_aligner
+    from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
     settings = dataset.recipe.refine
     train_settings = settings.train.model_copy(update=NO_READERS)
@@ -181,7 +181,7 @@ class StepVectors:
     def vectors(self, texts: LabelledTexts) -> Matrix:
         """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are
         of other texts."""
-        from stepline.nasva.dataset import matching_rows  # loads torch
+        from stepline.models.nasva.dataset import matching_rows  # loads torch
 
         rows = matching_rows(texts, self.texts)
         if rows is None:

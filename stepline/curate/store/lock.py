@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepline.errors import StoreError
-from stepline.locks import (
+from stepline.files.locks import (
     lock_file_now,
     lock_output,
     locked_error,
@@ -26,7 +26,7 @@ from stepline.locks import (
 )
 
 if TYPE_CHECKING:
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
 LOCK_NAME = "driver.json"
 CLAIM_SUFFIX = ".claim"  # behind the name: who is about to replace a dead driver's

@@ -34,7 +34,7 @@ from stepline.errors import StoreError
 from stepline.limits import parse_json
 
 if TYPE_CHECKING:
-    from stepline.remote import FileEntry, RemotePath
+    from stepline.files.remote import FileEntry, RemotePath
 
 MANIFESTS_FOLDER = "manifests"  # below OUT
 # keys that are held as Python's numbers, 70 bytes each, before they join the others

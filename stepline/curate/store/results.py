@@ -16,7 +16,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.atomic_files import PARTIAL_SUFFIX
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
 from stepline.curate.store.manifests import (
     MANIFESTS_FOLDER,
@@ -26,11 +25,12 @@ from stepline.curate.store.manifests import (
     save_store_keys,
 )
 from stepline.errors import StoreError
+from stepline.files.atomic_files import PARTIAL_SUFFIX
+from stepline.files.cache_folder import cache_folder
 from stepline.limits import parse_json
-from stepline.weights import cache_folder
 
 if TYPE_CHECKING:
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
 # Folders below OUT.
 CELLS_FOLDER = "cells"

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from stepline.atomic_files import atomic_path
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
 from stepline.curate.store.manifests import MANIFESTS_FOLDER, files_in, read_json, write_manifest
 from stepline.errors import StoreError
+from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.settings import validate
 from stepline.version import __version__
 
 if TYPE_CHECKING:
-    from stepline.remote import RemotePath
+    from stepline.files.remote import RemotePath
 
 T = TypeVar("T")
 LogLine: TypeAlias = Mapping[str, JsonValue]

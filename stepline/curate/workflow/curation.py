@@ -11,20 +11,20 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from stepline.atomic_files import write_atomic
 from stepline.curate.driver import RunRequest, curate, source_items
 from stepline.curate.forecast.dry_run import FORECAST_FOLDER, dry_run, format_bytes, format_seconds
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.stages.gather import FEATURES_FOLDER, RECORDS_FILE, read_left_out
 from stepline.curate.store.results import StageFolders
 from stepline.curate.store.run_log import log_totals, read_items
-from stepline.device import core_count
 from stepline.errors import SettingsError, StoreError
 from stepline.features import FeatureStore
+from stepline.files.atomic_files import write_atomic
+from stepline.files.remote import RemotePath
+from stepline.files.storage import read_parquet
 from stepline.limits import parse_json
+from stepline.networks.device import core_count
 from stepline.records import Record
-from stepline.remote import RemotePath
-from stepline.storage import read_parquet
 
 log = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from stepline.evaluate.events import Event
 from stepline.evaluate.ranking import RocAuc
 from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
+from stepline.models.training.sources import text_encoder
 from stepline.records import Record, Span, Step
-from stepline.training.sources import text_encoder
 
 # Record id -> its steps where a network has them.
 PlacedSteps: TypeAlias = Mapping[str, Sequence[Step]]
@@ -115,8 +115,8 @@ def place_by_aligner(
     records: Iterable[Record], folder: Path, features: FeatureStore, encoder: str
 ) -> dict[str, tuple[Step, ...]]:
     """Return the steps of records where a trained aligner has them, as `steps --aligner` does."""
-    from stepline.nasva.checkpoint import load_aligner
-    from stepline.nasva.predict import ground_by_aligner
+    from stepline.models.nasva.checkpoint import load_aligner
+    from stepline.models.nasva.predict import ground_by_aligner
 
     # Each held-out video, placed as `stepline steps --aligner` places it.
     loaded = load_aligner(folder)
@@ -222,7 +222,7 @@ def measure_detector(
 ) -> Measure:
     """Return ROC-AUC of a detector and of the grounding's P(shown), over the clips with a verdict
     in which the grounding places a step."""
-    from stepline.wys2.benchmark import load_for_benchmarks
+    from stepline.models.wys2.benchmark import load_for_benchmarks
 
     loaded = load_for_benchmarks(folder)
     by_video: dict[str, list[ReviewPlace]] = {}
@@ -270,8 +270,8 @@ def measure_captioner(
 
     records: reviewed ones. steps_a_video: of the videos it was trained on, as many parts.
     """
-    from stepline.procx.checkpoint import load_model
-    from stepline.procx.inference import describe
+    from stepline.models.procx.checkpoint import load_model
+    from stepline.models.procx.inference import describe
 
     # Spans of the confirmed steps, of the network, and of even parts.
     loaded = load_model(folder)

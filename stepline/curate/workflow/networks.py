@@ -13,7 +13,7 @@ from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.train import NO_READERS, of_any_width
 from stepline.curate.workflow.amounts import NetworkName
 from stepline.curate.workflow.settings import WorkflowRecipe
-from stepline.procx.settings import (
+from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     DataSettings,
@@ -21,7 +21,7 @@ from stepline.procx.settings import (
     ProcxRunSettings,
     ProcxTrainSettings,
 )
-from stepline.wys2.settings import Wys2Settings
+from stepline.models.wys2.settings import Wys2Settings
 
 NAME_DIGITS = 12  # of a sha256 that names a folder, in hex
 # As small as in the simulated worlds that the curves of `amounts` are from.
@@ -77,7 +77,7 @@ def train_network(network: NetworkName, data: TrainingData, folder: Path) -> Non
 
 
 def _train_nasva(data: TrainingData, folder: Path) -> None:
-    from stepline.nasva.train import AlignerSources, train_run
+    from stepline.models.nasva.train import AlignerSources, train_run
 
     sources = AlignerSources(
         features=data.features, steps=str(data.records), step_vectors=text_source(data.recipe)
@@ -86,7 +86,7 @@ def _train_nasva(data: TrainingData, folder: Path) -> None:
 
 
 def _train_procx(data: TrainingData, folder: Path) -> None:
-    from stepline.procx.train import ProcxSources, train_procx_run
+    from stepline.models.procx.train import ProcxSources, train_procx_run
 
     sources = ProcxSources(features=data.features, steps=str(data.records))
     train = PROCX_RUN.train.model_copy(update=NO_READERS)
@@ -94,7 +94,7 @@ def _train_procx(data: TrainingData, folder: Path) -> None:
 
 
 def _train_wys2(data: TrainingData, folder: Path) -> None:
-    from stepline.wys2.train import DetectorSources, train_detector_run
+    from stepline.models.wys2.train import DetectorSources, train_detector_run
 
     settings = Wys2Settings()
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})

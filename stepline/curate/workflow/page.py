@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.atomic_files import write_atomic
 from stepline.curate.sampling import random_key
 from stepline.curate.settings import ReportSettings
 from stepline.curate.workflow.amounts import Recommendation
@@ -17,9 +16,10 @@ from stepline.curate.workflow.measure import Measure
 from stepline.curate.workflow.queue import ReviewPlace
 from stepline.curate.workflow.review import Review
 from stepline.errors import SteplineError
-from stepline.layout import page_html
+from stepline.files.atomic_files import write_atomic
 from stepline.outputs.html import picture_link
 from stepline.outputs.text import clock
+from stepline.pages.layout import page_html
 from stepline.plots import grouped_histogram, plot_style
 
 WORKFLOW_PAGE = "workflow.html"  # below OUT

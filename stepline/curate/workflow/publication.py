@@ -9,8 +9,8 @@ from stepline.curate.export.card import ReviewFacts
 from stepline.curate.export.dataset import DatasetContents, export_dataset, publish
 from stepline.curate.settings import ExportSettings
 from stepline.curate.workflow.curation import Curation
+from stepline.files.remote import RemotePath
 from stepline.records import Record
-from stepline.remote import RemotePath
 
 PUBLISHED_FOLDER = "published"  # below OUT
 ALIGNER_FOLDER = "aligner"  # below that

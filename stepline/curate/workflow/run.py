@@ -49,8 +49,8 @@ from stepline.curate.workflow.queue import (
 from stepline.curate.workflow.review import Review, read_review, reviewed_record
 from stepline.curate.workflow.settings import WorkflowRecipe
 from stepline.errors import DatasetError, ShapeError
+from stepline.files.storage import write_parquet
 from stepline.records import Record, Step
-from stepline.storage import write_parquet
 
 WORKFLOW_FOLDER = "workflow"  # below OUT
 CLIPS_FILE = "clips.json"

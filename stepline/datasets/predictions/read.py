@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepline.atomic_files import files_below
 from stepline.datasets.files import Node, csv_rows, parse_json, quoted, read_text, stem
 from stepline.datasets.predictions.parse import (
     BAD_TEXT,
@@ -28,8 +27,9 @@ from stepline.datasets.predictions.types import (
     parse_seconds,
 )
 from stepline.errors import DatasetError, StoreError
+from stepline.files.atomic_files import files_below
+from stepline.files.storage import read_parquet
 from stepline.limits import is_storable
-from stepline.storage import read_parquet
 
 FILE_ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
 # no video's id

@@ -34,7 +34,7 @@ from stepline.evaluate.ptb.automaton import (
     fingerprint,
     official_file,
 )
-from stepline.weights import cache_folder
+from stepline.files.cache_folder import cache_folder
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stepline.narration.words import word_set
+from stepline.text.narration.words import word_set
 from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NEVER_MEANT, noun_name
 
 if TYPE_CHECKING:

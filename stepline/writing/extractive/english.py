@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from stepline.child_processes import is_own_process
-from stepline.narration.words import looks_english, word_set
-from stepline.weights import find_weights
+from stepline.networks.weights import find_weights
+from stepline.processes import is_own_process
+from stepline.text.narration.words import looks_english, word_set
 
 if TYPE_CHECKING:
     from spacy.language import Language

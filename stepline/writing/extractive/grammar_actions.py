@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from stepline.narration.words import WORD_EDITS, bare_word, mark_after, spoken_words, word_set
+from stepline.text.narration.words import WORD_EDITS, bare_word, mark_after, spoken_words, word_set
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.complements import (
     MIN_UNTIL_KEEP,
@@ -29,7 +29,7 @@ from stepline.writing.extractive.segments import Segment, split_into_segments
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-    from stepline.narration import SentenceReading
+    from stepline.text.narration import SentenceReading
 
 MIN_ACTION: Final = 0.3  # P that an action begins with the verb that the grammar found
 MAX_JOINED_WORDS: Final = 22  # of a step that two actions make; a recipe's line is hardly longer

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from stepline.narration.words import word_set
 from stepline.records import Rejected, Step, covering_span
+from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.step_flaws import flaw_of_step
 from stepline.writing.types import instruction_kind

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from stepline.narration import SentenceReading, load_tagger
-from stepline.narration.words import looks_english, spoken_words
 from stepline.records import Sentence, Transcript
+from stepline.text.narration import SentenceReading, load_tagger
+from stepline.text.narration.words import looks_english, spoken_words
 from stepline.writing.extractive.english import parse, parser
 from stepline.writing.settings import WritingSettings
 

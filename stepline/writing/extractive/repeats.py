@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from stepline.narration.words import word_set
 from stepline.records import Matrix, Step, covering_span
 from stepline.text import embed
+from stepline.text.narration.words import word_set
 from stepline.writing.types import instruction_kind
 
 # Sentences between two mentions of one action. Further apart it is done again (about half a minute

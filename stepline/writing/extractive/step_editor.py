@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stepline.narration.tagger import SentenceReading
-from stepline.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
+from stepline.text.narration.tagger import SentenceReading
+from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
 from stepline.writing.extractive.english import word_set
 from stepline.writing.extractive.verb_forms import base_form
 

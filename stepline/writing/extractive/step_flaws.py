@@ -17,7 +17,7 @@ don't use a lever, you'll pinch the tube    warns of what would come
 
 from typing import TYPE_CHECKING, Final
 
-from stepline.narration.words import word_set
+from stepline.text.narration.words import word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from stepline.narration import SentenceReading
-from stepline.narration.words import WORD_EDITS, bare_word
+from stepline.text.narration import SentenceReading
+from stepline.text.narration.words import WORD_EDITS, bare_word
 from stepline.writing.extractive.antecedents import (
     POINTING_PRONOUNS,
     UNNAMEABLE_WORDS,

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stepline.narration import SentenceReading
-from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.numeric import sigmoid
+from stepline.text.narration import SentenceReading
+from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.grammar_actions import grammar_findings
 
 Array = npt.NDArray[np.float64]

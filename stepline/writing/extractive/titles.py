@@ -10,8 +10,8 @@ The tagger says which sentences announce, the grammar which of their words name 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from stepline.narration import SentenceReading
-from stepline.narration.words import SENTENCE_KINDS, word_set
+from stepline.text.narration import SentenceReading
+from stepline.text.narration.words import SENTENCE_KINDS, word_set
 from stepline.writing.extractive.clauses import find_clauses
 from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NEVER_MEANT
 from stepline.writing.extractive.reading import NarrationReading

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from stepline.narration.words import bare_word
+from stepline.text.narration.words import bare_word
 from stepline.writing.extractive.english import parser, verbs
 
 if TYPE_CHECKING:

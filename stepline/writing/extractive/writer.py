@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.narration import NarrationTagger, SentenceReading, load_tagger
-from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.text import embed
+from stepline.text.narration import NarrationTagger, SentenceReading, load_tagger
+from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
 from stepline.writing.extractive.granularity import SentenceStep, join_halves
 from stepline.writing.extractive.instruction import instruction_log_bayes

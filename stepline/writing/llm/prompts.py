@@ -16,9 +16,9 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from stepline.chat import orders_a_model, quoted
-from stepline.chat.servers import Schema
 from stepline.errors import SettingsError
+from stepline.llm import orders_a_model, quoted
+from stepline.llm.servers import Schema
 from stepline.records import Sentence, Transcript
 from stepline.writing.settings import LlmSettings
 

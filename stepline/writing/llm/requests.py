@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stepline.chat.checked_requests import (
+from stepline.llm.checked_requests import (
     CheckedQuestion,
     CheckedRequests,
     KeyParts,
     pictures_digest,
 )
-from stepline.chat.pictures import with_pictures
-from stepline.chat.servers import Answer, Content
+from stepline.llm.pictures import with_pictures
+from stepline.llm.servers import Answer, Content
 from stepline.records import Rejected
 from stepline.writing.llm.prompts import STEPS_SCHEMA, Chunk, ChunkContext, Prompt, build_prompt
 from stepline.writing.llm.replies import ParsedReply, read_reply

@@ -14,10 +14,10 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from stepline.chat import orders_a_model, quoted
-from stepline.chat.checked_requests import CheckedQuestion, CheckedRequests
-from stepline.chat.servers import Answer, Schema
 from stepline.limits import parse_json
+from stepline.llm import orders_a_model, quoted
+from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
+from stepline.llm.servers import Answer, Schema
 from stepline.records import Rejected, Step, Transcript, covering_span
 from stepline.writing.extractive.repeats import NEAR_SENTENCES, fold_by_meaning
 from stepline.writing.llm.citing import Embed, say_different_things

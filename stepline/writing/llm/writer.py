@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from stepline.chat import requests as reply_cache
-from stepline.chat.checked_requests import DEADLINE_PASSED
-from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
-from stepline.chat.requests import RequestLimits, run_in_threads
-from stepline.chat.servers import open_server
 from stepline.errors import WriterError
+from stepline.llm import requests as reply_cache
+from stepline.llm.checked_requests import DEADLINE_PASSED
+from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
+from stepline.llm.requests import RequestLimits, run_in_threads
+from stepline.llm.servers import open_server
 from stepline.records import Matrix, Rejected, Step, Transcript
 from stepline.writing.extractive.reading import foreign_note
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stepline.narration.words import word_set
+from stepline.text.narration.words import word_set
 from stepline.writing.quantities import UNIT_KINDS, VAGUE_UNITS, number_at
 
 # What people count or measure things by without a scale, in the singular.

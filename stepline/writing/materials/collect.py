@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Amount, Material, Sentence
+from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.materials.mentions import ThingMention, find_mentions
 from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds

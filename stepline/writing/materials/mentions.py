@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from stepline.narration.words import word_set
+from stepline.text.narration.words import word_set
 from stepline.writing.materials.amounts import (
     ARTICLE_WORDS,
     CONTAINER_WORDS,

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from stepline.narration.words import word_set
 from stepline.records import Amount, Material, TimeKind, WorkTime
+from stepline.text.narration.words import word_set
 from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
 from stepline.writing.materials.amounts import StatedAmount, amount_at
 from stepline.writing.materials.mentions import NOUN_TAGS, ThingMention, find_mentions, spelt_word

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from stepline.narration.words import WORD_EDITS, spoken_words
+from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.antecedents import (
     AntecedentFinder,
     Candidate,

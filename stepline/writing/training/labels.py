@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from stepline.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, spoken_words
+from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, spoken_words
 from stepline.writing.extractive.english import parse, word_set
 from stepline.writing.training.marked import MarkedSentence
 

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from stepline.narration.adapted_encoder import plain_tokenizer
-from stepline.narration.marks import MARKS_FILE
-from stepline.narration.windows import ASKED_WORDS, Window, stretch_windows
-from stepline.narration.words import WORD_MARKS, mark_after, spoken_words
+from stepline.networks.weights import find_weights
 from stepline.settings import Count, LayersOrZero, Positive
-from stepline.weights import find_weights
+from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.marks import MARKS_FILE
+from stepline.text.narration.windows import ASKED_WORDS, Window, stretch_windows
+from stepline.text.narration.words import WORD_MARKS, mark_after, spoken_words
 from stepline.writing.training.marked import MarkedNarration
 from stepline.writing.training.network import (
     IGNORED_LABEL,

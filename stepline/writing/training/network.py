@@ -19,14 +19,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR
 
-from stepline.atomic_files import write_atomic
-from stepline.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
-from stepline.narration.windows import Window, WordSpan, pad_windows
+from stepline.files.atomic_files import write_atomic
+from stepline.networks.weights import find_weights
 from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
 from stepline.text.encoder import load_encoder_weights
 from stepline.text.encoder_config import layer_parts, read_encoder_config
+from stepline.text.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
+from stepline.text.narration.windows import Window, WordSpan, pad_windows
 from stepline.text.torch_encoder import NO_ATTENTION, PostNormLayers
-from stepline.weights import find_weights
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from pydantic import Field
 from torch import Tensor
 
 from stepline.errors import DatasetError
-from stepline.narration.adapted_encoder import plain_tokenizer
-from stepline.narration.tagger import WEIGHTS_FILE
-from stepline.narration.windows import Window, sentence_windows
-from stepline.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
-from stepline.weights import find_weights
+from stepline.networks.weights import find_weights
+from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.tagger import WEIGHTS_FILE
+from stepline.text.narration.windows import Window, sentence_windows
+from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
 from stepline.writing.training.labels import EditLabels, edit_labels
 from stepline.writing.training.mark_training import MarkTrainSettings, train_marks
 from stepline.writing.training.marked import MarkedNarration, read_marked_narrations

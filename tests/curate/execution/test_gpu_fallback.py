@@ -5,7 +5,6 @@ from contextlib import closing
 import pytest
 from fake_stages import STAGES, recipe, status_text, videos
 
-from stepline import device
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.messages import TaskRequest, WorkerSetup
 from stepline.curate.execution.worker import TaskRunner, try_stage
@@ -15,9 +14,10 @@ from stepline.curate.stages import per_video
 from stepline.curate.status import run_status
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog
-from stepline.device import Device, current_device, set_device
 from stepline.errors import ModelError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
+from stepline.networks import device
+from stepline.networks.device import Device, current_device, set_device
 
 # As torch and CTranslate2 say it.
 SHORT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB"

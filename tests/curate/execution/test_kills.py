@@ -18,7 +18,7 @@ from stepline.curate.status import run_status
 from stepline.curate.store.manifests import MANIFESTS_FOLDER
 from stepline.curate.store.run_log import to_json_line
 from stepline.errors import SettingsError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} | {
     "bad": "corrupt",

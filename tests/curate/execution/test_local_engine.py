@@ -7,7 +7,7 @@ from fake_stages import STAGES, recipe, videos
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SettingsError, SteplineError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 TEXTS = {"a": "one two", "b": "three", "c": "four five six"}
 

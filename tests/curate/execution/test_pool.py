@@ -15,7 +15,7 @@ from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.run_log import RunLog
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 from stepline.version import minor_version
 
 REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))

@@ -16,7 +16,7 @@ from stepline.curate.stage import resolve_stages
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))

@@ -14,7 +14,7 @@ from kills import begun, finish, run_with_kills, start_driver, tree, wait_for_en
 
 from stepline.curate.execution.pool import descendants
 from stepline.curate.stage import VideoItem
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 pytestmark = [
     pytest.mark.slow,

@@ -3,15 +3,15 @@ import time
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.atomic_files import atomic_path
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.fetcher import Fetcher
 from stepline.curate.execution.scheduler import OpenVideo
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
-from stepline.remote import RemotePath
-from stepline.remote.settings import RemoteSettings
+from stepline.files.atomic_files import atomic_path
+from stepline.files.remote import RemotePath
+from stepline.files.remote.settings import RemoteSettings
 
 ITEM = VideoItem(
     "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"

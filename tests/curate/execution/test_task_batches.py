@@ -15,7 +15,7 @@ from stepline.curate.settings import EngineSettings
 from stepline.curate.stage import resolve_stages
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, read_timings
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 DOUBLE = replace(
     fake_stages.STAGES["double"], run=fake_stages.double_or_fail, run_many=fake_stages.double_many

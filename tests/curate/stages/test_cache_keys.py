@@ -8,8 +8,8 @@ from stepline.curate.stage import Recipe, load_recipe, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.stages.cache_keys import text_source
 from stepline.errors import SettingsError
+from stepline.files.digests import file_digest
 from stepline.settings import load_settings
-from stepline.weights import file_digest
 
 
 def touched(*overrides: str) -> set[str]:

@@ -12,7 +12,6 @@ from curate_cells import NARRATION, transcript, work
 from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
-from stepline.asr import TranscriptionResult
 from stepline.curate.settings import FilterSettings
 from stepline.curate.stage import LeftOutError, Recipe, VideoItem
 from stepline.curate.stages import per_video
@@ -46,6 +45,7 @@ from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
+from stepline.speech import TranscriptionResult
 from stepline.writing import WrittenSteps
 
 VTT = """WEBVTT
@@ -86,7 +86,7 @@ def test_several_videos_are_heard_together_and_each_gets_what_is_said_in_it(
             TranscriptionResult(transcript(f"It lasts {round(each)} seconds.")) for each in seconds
         ]
 
-    monkeypatch.setattr("stepline.asr.transcribe_many", heard)
+    monkeypatch.setattr("stepline.speech.transcribe_many", heard)
     videos = [
         work(Recipe(), VideoItem("captions"), captions=tmp_path / "said.vtt"),
         work(Recipe(), VideoItem("none")),

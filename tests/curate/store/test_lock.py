@@ -10,7 +10,7 @@ import pytest
 
 from stepline.curate.store.lock import CLAIM_SUFFIX, LOCK_NAME, lock_owner, lock_run
 from stepline.errors import SettingsError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -123,8 +123,8 @@ def test_a_driver_that_slept_until_another_took_its_place_ends(tmp_path, monkeyp
 DRIVER = """
 import sys, time
 from pathlib import Path
-from stepline import locks
-from stepline.remote import RemotePath
+from stepline.files import locks
+from stepline.files.remote import RemotePath
 from stepline.curate.store.lock import lock_run
 from stepline.errors import SettingsError
 

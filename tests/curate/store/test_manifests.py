@@ -22,7 +22,7 @@ from stepline.curate.store.manifests import (
 )
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, log_totals, read_timings
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 READ = STAGES["read"]
 KEYS = [f"{number:02x}" + "ab" * 31 for number in (3, 3 * 16, 250)]

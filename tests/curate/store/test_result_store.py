@@ -8,7 +8,7 @@ from stepline.curate.stage import StageFailure
 from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.errors import StoreError
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 KEY = "ab" * 32
 READ = STAGES["read"]

@@ -10,7 +10,7 @@ from stepline.curate.store.run_log import (
     read_timings,
     write_inventory,
 )
-from stepline.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 
 def test_a_log_outlives_a_cut_last_line(tmp_path):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.narration import NarrationTagger
-from stepline.narration.marks import MARKS_FILE, MarkReader
-from stepline.narration.words import WORD_EDITS, WORD_MARKS
+from stepline.text.narration import NarrationTagger
+from stepline.text.narration.marks import MARKS_FILE, MarkReader
+from stepline.text.narration.words import WORD_EDITS, WORD_MARKS
 from stepline.writing.training.labels import align_words, edit_labels, word_stem
 from stepline.writing.training.marked import MarkedNarration, MarkedSentence, read_marked_narrations
 
@@ -172,7 +172,7 @@ def test_speech_without_kinds_is_read_for_its_marks_alone(tmp_path):
 
 
 def test_the_files_weights_are_those_of_torch(trained):
-    from stepline.narration.tagger import read_tagger_file
+    from stepline.text.narration.tagger import read_tagger_file
 
     weights, front_verbs = read_tagger_file(trained[0])
     assert front_verbs[0] == "-"

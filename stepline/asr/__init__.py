@@ -1,7 +1,0 @@
-"""Speech to text: `transcribe` listens, `read_captions` takes a transcript that exists already."""
-
-from stepline.asr.captions import read_captions
-from stepline.asr.settings import AsrSettings
-from stepline.asr.transcribe import TranscriptionResult, transcribe, transcribe_many
-
-__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe", "transcribe_many"]

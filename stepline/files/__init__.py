@@ -1,0 +1,1 @@
+"""Files on disk and by URL: whole or not at all, locked, appended, read back."""

@@ -1,0 +1,30 @@
+"""Digests of files and folders: sha256 in hexadecimal."""
+
+import hashlib
+from pathlib import Path
+
+from stepline.errors import SettingsError
+
+
+def sha256(path: Path) -> str:
+    """Return the hex sha256 of a file, read in blocks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def file_digest(path: Path | None) -> str | None:
+    """Return the sha256 of a file, or of all files in a folder. None for none. Raises SettingsError
+    where it is not."""
+    if path is None:
+        return None
+    if path.is_file():
+        return sha256(path)
+    if not path.is_dir():
+        raise SettingsError(f"{path}: a setting names it, and it is not there; correct the path")
+    # Names count too, so that a renamed file makes another digest.
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    lines = "".join(f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()

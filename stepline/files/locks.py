@@ -1,0 +1,155 @@
+"""One writer at a time: locks of the operating system that name their owner."""
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from stepline.errors import SettingsError, StoreError
+from stepline.files.own_files import open_own_file
+from stepline.limits import parse_json
+
+log = logging.getLogger(__name__)
+
+LOCK_NAME = ".stepline.lock"  # in the folder that a run writes to
+# times in a row that a folder is not there after it was made, from which no one else is the reason
+MAX_LOST_FOLDERS = 100
+# s between two looks at a lock that another holds. One who only asks who holds it is done sooner
+POLL_SECONDS = 0.2
+NOTE_START = b'{"host": '  # of every owner's note, by which a lock is known from another's file
+MAX_NOTE_BYTES = 4096  # that are read of a lock
+
+
+@contextlib.contextmanager
+def lock_output(
+    lock: Path, place: Path | str, *, wait: bool = False, keep: bool = False
+) -> Iterator[bool]:
+    """Hold what a run writes to, and tell whether the one before was killed.
+
+    A lock of the system's on the file `lock`, which names its owner. It ends with its owner,
+    however that ends, also on a disk that machines share.
+    place: what messages call it.
+    wait: for another's end, after a warning that names it. Without it SettingsError names it.
+    keep: leave the file, empty, at the end. On Windows, and on a disk that knows no locks, nothing
+    is held.
+    StoreError where the file is not one of Stepline's locks: it stays as it is.
+    """
+    new_folders = [folder for folder in lock.parents if not folder.exists()]
+    file, killed = _locked_file(lock, place, wait=wait)
+    try:
+        yield killed
+    finally:
+        with contextlib.suppress(OSError):
+            if keep:
+                file.truncate(0)
+            elif _is_at(lock, file):
+                # before it is free: whoever locks it next finds that it is gone, and makes another
+                lock.unlink()
+        file.close()
+        for folder in new_folders:
+            with contextlib.suppress(OSError):  # something was written there
+                folder.rmdir()
+
+
+def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
+    """Return the lock's file, held by this process, and whether its last owner was killed."""
+    looks = 0
+    lost_folders = 0  # in a row
+    while True:
+        looks += 1
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = open_own_file(lock)
+            lost_folders = 0
+            locked = lock_file_now(file)
+            note = file.read(MAX_NOTE_BYTES)
+            if note and not note.startswith(NOTE_START):
+                file.close()
+                raise StoreError(f"{lock}: is not a lock file; remove it")
+            if locked and _is_at(lock, file):
+                file.seek(0)
+                file.truncate(0)
+                file.write(owner_note())
+                return file, bool(note)  # one that ends by itself leaves no file
+            file.close()
+        except (FileNotFoundError, FileExistsError) as error:
+            # Whoever had the lock ended in between, and took the folder away. Then mkdir too raises
+            # where it is gone between its "exists" and its look whether that is a folder.
+            lost_folders += 1
+            if lost_folders < MAX_LOST_FOLDERS:
+                continue
+            reason = f"cannot be made ({error.strerror})"
+            raise StoreError(f"{lock.parent}: {reason}; give another --out") from error
+        except OSError as error:
+            reason = f"cannot be written ({error.strerror})"
+            raise StoreError(f"{lock}: {reason}; give another --out") from error
+        # Locked, but the last owner removed the file: the next look makes another.
+        if locked:
+            continue
+        if looks > 1 and not wait:
+            raise locked_error(place, note)
+        if looks == 2:
+            log.warning("%s: %s works on it; waiting for its end", place, owner_name(note))
+        time.sleep(POLL_SECONDS)
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
+    """Lock an open file, or tell that another process has. Nothing is held where the system or disk
+    has no locks."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        log.warning(
+            "%s: this disk has no locks (%s); start no second run there", file.name, error.strerror
+        )
+    return True
+
+
+def owner_note(name: str = "") -> bytes:
+    """Return what reports to others who holds a lock: this process, and since when."""
+    return json.dumps(
+        {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
+    ).encode()
+
+
+def owner_fields(note: bytes) -> dict[str, Any]:
+    """Return what a note says, or nothing where it is not a note."""
+    try:
+        fields = parse_json(note)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def owner_name(note: bytes) -> str:
+    """Return whose note it is, in words."""
+    fields = owner_fields(note)
+    if not {"process", "host"} <= set(fields):
+        return "another process"
+    return f"process {fields['process']} on {fields['host']}"
+
+
+def locked_error(place: Path | str, note: bytes) -> SettingsError:
+    """Return the error of one who wants to write where the note's owner does."""
+    return SettingsError(
+        f"{place}: {owner_name(note)} works on it; wait for its end, or give another --out"
+    )

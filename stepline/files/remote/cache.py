@@ -1,0 +1,159 @@
+"""Remote files that are read again and again, kept on this disk from when they are first asked for.
+
+    <cache folder>/remote/<digest of where they lie and how they are listed>/<name>
+
+Shards make room for others. Those that were not asked for the longest go, so that all that is kept
+takes at most half of the disk's free space. Processes and threads share what is kept. Two that ask
+for a file at the same time fetch it once.
+"""
+
+import hashlib
+import shutil
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from os import utime
+from pathlib import Path
+
+from stepline.errors import StoreError
+from stepline.files.atomic_files import remove_file
+from stepline.files.cache_folder import cache_folder
+from stepline.files.locks import lock_file_now
+from stepline.files.remote.path import DEFAULT_SETTINGS, RemotePath
+from stepline.files.remote.settings import RemoteSettings
+
+SHARD_PATTERN = "*.safetensors"  # files that make room; all others are small, or wanted whole
+IN_USE_SECONDS = 60.0  # s since a file was asked for, in which it stays
+MAX_PARALLEL_FETCHES = 16  # files that are fetched at the same time
+NOTE_SECONDS = 5.0  # s between two notes that a file is used
+LOCK_PAUSE_SECONDS = 0.05  # s
+
+
+def is_remote(path: object) -> bool:
+    """Return whether a path is a URL."""
+    return "://" in str(path)
+
+
+class CachedFolder:
+    """A remote folder as it is listed now, whose files come to this disk when they are asked for.
+
+    folder: where they come. Each state of the remote folder has a folder of its own.
+    most: bytes that all shards in the cache may take, None for half of what is free.
+    """
+
+    def __init__(
+        self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, most: int | None = None
+    ) -> None:
+        self._remote = RemotePath(url, settings)
+        self._most = most
+        self._entries = {}
+        state = []
+        for entry in sorted(self._remote.list(), key=lambda entry: entry.name):
+            self._entries[entry.name] = entry
+            state.append(f"{entry.name} {entry.fingerprint}")
+        # Another state of the remote folder has a folder of its own.
+        self.folder = _folder_of(url, state)
+        self.names = tuple(self._entries)
+        self._noted_at: dict[str, float] = {}  # by name: when the use of a file was noted
+
+    @property
+    def display_url(self) -> str:
+        """The folder's URL as messages show it."""
+        return self._remote.display_url
+
+    def path(self, name: str) -> Path:
+        """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is
+        another by now."""
+        path = self.folder / name
+        now = time.monotonic()
+        noted_at = self._noted_at.get(name, -NOTE_SECONDS)
+        # A file that was in use a moment ago has not been removed.
+        if now - noted_at < NOTE_SECONDS:
+            return path
+        entry = self._entries[name]
+        _fetch_once(self._remote / name, path, entry.fingerprint, entry.size, self._most)
+        utime(path)
+        self._noted_at[name] = now
+        return path
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Fetch several files."""
+        with ThreadPoolExecutor(MAX_PARALLEL_FETCHES, thread_name_prefix="fetch") as pool:
+            for _ in pool.map(self.path, names):
+                pass
+
+
+def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
+    """Return a remote file, or a folder with all its files, on this disk. Raises StoreError where
+    it is not there."""
+    cached = CachedFolder(url, settings)
+    if cached.names:
+        cached.fetch(cached.names)
+        return cached.folder
+    # A single file, for its address lists nothing.
+    remote = RemotePath(url, settings)
+    fingerprint = remote.fingerprint()
+    path = _folder_of(url, [fingerprint]) / remote.name
+    _fetch_once(remote, path, fingerprint, remote.size())
+    return path
+
+
+def _folder_of(url: str, state: Iterable[str]) -> Path:
+    lines = [url.rstrip("/"), *state]
+    content = "\n".join(lines).encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(content).hexdigest()
+    return cache_folder() / "remote" / digest[:32]
+
+
+_fetching = threading.Lock()
+_locks: dict[Path, threading.Lock] = {}
+
+
+def _fetch_once(
+    remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None
+) -> None:
+    """Fetch a file onto this disk if it is missing. Raises StoreError where what comes is not what
+    was listed."""
+    if path.exists():
+        return
+    with _fetching:
+        lock = _locks.setdefault(path, threading.Lock())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One thread of one process fetches it. The others find it then.
+    with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
+        while not lock_file_now(file):
+            time.sleep(LOCK_PAUSE_SECONDS)
+        if path.exists():
+            return
+        if path.match(SHARD_PATTERN):
+            _make_room(size, most)
+        if remote.fetch(path) != fingerprint:
+            remove_file(path)
+            raise StoreError(
+                f"{remote.display_url}: it changed while it was read; give the same command again"
+            )
+
+
+def _make_room(size: int, most: int | None) -> None:
+    """Remove the shards that were not asked for the longest, as many as are in the way."""
+    root = cache_folder() / "remote"
+    now = time.time()
+    shards = []
+    total_bytes = size
+    for path in root.rglob(SHARD_PATTERN):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process made room
+            continue
+        shards.append((status.st_mtime, status.st_size, path))
+        total_bytes += status.st_size
+    limit = most
+    if limit is None:
+        limit = (total_bytes + shutil.disk_usage(root).free) // 2
+    # Those that were used the longest ago go first.
+    for used_at, shard_bytes, path in sorted(shards):
+        if total_bytes <= limit or now - used_at < IN_USE_SECONDS:
+            break
+        path.unlink(missing_ok=True)
+        total_bytes -= shard_bytes

@@ -1,0 +1,496 @@
+"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://, whole or not
+at all.
+
+    video = RemotePath("s3://bucket/videos") / "whisk.mp4"
+    video.fetch(Path("whisk.mp4"))            # returns its fingerprint; a file of half the bytes is never seen
+    RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a byte range, under a name of its own
+
+Requests that may work the next time are sent again (retry.py). A fingerprint shows a changed file.
+"""
+
+import builtins
+import contextlib
+import errno
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Self, TypeVar, cast
+from urllib.parse import unquote
+
+from stepline.errors import StoreError
+from stepline.files.atomic_files import PARTIAL_SUFFIX, atomic_path, remove_file, write_atomic
+from stepline.files.remote.filesystems import filesystem, list_objects, request
+from stepline.files.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
+from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
+from stepline.limits import is_storable
+
+T = TypeVar("T")
+
+DEFAULT_SETTINGS = RemoteSettings()
+BYTE_RANGE = re.compile(
+    r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL
+)
+# Of disks that know no hard links.
+NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+LOCK_MARKS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "crc32c",
+    "Last-Modified",
+    "LastModified",
+    "updated",
+    "mtime",
+    "created",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of a listing. name: relative to what was listed. fingerprint: as of
+    `RemotePath.fingerprint`."""
+
+    name: str
+    size: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class FileAddress:
+    """A URL or path, and what can be known of it without asking anyone."""
+
+    url: str
+    settings: RemoteSettings = field(default=DEFAULT_SETTINGS, repr=False)
+
+    def __truediv__(self, name: str) -> Self:
+        return type(self)(f"{self.url.rstrip('/')}/{name}", self.settings)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.display_url!r})"
+
+    @property
+    def display_url(self) -> str:
+        """The URL without user, password and query, as messages show it."""
+        scheme, mark, rest = self.url.partition("://")
+        if not mark:
+            return self.url
+        address, slash, path = rest.partition("/")
+        _, _, host = address.rpartition("@")
+        if scheme in ("http", "https"):
+            path, _, _ = path.partition("?")
+        return f"{scheme}://{host}{slash}{path}"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, without any query. Of a part of a file, the part's own
+        name."""
+        _, _, name = self.display_url.rstrip("/").rpartition("/")
+        return name
+
+    @property
+    def byte_range(self) -> tuple[Self, int, int] | None:
+        """The file that this is a part of, with its first byte and the one after its last. None for
+        a whole file."""
+        match = BYTE_RANGE.match(self.url)
+        if match is None:
+            return None
+        whole = type(self)(match["file"], self.settings)
+        return whole, int(match["start"]), int(match["end"])
+
+    @property
+    def local(self) -> Path | None:
+        """The path of a whole file or folder of this machine. None for everything else."""
+        if self.byte_range is not None:
+            return None
+        if self.url.startswith("file://"):
+            return Path(unquote(self.url.removeprefix("file://")))
+        if "://" in self.url:
+            return None
+        return Path(self.url)
+
+
+@dataclass(frozen=True, repr=False)
+class RemotePath(FileAddress):
+    """A file or folder by URL or path. Every failure is a StoreError in one line that shows no
+    secret of the URL."""
+
+    def exists(self) -> bool:
+        """Return whether a file or folder is here. A bucket that refuses to say is an error."""
+        if (path := self.local) is not None:
+            return path.exists()
+        if self.byte_range is not None:
+            return self.byte_range[0].exists()
+        return bool(self._request("exists"))
+
+    def fingerprint(self) -> str:
+        """Return what changes with the file: its size and ETag, or its size and time of change on a
+        local disk."""
+        return self._size_and_fingerprint()[1]
+
+    def size(self) -> int:
+        """Return the bytes of the file. Raises StoreError where its server does not report the
+        size, or it is too large."""
+        return self._checked_size(self._size_and_fingerprint()[0])
+
+    def _checked_size(self, size: int) -> int:
+        if size < 0:
+            what = f"{self.display_url}: its server does not state its size"
+            raise StoreError(f"{what}; download it, and give the file")
+        if self.local is None and size > self.settings.largest * BYTES_PER_MIB:
+            limit = f"places.largest={self.settings.largest} MiB"
+            what = f"{self.display_url}: {size} bytes are more than {limit}"
+            raise StoreError(f"{what}; leave it out, or raise that")
+        return size
+
+    def _size_and_fingerprint(self) -> tuple[int, str]:
+        # A part changes with the whole file.
+        if self.byte_range is not None:
+            whole, start, end = self.byte_range
+            return end - start, f"{whole.fingerprint()}+{start}-{end}"
+        if (path := self.local) is not None:
+            status = self._try(path.stat)
+            return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
+        about = self._request("info")
+        if about.get("type") == "directory":
+            raise StoreError(f"{self.display_url}: is a folder; give a file")
+        size = about.get("size")
+        if size is None:
+            size = -1
+        return int(size), fingerprint_of(about)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of a file, or those from `start` up to `end`."""
+        if self.byte_range is not None:
+            whole, first, last = self.byte_range
+            if end is not None:
+                last = min(last, first + end)
+            return whole.read(first + start, last)
+        if (path := self.local) is not None:
+            return self._try(lambda: read_range(path, start, end))
+        # One request of the bytes that are asked for.
+        limits: dict[str, int | None] = {}
+        if end is not None or start:
+            limits = {"start": start, "end": end}
+
+        def cat() -> bytes:
+            data = bytes(self._request_once("cat_file", **limits))
+            if end is not None and len(data) != end - start:
+                raise ShortReadError(f"{len(data)} bytes, not {end - start}")
+            return data
+
+        return self._try(cat)
+
+    def write(self, data: str | bytes) -> None:
+        """Write a file whole or not at all: by a new name on a local disk, by one upload
+        elsewhere."""
+        content = data
+        if isinstance(content, str):
+            content = content.encode()
+        if (path := self.local) is not None:
+            write_atomic(path, content)
+        else:
+            files, seconds = self._upload(len(content))
+            self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
+
+    def create(self, data: bytes) -> bool:
+        """Write a file where none is, whole and in one step. Return whether it was this call that
+        did.
+
+        By a hard link on a local disk, by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk
+        without links makes it first and fills it then. A store without conditional writes is asked
+        first and written to then. So of two who begin together both may learn that they did, and
+        the last one's data stays. data: the caller's alone.
+        """
+        if (path := self.local) is not None:
+            return self._try(lambda: create_local(path, data))
+        files, seconds = self._upload(len(data))
+        try:
+            self._try(lambda: request(files, "pipe_file", self.url, seconds, data, mode="create"))
+        except StoreError as error:
+            # By an earlier try of this call, perhaps, whose answer was lost.
+            if exists_already(error):
+                return self.read() == data
+            if not knows_no_conditions(error):
+                raise
+            if self.exists():
+                return False
+            self.write(data)
+        return True
+
+    def put(self, source: Path) -> None:
+        """Copy a local file here, whole or not at all."""
+        if (path := self.local) is not None:
+            with atomic_path(path) as partial:
+                shutil.copyfile(source, partial)
+        else:
+            files, seconds = self._upload(source.stat().st_size)
+            target = files._strip_protocol(self.url)
+            self._try(lambda: request(files, "put_file", str(source), seconds, target))
+
+    def fetch(self, path: Path) -> str:
+        """Copy the file to a local path. Return its fingerprint. What changes during this, or
+        breaks off, is not kept."""
+        # Block by block, so that a lost connection costs one block.
+        size, fingerprint = self._size_and_fingerprint()
+        size = self._checked_size(size)
+        block = self.settings.block * BYTES_PER_MIB
+        longest = self.settings.longest
+        began = time.monotonic()
+        with atomic_path(path) as partial, partial.open("wb") as file:
+            for start in range(0, size, block):
+                end = min(start + block, size)
+                file.write(self.read(start, end))
+                if self.local is None and time.monotonic() - began > longest:
+                    what = f"{self.display_url}: takes longer than places.longest={longest:g} s"
+                    raise StoreError(f"{what}; raise that, or leave it out")
+        # A file that changed is half of one state and half of another.
+        if self.fingerprint() != fingerprint:
+            remove_file(path)
+            raise StoreError(
+                f"{self.display_url}: it changed while it was read; run again when it is complete"
+            )
+        return fingerprint
+
+    def open(self, buffer: int | None = None) -> BinaryIO:
+        """Return the file for reading from any byte. What a lost connection cuts off is asked for
+        again.
+
+        buffer: bytes read at a time (none: a block of the settings).
+        """
+        if (path := self.local) is not None:
+            return cast(BinaryIO, self._try(lambda: path.open("rb")))
+        size = self.size()
+        buffer = buffer or self.settings.block * BYTES_PER_MIB
+        buffer = min(buffer, max(size, 1))
+        reader = io.BufferedReader(RangeReader(self, size), buffer)
+        return cast(BinaryIO, reader)
+
+    def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
+        """Yield every file below a folder. Hidden ones are left out. The order is the server's.
+
+        skipped: takes the name and the reason of what a disk does not let in. Without it that is an
+        error.
+        Raises StoreError where there is no such folder on a disk. A prefix that no object has gives
+        nothing.
+        """
+        if (path := self.local) is not None:
+            yield from local_files(self._try(lambda: existing_folder(path)), skipped)
+            return
+        # A listing from elsewhere may be endless.
+        for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
+            if number == self.settings.most:
+                raise StoreError(
+                    f"{self.display_url}: lists more than places.most={number} files; raise that"
+                )
+            is_hidden = any(part.startswith(".") for part in name.split("/"))
+            if name and not is_hidden:
+                size = about.get("size") or about.get("Size") or 0
+                yield FileEntry(name, int(size), fingerprint_of(about))
+
+    def remove(self) -> None:
+        """Remove the file if it is there."""
+        if (path := self.local) is not None:
+            remove_file(path)
+            return
+
+        def remove_remote() -> None:
+            with contextlib.suppress(FileNotFoundError):  # by another one, or an earlier try
+                self._request_once("rm_file")
+
+        self._try(remove_remote)
+
+    def _upload(self, size: int) -> tuple[Any, float]:
+        """Return the filesystem that takes an upload of a number of bytes, and the seconds that it
+        may take."""
+        if self.byte_range is not None:
+            raise StoreError(
+                f"{self.display_url}: a part of a file cannot be written; write the whole file"
+            )
+        blocks = 1 + size // (self.settings.block * BYTES_PER_MIB)
+        return filesystem(self.url, self.settings), self.settings.seconds * blocks
+
+    def _request_once(self, verb: str, **options: Any) -> Any:
+        return request(
+            filesystem(self.url, self.settings), verb, self.url, self.settings.seconds, **options
+        )
+
+    def _request(self, verb: str) -> Any:
+        return self._try(lambda: self._request_once(verb))
+
+    def _try(self, action: Callable[[], T]) -> T:
+        return retry(action, self.display_url, self.settings)
+
+
+class RangeReader(io.RawIOBase):
+    """The bytes of a remote file, as `io.BufferedReader` wants them. size: bytes of the whole
+    file."""
+
+    def __init__(self, path: RemotePath, size: int) -> None:
+        self._path = path
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True: it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: it can be read from any byte."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte and return which."""
+        origins = {
+            io.SEEK_SET: 0,  # the beginning
+            io.SEEK_CUR: self._position,
+            io.SEEK_END: self._size,
+        }
+        self._position = offset + origins[whence]
+        return self._position
+
+    def readall(self) -> bytes:
+        """Return all that is left."""
+        block = self._path.settings.block * BYTES_PER_MIB
+        blocks = iter(lambda: self.read(block), b"")
+        return b"".join(blocks)
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as the file goes. Return how many bytes came."""
+        end = min(self._size, self._position + len(buffer))
+        if end <= self._position:
+            return 0
+        data = self._path.read(self._position, end)
+        buffer[: len(data)] = data
+        self._position = end
+        return len(data)
+
+
+def fingerprint_of(about: dict[str, Any]) -> str:
+    """Return the fingerprint of a file from what its filesystem says about it."""
+    size = about.get("size", about.get("Size"))
+    marks = [about[key] for key in LOCK_MARKS if about.get(key) is not None]
+    mark = ""
+    if marks:
+        mark = marks[0]
+    if isinstance(mark, datetime):
+        mark = mark.timestamp()
+    content = json.dumps(mark, default=str)
+    return f"{size}-{content}".replace('"', "").replace("\\", "")
+
+
+def create_local(path: Path, data: bytes) -> bool:
+    """Write a file of this machine where none is. Return whether that was done."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A link to a whole file is made in one step, or fails where a file is.
+    whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
+    try:
+        whole.write_bytes(data)
+        os.link(whole, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # Without links: made in one step, and filled after it.
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+    finally:
+        whole.unlink(missing_ok=True)
+    return True
+
+
+def read_range(path: Path, start: int, end: int | None) -> bytes:
+    """Return the bytes of a local file from `start` up to `end`. EOFError where it is shorter."""
+    with path.open("rb") as file:
+        file.seek(start)
+        if end is None:
+            return file.read()
+        data = file.read(end - start)
+    if len(data) != end - start:
+        raise EOFError(f"{len(data)} bytes, not {end - start}")
+    return data
+
+
+def existing_folder(path: Path) -> Path:
+    """Return a folder that is there. FileNotFoundError where it is not."""
+    if not path.is_dir():
+        raise FileNotFoundError(str(path))
+    return path
+
+
+def local_files(
+    folder: Path,
+    skipped: list[tuple[str, str]] | None,
+    prefix: str = "",
+    above: frozenset[tuple[int, int]] = frozenset(),
+) -> Iterator[FileEntry]:
+    """Yield the files below a local folder, sorted, one folder's names held at a time for each
+    level.
+
+    skipped: takes the name and the reason of what cannot be read. Without it that is a StoreError.
+    What is removed during the listing is left out.
+    above: the folders that this one is in, as a link may lead back to one of them.
+    """
+    try:
+        status = folder.stat()
+        with os.scandir(folder) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if skipped is None:
+            raise StoreError(
+                f"{folder}: cannot be read ({error.strerror}); allow it, or move the folder"
+            ) from error
+        skipped.append((prefix or "/", f"its folder cannot be read ({error.strerror})"))
+        return
+    # A link that leads back to a folder above is not followed.
+    within = above | {(status.st_dev, status.st_ino)}
+    for entry in inside:
+        name = prefix + entry.name
+        if entry.name.startswith("."):
+            continue
+        if not is_storable(name):
+            if skipped is not None:
+                skipped.append((ascii(name)[1:-1], "its name is not UTF-8"))
+            continue
+        status_of_entry = _entry_status(entry, name, skipped)
+        if status_of_entry is None:
+            continue
+        if stat.S_ISDIR(status_of_entry.st_mode):
+            inode = (status_of_entry.st_dev, status_of_entry.st_ino)
+            if inode not in within:
+                yield from local_files(Path(entry.path), skipped, f"{name}/", within)
+        elif stat.S_ISREG(status_of_entry.st_mode):
+            size = status_of_entry.st_size
+            yield FileEntry(name, size, f"{size}-{status_of_entry.st_mtime_ns}")
+
+
+def _entry_status(
+    entry: "os.DirEntry[str]", name: str, skipped: list[tuple[str, str]] | None
+) -> os.stat_result | None:
+    """Return what an entry of a folder is, through links, or None where it is gone, leads nowhere
+    or cannot be read."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if skipped is None:
+            raise StoreError(
+                f"{entry.path}: cannot be read ({error.strerror}); allow it, or move it"
+            ) from error
+        skipped.append((name, f"it cannot be read ({error.strerror})"))
+        return None

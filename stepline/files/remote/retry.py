@@ -1,0 +1,211 @@
+"""Sending a request again where that may help, and saying in one line what to do where it
+cannot."""
+
+import asyncio
+import errno
+import logging
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from stepline.errors import StoreError
+from stepline.files.remote.backoff import TRANSIENT_STATUSES, doubled_pause
+from stepline.files.remote.backoff import retry as retry_after
+from stepline.files.remote.settings import RemoteSettings
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# What clients call a connection that failed. They are named, since they need not be installed.
+BROKEN_CONNECTIONS = frozenset(
+    {
+        "HTTPClientError",
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "IncompleteRead",
+        "ResponseParserError",
+        # gcsfs's 502, and what keeps Google's credentials from being renewed.
+        "ProxyError",
+        "TransportError",
+    }
+)
+_TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
+# Linux has all of these.
+TRANSIENT_ERRNOS = frozenset(
+    getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name)
+)
+CREDENTIALS_CURE = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, "
+    "or anonymous=true for a public bucket"
+)
+ACCESS_CURE = "check the credentials, or ask its owner for the right to read, and to write --out"
+REFUSED_KEY = frozenset(
+    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+)
+# What gcsfs does not find where there is no such bucket.
+GS_OBJECTS = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")
+NO_CREDENTIALS = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError"}
+)
+
+
+class ShortReadError(OSError):
+    """Fewer or more bytes came than were asked for."""
+
+
+class OutOfReachError(StoreError):
+    """A place that did not answer, or was too busy, at any of many tries."""
+
+
+def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
+    """Return what `action` does, tried again after transient failures, with growing pauses.
+
+    name: what messages call it. It must hold no secret. Raises StoreError, in one line, for a
+    permanent failure immediately, OutOfReachError for a transient one after the last try. No text
+    of the server or its client gets into it.
+    """
+
+    def pause_after(error: Exception, tries: int) -> float:
+        # What is ours, or a lack of memory, does not pass.
+        if isinstance(error, (StoreError, MemoryError)):
+            raise error
+        for cause in causes(error):
+            if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
+                raise StoreError(str(cause)) from error
+        reason = retry_reason(error)
+        if reason is None:
+            raise StoreError(f"{name}: {failure_reason(error)}") from error
+        if tries == settings.attempts:
+            cure = "see whether its server is up, then run again: what is done stays done"
+            raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
+        # At random, so that many clients do not come back together.
+        pause = doubled_pause(settings.pause, tries) * random.uniform(0.5, 1.0)
+        log.info(
+            "%s: %s; try %d of %d in %.1f s", name, reason, tries + 1, settings.attempts, pause
+        )
+        return pause
+
+    return retry_after(action, pause_after)
+
+
+def retry_reason(error: BaseException) -> str | None:
+    """Return why another try may succeed, or None where it cannot."""
+    if _class_names(error) & BROKEN_CONNECTIONS:
+        return "the connection failed"
+    if _code(error) == "ConditionalRequestConflict":
+        return "another one writes it at the same time"
+    status = _status(error)
+    if status in TRANSIENT_STATUSES:
+        return f"the server answered {status}"
+    # Any other status is an answer, which the next try would get too.
+    if status is not None:
+        return None
+    for cause in causes(error):
+        if isinstance(cause, ShortReadError):
+            return "an answer broke off"
+        if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
+            return "no answer in time"
+        if isinstance(cause, ConnectionError):
+            return "the connection failed"
+        if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS:
+            return "the disk or server is busy"
+    return None
+
+
+def exists_already(error: BaseException) -> bool:
+    """Return whether a file was not created because one is there."""
+    if _status(error) == 412:
+        return True
+    return any(isinstance(cause, FileExistsError) for cause in causes(error))
+
+
+def knows_no_conditions(error: BaseException) -> bool:
+    """Return whether a store, or an old client of it, cannot write a file only where none is."""
+    if _status(error) == 501:
+        return True
+    return any(type(cause).__name__ == "ParamValidationError" for cause in causes(error))
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return what is wrong and what to do about it."""
+    # The most specific sign first.
+    names = _class_names(error)
+    code = _code(error)
+    if names & NO_CREDENTIALS:
+        return f"no credentials were found; {CREDENTIALS_CURE}"
+    lost = [str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError)]
+    if code == "NoSuchBucket" or any(map(GS_OBJECTS.search, lost)):
+        return "there is no such bucket; make it first, or correct its name"
+    if code in REFUSED_KEY:
+        return f"the server does not know these credentials ({code}); {CREDENTIALS_CURE}"
+    if "PermissionError" in names or _status(error) in (401, 403):
+        return f"access is denied; {ACCESS_CURE}"
+    if "FileNotFoundError" in names or _status(error) == 404:
+        return "is not there; correct the address"
+    if "IsADirectoryError" in names:
+        return "is a folder; give a file"
+    detail = f" {code or _status(error) or ''}".rstrip()
+    return (
+        f"cannot be reached ({type(error).__name__}{detail}); correct the address or its settings"
+    )
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what caused it."""
+    earlier_ids: set[int] = set()
+    # A chain of causes may be a circle.
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in earlier_ids:
+        earlier_ids.add(id(cause))
+        yield cause
+        following = cause.__cause__
+        if not following and not cause.__suppress_context__:
+            following = cause.__context__
+        cause = following
+
+
+def _class_names(error: BaseException) -> set[str]:
+    """Return the names of all classes of an error and of what caused it."""
+    names: set[str] = set()
+    for cause in causes(error):
+        names.update(kind.__name__ for kind in type(cause).__mro__)
+    return names
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status of HTTP that an error of botocore, aiohttp or gcsfs carries."""
+    for cause in causes(error):
+        response = getattr(cause, "response", None)
+        metadata = {}
+        if isinstance(response, dict):
+            metadata = response.get("ResponseMetadata", {})
+        if isinstance(cause, OSError) and str(cause).startswith("Forbidden: "):
+            return 403
+        for status in (metadata.get("HTTPStatusCode"), _own_status(cause)):
+            if isinstance(status, int) and 100 <= status < 600 and status != 200:
+                return status
+            if isinstance(status, str) and status.isdigit() and len(status) == 3:
+                return int(status)
+    return None
+
+
+def _own_status(cause: BaseException) -> object:
+    """Return the status that an error itself holds. aiohttp's have it alone, and warn of its old
+    name. Those of gcsfs have the code alone, or a word."""
+    if hasattr(cause, "status"):
+        return cause.status
+    return getattr(cause, "code", None)
+
+
+def _code(error: BaseException) -> str:
+    """Return the word by which an S3 server names an error, or "" where it has no word."""
+    for cause in causes(error):
+        response = getattr(cause, "response", None)
+        if not isinstance(response, dict):
+            continue
+        code = str(response.get("Error", {}).get("Code", ""))
+        if code and not code.isdigit():
+            return code
+    return ""

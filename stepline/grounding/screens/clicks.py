@@ -1,0 +1,317 @@
+"""Which change of the screen a step makes, and which label is clicked for it.
+
+Steps and changes keep their order, and each change belongs to one step at most (dynamic
+programming). Four things speak for a pair. The first is how near in time the words and the change
+are. The second is how well the words name a line that is on screen before the change. The others
+are where the cursor is, and whether the step names what appears. How far the words run ahead or
+behind is a habit of the speaker, estimated from the video itself.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.grounding.screens.label_words import LabelMatcher
+from stepline.grounding.screens.lines import ScreenLine, is_same_text
+from stepline.grounding.screens.reading import ScreenEvent, ScreenReading, join_typed
+from stepline.records import Sentence, Span, Step
+from stepline.vision.faces import box_iou
+
+Floats = npt.NDArray[np.float64]
+
+# log odds, set by hand on three of the made apps, none on those that are scored
+CURSOR_INSIDE = 2.5  # of a label on which the cursor is
+CURSOR_AWAY = 2.0  # at most against a label from which the cursor is away
+CURSOR_REACH = 0.15  # of the picture's height: as far away counts 1
+TITLE_OF_RESULT = 1.5  # of a label whose words are over what opens
+WRITTEN_OVER = 1.0  # of the name of a field in which one line is then written
+OWN_LOOK = 1.0  # of a label that looks pressed or chosen then
+MAX_TOUCHED = 3  # lines around which something changes, beyond which that says nothing
+NAMED_RESULT = 1.5  # of a change in which what the step names appears
+BARE_CHANGE = 1.0  # against a change without any text that comes or goes
+CARET_WIDTH = 8  # px, at most
+SMALL_AREA = 0.05  # share of the picture of such a change
+MIN_PAIR = 2.5  # log odds from which a step makes a change
+MIN_LABEL = 2.0  # log odds from which a label is named
+# Words of a label, beyond which a line is a sentence that names what is clicked, and not a label.
+# The 71 labels of the made recordings have 5 at most.
+MAX_LABEL_WORDS = 8
+MIN_LABELS = 2  # that steps of a video click, below which one may be named by chance
+# s between the middle of the words and the change: before a video says how far, and the least
+FIRST_LAG = 0.5
+FIRST_SPREAD = 3.0
+MIN_SPREAD = 1.2
+FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
+USUAL_GAP = 30.0  # s, over which a change could lie anywhere
+MAX_LAG = 7.0  # s from its words within which a step is sought
+SURE_LABEL = 3.0  # log odds of a label whose lag is counted
+USUAL_SPREAD = 2.0  # s, of the lags of speakers
+LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated again
+PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
+# s of a span before and after its change, at most
+LEAD_SECONDS = 1.0
+TAIL_SECONDS = 1.5
+SPAN_DECIMALS = 3  # of a second
+
+
+@dataclass(frozen=True)
+class Click:
+    """The change of the screen that a step makes.
+
+    label: the line that is clicked, None where none is known
+    span: s, around the change
+    log_odds: of the pair
+    """
+
+    step: str
+    event: ScreenEvent
+    label: ScreenLine | None
+    span: Span
+    log_odds: float
+
+
+def place_clicks(
+    steps: Sequence[Step], sentences: Sequence[Sentence], reading: ScreenReading
+) -> tuple[Click, ...]:
+    """Return the change that each step makes, in the order of the steps. Steps that make none are
+    left out, and all of them where fewer than MIN_LABELS click something that is known."""
+    narrated = sorted((step for step in steps if step.said), key=_said_start)
+    events = [event for event in join_typed(reading.events) if not _is_caret(event)]
+    if not narrated or not events:
+        return ()
+
+    # what screen and time say of each pair
+    words = [_step_words(step, sentences) for step in narrated]
+    evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
+    starts = np.array([event.start for event in events])
+    middles = np.array([_said_middle(step) for step in narrated])
+    lags = starts - middles[:, None]  # (K, E)
+    tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
+    scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
+
+    # the best pairs
+    pairs = _best_pairs(scores)
+    if sum(labels[k][e] is not None for k, e in pairs) < MIN_LABELS:
+        return ()
+    clicks = []
+    for k, e in pairs:
+        label = labels[k][e]
+        if label is not None and len(label.text.split()) > MAX_LABEL_WORDS:
+            label = None
+        span = _click_span(events, e)
+        score = float(scores[k, e])
+        clicks.append(Click(narrated[k].id, events[e], label, span, score))
+    return tuple(clicks)
+
+
+def _fitted_scores(
+    evidence: Floats, lags: Floats, naming: Floats, lag: float
+) -> tuple[Floats, float]:
+    """Return (K, E) log odds and the lag, s. They use the speaker's own lag, estimated from `lag`
+    on. They also use how often steps of this video name what is clicked: hands that are filmed
+    click nothing."""
+    scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
+    for _ in range(LAG_ROUNDS):
+        # The lag of the pairs that words alone make sure.
+        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
+        lag, spread = _speaker_lag(sure)
+        scores = evidence + _lag_log_odds(lags, lag, spread)
+        # The odds that a step of this video names what it clicks.
+        unsure_count = len(lags) - len(sure)
+        odds = (len(sure) + 1) / (unsure_count + 1)
+        scores += math.log(odds)
+    return scores, lag
+
+
+def _unusual(lag: float) -> float:
+    """Return the log odds against a speaker who is so far ahead or behind."""
+    return (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
+
+
+def _total(scores: Floats) -> float:
+    return float(sum(scores[k, e] for k, e in _best_pairs(scores)))
+
+
+def _is_caret(event: ScreenEvent) -> bool:
+    """Whether only a caret blinks, or nothing with text around it changes."""
+    if event.appeared or event.vanished:
+        return False
+    width = event.box[2] - event.box[0]
+    return width <= CARET_WIDTH or not event.before
+
+
+def _said_start(step: Step) -> float:
+    assert step.said is not None
+    return step.said.start
+
+
+def _said_middle(step: Step) -> float:
+    assert step.said is not None
+    return step.said.center
+
+
+def _step_words(step: Step, sentences: Sequence[Sentence]) -> str:
+    """Return what is said for a step, its own words first."""
+    spoken_texts = [sentences[index].text for index in step.sources]
+    return " ".join([step.text, *spoken_texts])
+
+
+def _screen_evidence(
+    steps: Sequence[Step],
+    words: Sequence[str],
+    events: Sequence[ScreenEvent],
+    reading: ScreenReading,
+) -> tuple[Floats, list[list[ScreenLine | None]], Floats]:
+    """Return (K, E) log odds of each pair by what is on screen, the label of each, and how well the
+    words name it."""
+    lines = {line.text for event in events for line in (*event.before, *event.appeared)}
+    texts = [step.text for step in steps]
+    matcher = LabelMatcher(texts, words, sorted(lines))
+    shape = (len(steps), len(events))
+    evidence = np.zeros(shape)
+    naming = np.zeros(shape)
+    labels: list[list[ScreenLine | None]] = []
+    for k in range(len(steps)):
+        row: list[ScreenLine | None] = []
+        for e, event in enumerate(events):
+            label, named, best = _best_label(matcher, k, event, reading.height)
+            results = [matcher.named_share(k, line.text) for line in event.appeared]
+            evidence[k, e] = max(0.0, best) + NAMED_RESULT * max(results, default=0.0)
+            # A small change without any text is hardly a click.
+            has_text = event.appeared or event.vanished
+            if not has_text and event.area < SMALL_AREA:
+                evidence[k, e] -= BARE_CHANGE
+            naming[k, e] = named
+            row.append(label if best >= MIN_LABEL else None)
+        labels.append(row)
+    return evidence, labels, naming
+
+
+def _best_label(
+    matcher: LabelMatcher, step: int, event: ScreenEvent, height: int
+) -> tuple[ScreenLine | None, float, float]:
+    """Return the line that a step most likely clicks, how well its words name it, and the log odds
+    of both words and cursor."""
+    best: tuple[ScreenLine | None, float, float] = (None, 0.0, -math.inf)
+    touched = [line for line in event.before if _is_touched(line, event)]
+    for line in event.before:
+        named = matcher.log_odds(step, line.text)
+        total = named + _cursor_log_odds(line, event, height)
+        total += _change_log_odds(line, event, touched)
+        if total > best[2]:
+            best = (line, named, total)
+    return best
+
+
+def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
+    """Whether something changes around a line that stays."""
+    if line in event.vanished:
+        return False
+    return any(box_iou(line.box, patch) > 0 for patch in event.patches)
+
+
+def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
+    """Return what the change says for a label: what opens may bear its name, its field may be
+    filled, and its own look may change."""
+    total = 0.0
+    if any(is_same_text(line.text, other.text) for other in event.appeared):
+        total += TITLE_OF_RESULT
+    # A line that is replaced in its place is a field that was filled.
+    if line in event.vanished and len(event.appeared) == 1:
+        (typed,) = event.appeared
+        if box_iou(line.box, typed.box) > 0:
+            total += WRITTEN_OVER
+    if line in touched and len(touched) <= MAX_TOUCHED:
+        total += OWN_LOOK
+    return total
+
+
+def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float:
+    """Return what the place of the cursor says for a label, 0 where no cursor is seen."""
+    if event.cursor is None:
+        return 0.0
+    cursor_x, cursor_y = event.cursor
+    x, y, end_x, end_y = line.box
+    # Half a line's height around a label still counts as inside.
+    margin = (end_y - y) / 2
+    across = max(x - margin - cursor_x, cursor_x - end_x - margin, 0.0)
+    down = max(y - margin - cursor_y, cursor_y - end_y - margin, 0.0)
+    distance = math.hypot(across, down)
+    if distance == 0:
+        return CURSOR_INSIDE
+    unit = CURSOR_REACH * height
+    return -min(CURSOR_AWAY, distance / unit)
+
+
+def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
+    """Return the log odds that words and change belong together by their distance, a normal against
+    a uniform one. It is -inf beyond MAX_LAG."""
+    deviations = (lags - middle) / spread
+    whole = spread * math.sqrt(2 * math.pi)
+    density = np.exp(-(deviations**2) / 2) / whole
+    # The least keeps a far pair possible.
+    odds: Floats = np.log(density * USUAL_GAP + 1e-2)
+    odds[np.abs(lags) > MAX_LAG] = -np.inf
+    return odds
+
+
+def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
+    """Return by how many seconds this speaker's changes follow the words, and the spread."""
+    if not lags:
+        return FIRST_LAG, FIRST_SPREAD
+    # Few lags weigh little against what is usual.
+    weight = len(lags) / (len(lags) + PRIOR_STEPS)
+    median = float(np.median(lags))
+    deviations = np.abs(np.array(lags) - median)
+    # 1.48 times the median deviation is the standard deviation of a normal.
+    spread = 1.48 * float(np.median(deviations))
+    middle = weight * median + (1 - weight) * FIRST_LAG
+    spread = weight * spread + (1 - weight) * FIRST_SPREAD
+    return middle, max(MIN_SPREAD, spread)
+
+
+def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
+    """Return the pairs (step, change) of the greatest sum over MIN_PAIR, both in order, each
+    once."""
+    steps, events = scores.shape
+    gain = np.maximum(scores - MIN_PAIR, -1e9)
+    total = np.zeros((steps + 1, events + 1))
+    for k in range(steps):
+        for e in range(events):
+            with_pair = total[k, e] + float(gain[k, e])
+            total[k + 1, e + 1] = max(total[k, e + 1], total[k + 1, e], with_pair)
+
+    # back from the whole to the first pair
+    pairs = []
+    k = steps
+    e = events
+    while k and e:
+        if total[k, e] == total[k - 1, e]:
+            k -= 1
+        elif total[k, e] == total[k, e - 1]:
+            e -= 1
+        else:
+            k -= 1
+            e -= 1
+            pairs.append((k, e))
+    return pairs[::-1]
+
+
+def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
+    """Return the seconds of a change, with what is free before and after it."""
+    event = events[number]
+    # What the changes before and after it leave free.
+    before = 0.0
+    if number:
+        before = events[number - 1].end
+    after = math.inf
+    if number + 1 < len(events):
+        after = events[number + 1].start
+    lead = max(event.start - LEAD_SECONDS, before)
+    tail = min(event.end + TAIL_SECONDS, after)
+    start = max(0.0, min(event.start, lead))
+    end = max(event.end, tail)
+    return Span(round(start, SPAN_DECIMALS), round(end, SPAN_DECIMALS))

@@ -1,0 +1,394 @@
+"""A vision-language model is asked where steps are shown: few questions, each worth its price, each
+answer weighed.
+
+    inquiry = StepInquiry(...)                what speech and pictures say, step by step and place by place
+    while questions are worth asking:         and requests, tokens and seconds are left
+        choose_questions(...)                 by the expected value of their answers
+        answers, several at a time            from the cache, else from the server, checked
+        infer(...)                            where the steps are, and how reliable the model is, together
+    move_steps(...)                           where the answers have earned it: else nothing changes
+
+Letters: K steps, P places.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import JsonValue
+
+from stepline.grounding.settings import GroundSettings
+from stepline.grounding.vision_language.pictures import clip_report
+from stepline.grounding.vision_language.places import (
+    move_steps,
+    picture_seconds,
+    place_beliefs,
+    video_places,
+)
+from stepline.grounding.vision_language.questions import CHOICE_QUESTION, NO_ANSWER, Reply
+from stepline.grounding.vision_language.reliability import (
+    Ballot,
+    Beliefs,
+    expected_gain,
+    infer,
+    likeliest_places,
+)
+from stepline.grounding.vision_language.runner import QuestionRunner, tokens_at_most
+from stepline.llm import orders_a_model
+from stepline.llm.pictures import PictureReader
+from stepline.llm.requests import run_in_threads
+from stepline.llm.servers import Server, open_server
+from stepline.records import Alignment, Step
+from stepline.vision.settings import VisionLanguageSettings
+
+MIN_USEFUL_PROBABILITY = 0.9  # that the model is of use at all, from which its answers count
+# that it is useless, from which it is asked no more, after `MIN_QUESTIONS` answered questions:
+MAX_USELESS_PROBABILITY = 0.95
+MIN_QUESTIONS = 4
+# share of the places of an earlier question from which the next one asks the same again
+REPEATED_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class GroundedVideo:
+    """The grounded steps of a video, or of a part of it, and its pictures.
+
+    alignment: one column per second. shots: slices of whole seconds. duration: in seconds.
+    start: second of the whole video at which the part begins, for what is reported.
+    """
+
+    steps: Sequence[Step]
+    alignment: Alignment
+    shots: Sequence[slice]
+    pictures: PictureReader
+    duration: float
+    start: float = 0.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: the rows of its steps, the places in the order shown, the seconds of their
+    pictures.
+
+    again: of each step, whether it was asked about most of these places before.
+    """
+
+    steps: tuple[int, ...]
+    choices: tuple[int, ...]
+    seconds: tuple[float, ...]
+    again: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A question with a reply per step."""
+
+    question: Question
+    replies: tuple[Reply, ...]
+
+    def by_step(self) -> Iterator[tuple[int, Reply]]:
+        """Yield each step's row and the reply on it."""
+        return zip(self.question.steps, self.replies, strict=True)
+
+    def second(self, reply: Reply) -> float | None:
+        """Return the second of the picture that a reply names, None where it names none."""
+        if reply.answer is None:
+            return None
+        return self.question.seconds[reply.answer]
+
+
+@dataclass(frozen=True)
+class VisualAnswers:
+    """Steps and alignment as the answers leave them, and what the record says of the asking.
+
+    notes: what the user should know: that the model was not trusted, that some answers did not
+    come.
+    """
+
+    steps: tuple[Step, ...]
+    alignment: Alignment
+    report: dict[str, JsonValue]
+    notes: tuple[str, ...] = ()
+
+
+def ask_about_steps(
+    video: GroundedVideo,
+    settings: VisionLanguageSettings,
+    *,
+    ground: GroundSettings | None = None,
+    server: Server | None = None,
+) -> VisualAnswers:
+    """Return the steps placed by the answers too, where the model that the settings name has proved
+    reliable.
+
+    server: in place of the one that the settings name.
+    Raises WriterError where the server is not there or refuses access, ModelError where a model or
+    library is missing.
+    """
+    inquiry = StepInquiry(video, settings)
+    if settings.dry_run:
+        report, note = inquiry.plan()
+        return VisualAnswers(tuple(video.steps), video.alignment, report, (note,))
+    with closing(server or open_server(settings)) as opened:
+        runner = QuestionRunner.begin(opened, settings)
+        inquiry.ask_while_worth_it(runner)
+    return inquiry.result(runner, ground or GroundSettings())
+
+
+class StepInquiry:
+    """What was asked about the steps of one video, and what is believed of them now."""
+
+    def __init__(self, video: GroundedVideo, settings: VisionLanguageSettings) -> None:
+        self.video = video
+        self.settings = settings
+        self.places = video_places(video.shots)
+        self.prior = place_beliefs(video.steps, video.alignment, self.places)  # (K, P + 1)
+        # of the picture of each place, (K, P)
+        self.seconds = picture_seconds(video.alignment, self.places, video.duration)
+        self.answered: list[AnsweredQuestion] = []
+        self.pictures: dict[float, bytes] = {}  # those read so far, by their seconds
+        self._rng = np.random.default_rng(settings.seed)
+        self.beliefs = self.infer_beliefs()
+
+    def ballots(self) -> list[Ballot]:
+        """Return the answers, for the inference."""
+        ballots = []
+        for answered in self.answered:
+            question = answered.question
+            for (k, reply), again in zip(answered.by_step(), question.again, strict=True):
+                if not reply.refusal:
+                    ballots.append(Ballot(k, question.choices, reply.answer, again))
+        return ballots
+
+    def infer_beliefs(self) -> Beliefs:
+        """Return what the answers so far make of the steps and of the model."""
+        ballots = self.ballots()
+        return infer(self.prior, ballots, self.settings.right, self.settings.wrong)
+
+    def ask_while_worth_it(self, runner: QuestionRunner) -> None:
+        """Ask round by round, until limits are reached or no question promises enough. A model that
+        is found to be useless, or a round that brings no answer, also ends it."""
+        limits = runner.limits
+        workers = runner.server.workers
+
+        def answer(question: Question) -> tuple[Reply, ...]:
+            texts = [self.video.steps[k].text for k in question.steps]
+            pictures = [self.pictures[second] for second in question.seconds]
+            return runner.choose(texts, pictures)
+
+        while limits.sent < self.settings.requests and not self._model_is_useless():
+            # the best questions whose pictures can be read
+            count = min(workers, self.settings.requests - limits.sent)
+            candidates = self.choose_questions(count)
+            seconds = {second for question in candidates for second in question.seconds}
+            self.read_pictures(seconds)
+            questions = []
+            for question in candidates:
+                if self.pictures.keys() >= set(question.seconds):
+                    questions.append(question)
+            if not questions:
+                break
+
+            # their answers
+            replies_of = run_in_threads(answer, questions, workers=workers, until=runner.until)
+            refusals = []
+            for n, question in enumerate(questions):
+                no_answers = (NO_ANSWER,) * len(question.steps)
+                replies = replies_of.get(n, no_answers)
+                self.answered.append(AnsweredQuestion(question, replies))
+                refusals += [reply.refusal for reply in replies]
+            self.beliefs = self.infer_beliefs()
+            if all(refusals):
+                break
+
+    def read_pictures(self, seconds: set[float]) -> None:
+        """Read those pictures that were not read before."""
+        missing = sorted(seconds - self.pictures.keys())
+        if missing:
+            self.pictures |= self.video.pictures(missing)
+
+    def _model_is_useless(self) -> bool:
+        enough = len(self.answered) >= MIN_QUESTIONS
+        return enough and self.beliefs.useless > MAX_USELESS_PROBABILITY
+
+    def choose_questions(self, count: int) -> list[Question]:
+        """Return at most `count` questions, the most valuable first, each step in one of them,
+        their choices shuffled.
+
+        A question is about the most valuable step left, and the others that gain most from the same
+        pictures. Steps that order a language model are not asked about.
+        """
+        least = self.settings.least_gain
+        beliefs = self.beliefs
+        # Steps whose replies were refused are not asked about again.
+        refused = set()
+        for answered in self.answered:
+            refused |= {k for k, reply in answered.by_step() if reply.refusal}
+        open_steps = []
+        for k, step in enumerate(self.video.steps):
+            if k not in refused and not orders_a_model(step.text):
+                open_steps.append(k)
+        questions: list[Question] = []
+        while open_steps and len(questions) < count:
+            # the step whose own most likely places promise most
+            choices_of = {}
+            gains = {}
+            for k in open_steps:
+                choices_of[k] = likeliest_places(beliefs.places[k], self.settings.choices)
+                gains[k] = self._gain(k, choices_of[k])
+            first = max(open_steps, key=lambda k: gains[k])
+            if gains[first] <= least:
+                break
+
+            # and the others that gain most from these places
+            choices = choices_of[first]
+            gains = {k: self._gain(k, choices) for k in open_steps if k != first}
+            best = sorted(gains, key=lambda k: -gains[k])[: self.settings.steps - 1]
+            rows = (first, *(k for k in best if gains[k] > least))
+            shuffled = tuple(int(place) for place in self._rng.permutation(choices))
+            seconds = tuple(float(self.seconds[first, place]) for place in shuffled)
+            again = tuple(self._is_repeated(k, choices) for k in rows)
+            questions.append(Question(rows, shuffled, seconds, again))
+            open_steps = [k for k in open_steps if k not in rows]
+        return questions
+
+    def _gain(self, k: int, choices: Sequence[int]) -> float:
+        """Return what an answer on step k is worth.
+
+        Its worth to the adverse reading counts where that is more: without that reading's consent
+        no step moves.
+        """
+        again = self._is_repeated(k, choices)
+        mean = self.beliefs.mean
+        gain = expected_gain(self.beliefs.places[k], choices, mean, again=again)
+        adverse_gain = expected_gain(self.beliefs.adverse[k], choices, mean, again=again)
+        return max(gain, adverse_gain)
+
+    def _is_repeated(self, k: int, choices: Sequence[int]) -> bool:
+        """Say whether step k was asked about most of these places before."""
+        most = REPEATED_SHARE * len(choices)
+        for answered in self.answered:
+            question = answered.question
+            common = set(question.choices) & set(choices)
+            if k in question.steps and len(common) > most:
+                return True
+        return False
+
+    def result(self, runner: QuestionRunner, ground: GroundSettings) -> VisualAnswers:
+        """Return the steps as the answers leave them, with report and notes."""
+        video = self.video
+        is_trusted = 1 - self.beliefs.useless >= MIN_USEFUL_PROBABILITY
+        report = self.report(runner, is_trusted=is_trusted)
+        notes = self._notes(is_trusted=is_trusted)
+        if not is_trusted:
+            return VisualAnswers(tuple(video.steps), video.alignment, report, notes)
+
+        # a place is known by the picture in which the model saw the step
+        seconds = self.seconds.copy()
+        for answered in self.answered:
+            question = answered.question
+            for k, reply in answered.by_step():
+                if reply.answer is not None:
+                    place = question.choices[reply.answer]
+                    seconds[k, place] = question.seconds[reply.answer]
+        moved, alignment = move_steps(
+            video.steps,
+            video.alignment,
+            video.shots,
+            seconds,
+            self.prior,
+            self.beliefs.agreed,
+            duration=video.duration,
+            settings=ground,
+        )
+        return VisualAnswers(self._with_remarks(moved), alignment, report, notes)
+
+    def _with_remarks(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Return the steps with what the model saw of them, in plain words, among `seen`."""
+        steps = list(steps)
+        for answered in self.answered:
+            for k, reply in answered.by_step():
+                if reply.refusal:
+                    continue
+                second = answered.second(reply)
+                if second is None:
+                    count = len(answered.question.choices)
+                    remark = f"against: a vision-language model sees it in none of {count} places"
+                else:
+                    at = self.video.start + second
+                    remark = f"for: a vision-language model sees it at {at:.1f} s"
+                remarks = dict.fromkeys((*steps[k].seen, remark))
+                update: dict[str, object] = {"seen": tuple(remarks)}
+                if second is not None and steps[k].spans:
+                    update["basis"] = "pictures"
+                steps[k] = steps[k].model_copy(update=update)
+        return tuple(steps)
+
+    def _notes(self, *, is_trusted: bool) -> tuple[str, ...]:
+        replies = [reply for answered in self.answered for reply in answered.replies]
+        refusals = [reply.refusal for reply in replies if reply.refusal]
+        notes = []
+        if refusals:
+            unanswered = f"has not answered on {len(refusals)} of {len(replies)} steps asked about"
+            notes.append(f"provisional: the vision-language model {unanswered} ({refusals[0]})")
+        if len(refusals) < len(replies) and not is_trusted:
+            low, high = self.beliefs.interval()
+            notes.append(
+                "the vision-language model's answers fit this video too little to be believed"
+                f" (its reliability is {low:.2f} to {high:.2f})"
+            )
+        return tuple(notes)
+
+    def report(self, runner: QuestionRunner, *, is_trusted: bool) -> dict[str, JsonValue]:
+        """Return what the record says: who was asked what with which pictures, the answers, and
+        what they were worth."""
+        low, high = self.beliefs.interval()
+        questions: list[JsonValue] = []
+        for answered in self.answered:
+            seconds: list[JsonValue] = []
+            for reply in answered.replies:
+                second = answered.second(reply)
+                seconds.append(None if second is None else self.video.start + second)
+            question = self._question_report(answered.question)
+            question["answers"] = seconds
+            question["refused"] = [reply.refusal or None for reply in answered.replies]
+            questions.append(question)
+        return {
+            "server": runner.server.name,
+            "requests": runner.limits.sent,
+            "tokens": runner.limits.used,
+            "reliability": [round(self.beliefs.mean, 3), low, high],
+            "trusted": is_trusted,
+            "questions": questions,
+            **clip_report(self.settings),
+        }
+
+    def _question_report(self, question: Question) -> dict[str, JsonValue]:
+        return {
+            "steps": [self.video.steps[k].id for k in question.steps],
+            "pictures": [self.video.start + second for second in question.seconds],
+        }
+
+    def plan(self) -> tuple[dict[str, JsonValue], str]:
+        """Return what would be asked first, and at most, with a note. Answers decide what is asked
+        then."""
+        settings = self.settings
+        planned = self.choose_questions(settings.requests)
+        tokens = 0  # of the longest question
+        for question in planned:
+            texts = [CHOICE_QUESTION, *(self.video.steps[k].text for k in question.steps)]
+            tokens = max(tokens, tokens_at_most(texts, len(question.choices), settings))
+        most = min(settings.tokens, tokens * settings.requests)
+        limits = f"at most {settings.requests} requests, {most} tokens and {settings.deadline:g} s"
+        form = "pictures" if settings.video is None else "clips"
+        first = f"first on {len(planned)} sets of {form}"
+        report: dict[str, JsonValue] = {
+            "dry_run": True,
+            "questions": [self._question_report(question) for question in planned],
+            "requests": settings.requests,
+            "tokens": most,
+            "seconds": settings.deadline,
+            **clip_report(settings),
+        }
+        return report, f"dry run: a vision-language model would be asked {limits}; {first}"

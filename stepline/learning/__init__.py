@@ -1,1 +1,0 @@
-"""Corrected videos as training data and as a test set."""

@@ -1,0 +1,58 @@
+"""Whether a language model can be asked at all, found out within a second and at no cost."""
+
+import socket
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stepline.llm.local_model import check_library, check_weights
+from stepline.llm.requests import GRACE_SECONDS, run_in_threads
+from stepline.llm.servers import is_loopback, no_server_error, open_server
+from stepline.llm.settings import ChatSettings
+
+CONNECT_SECONDS = 1.0  # for a connection, the look-up of the name in it
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def check_available(settings: ChatSettings) -> None:
+    """Look for the server or the file that the settings name. Nothing is asked and nothing loaded.
+
+    Raises WriterError where no server takes a connection or none is named. Raises ModelError where
+    the file is missing, not a model, or its library is not installed.
+    """
+    open_server(settings).close()
+    if settings.gguf is not None:
+        check_library()
+        check_weights(Path(settings.gguf).expanduser())
+        return
+    address = _first_hop(settings.base_url or "")
+    until = time.monotonic() + CONNECT_SECONDS
+    # In a thread: nothing else bounds the look-up of a name.
+    reasons = run_in_threads(_connect, [address], workers=1, until=until - GRACE_SECONDS)
+    reason = reasons.get(0, f"no connection in {CONNECT_SECONDS:g} s")
+    if reason:
+        raise no_server_error(settings, reason)
+
+
+def _connect(address: tuple[str, int]) -> str:
+    """Return why no one takes a connection at host and port, "" where someone does."""
+    try:
+        socket.create_connection(address, timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def _first_hop(url: str) -> tuple[str, int]:
+    """Return host and port of the server, or of the proxy through which it is asked."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(host):
+        if "//" not in proxy:
+            proxy = f"//{proxy}"
+        parts = urlsplit(proxy, scheme="http")
+        host = parts.hostname or ""
+    default_port = DEFAULT_PORTS.get(parts.scheme, DEFAULT_PORTS["http"])
+    return host, parts.port or default_port

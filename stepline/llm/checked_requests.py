@@ -1,0 +1,144 @@
+"""One question to a language model whose reply is checked: cache, ask, check, ask once more.
+
+    reply = CheckedRequests(server, settings, cache, limits, until).ask(question)
+
+A good reply of an earlier run is read from the cache. Otherwise the model is asked, again after
+each fault that may pass. A reply that is refused is asked for once more, with the next seed and a
+reminder of its form. A good one that the model finished goes into the cache.
+"""
+
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from stepline.files.remote.backoff import doubled_pause, retry
+from stepline.llm.requests import NotSentError, ReplyCache, RequestLimits, cache_key
+from stepline.llm.servers import Answer, Content, RequestError, Schema, Server
+from stepline.llm.settings import ChatSettings
+
+logger = logging.getLogger(__name__)
+
+DEADLINE_PASSED = "the deadline passed"
+
+Reading = TypeVar("Reading")
+KeyParts: TypeAlias = Mapping[str, str | bool]
+
+
+@dataclass(frozen=True)
+class CheckedQuestion(Generic[Reading]):
+    """A question, and how its reply is read.
+
+    key_parts: what the reply depends on besides server and settings.
+    content: the message, with a reminder of the form where its argument is True.
+    parse: takes an answer apart.
+    refusal: says of a reading why it is not good enough, "" or None where it is.
+    tokens: of question and reply, about.
+    """
+
+    key_parts: KeyParts
+    content: Callable[[bool], Content]
+    parse: Callable[[Answer], Reading]
+    refusal: Callable[[Reading], str | None]
+    schema: Schema | None = None
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class CheckedReply(Generic[Reading]):
+    """The replies to a question, read, in the order of the tries. Only the last one may be good.
+
+    fault: what ended the asking before a good reply or the second try came.
+    """
+
+    readings: tuple[Reading, ...]
+    fault: RequestError | None = None
+
+
+@dataclass(frozen=True)
+class CheckedRequests:
+    """Asks one server, within limits and until a monotonic second. Several threads may share it."""
+
+    server: Server
+    settings: ChatSettings
+    cache: ReplyCache
+    limits: RequestLimits
+    until: float
+
+    def ask(self, question: CheckedQuestion[Reading]) -> CheckedReply[Reading]:
+        """Return what the model replies. Raises WriterError where the server is entirely
+        useless."""
+        key = self._key(question.key_parts)
+
+        # a reply that was stored, where it still fits
+        stored = self.cache.get(key)
+        if stored is not None:
+            reading = question.parse(Answer(stored))
+            if not question.refusal(reading):
+                return CheckedReply((reading,))
+
+        # a new one, asked for again once where it does not fit
+        readings: list[Reading] = []
+        for reminded in (False, True):
+            try:
+                answer = self._ask_again_after_faults(question, reminded)
+            except RequestError as fault:
+                logger.info("no reply: %s", fault.reason)
+                return CheckedReply(tuple(readings), fault)
+            reading = question.parse(answer)
+            readings.append(reading)
+            refusal = question.refusal(reading)
+            if not refusal:
+                if answer.complete:
+                    self.cache.put(key, answer.text)
+                break
+            logger.info("a reply is refused: %s", refusal)
+        return CheckedReply(tuple(readings))
+
+    def _key(self, parts: KeyParts) -> str:
+        return cache_key(
+            server=self.server.name,
+            max_tokens=self.settings.max_tokens,
+            temperature=self.settings.temperature,
+            seed=self.settings.seed,
+            **parts,
+        )
+
+    def _ask_again_after_faults(self, question: CheckedQuestion[Reading], reminded: bool) -> Answer:
+        """Return the answer, asked for again after pauses that double while faults may pass and
+        time and limits allow."""
+        content = question.content(reminded)
+        seed = self.settings.seed + reminded
+
+        def send() -> Answer:
+            if time.monotonic() >= self.until:
+                raise NotSentError(DEADLINE_PASSED)
+            self.limits.begin(question.tokens)
+            answer = self.server.ask(content, seed=seed, until=self.until, schema=question.schema)
+            if answer.tokens is not None:
+                self.limits.correct(answer.tokens - question.tokens)
+            return answer
+
+        return retry(send, self._pause_after)
+
+    def _pause_after(self, error: Exception, tries: int) -> float:
+        """Return the seconds to wait before a request is sent again. Raise where it is not."""
+        if not isinstance(error, RequestError) or isinstance(error, NotSentError):
+            raise error
+        doubled = doubled_pause(self.settings.pause, tries, most=math.inf)
+        seconds = max(doubled, error.wait)
+        if time.monotonic() + seconds >= self.until:
+            raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", passing=False) from error
+        if not error.passing or tries > self.settings.retries:
+            raise error
+        logger.info("%s; asking again in %.1f s", error.reason, seconds)
+        return seconds
+
+
+def pictures_digest(pictures: Iterable[bytes]) -> str:
+    """Return the hex sha256 of the sha256 of each picture, for a question's `key_parts`."""
+    digests = (hashlib.sha256(picture).digest() for picture in pictures)
+    return hashlib.sha256(b"".join(digests)).hexdigest()

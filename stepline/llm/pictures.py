@@ -1,0 +1,118 @@
+"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet. About how
+many tokens."""
+
+import base64
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stepline.llm.servers import Content
+from stepline.llm.settings import VideoForm
+
+PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
+PICTURES_PER_ROW = 4  # pictures side by side in one
+# about. Providers' own rules lie around it
+CHARS_PER_TOKEN = 4
+PIXELS_PER_TOKEN = 750
+
+# Seconds -> a JPEG of each that there is, or an mp4 of what is around it.
+PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
+
+
+@dataclass(frozen=True)
+class VideoPictures:
+    """Pictures of a video, or of a part of it.
+
+    reader: gives them by their seconds. duration: of it, in seconds. start: second of the whole video at which
+    the part begins.
+    """
+
+    reader: PictureReader
+    duration: float
+    start: float = 0.0
+
+
+def with_pictures(
+    text: str, pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None
+) -> Content:
+    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
+    in one.
+
+    video: of the parts of clips (mp4), where those are in place of pictures.
+    """
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    if together:
+        return [*parts, _picture(side_by_side(pictures))]
+    for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
+        parts.append({"type": "text", "text": f"{letter}:"})
+        if video:
+            parts.append(_clip(picture, video))
+        else:
+            parts.append(_picture(picture))
+    return parts
+
+
+def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
+    """Return about how many tokens are in a question, by its characters and its pictures' widths
+    and heights."""
+    pixels = sum(width * height for width, height in pictures)
+    text_tokens = math.ceil(text / CHARS_PER_TOKEN)
+    picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)
+    return text_tokens + picture_tokens
+
+
+def side_by_side(pictures: Sequence[bytes]) -> bytes:
+    """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
+    from PIL import Image, ImageDraw
+
+    images = []
+    for picture in pictures:
+        file = Image.open(io.BytesIO(picture))
+        images.append(file.convert("RGB"))
+
+    # every picture has the cell of the largest one
+    width = max(image.width for image in images)
+    height = max(image.height for image in images)
+    columns = min(PICTURES_PER_ROW, len(images))
+    rows = math.ceil(len(images) / PICTURES_PER_ROW)
+    size = (width * columns, height * rows)
+    sheet = Image.new("RGB", size)
+    draw = ImageDraw.Draw(sheet)
+    for n, image in enumerate(images):
+        row, column = divmod(n, PICTURES_PER_ROW)
+        x = column * width
+        y = row * height
+        sheet.paste(image, (x, y))
+        letter = PICTURE_LETTERS[n]
+        draw.rectangle((x, y, x + 22, y + 22), fill="black")
+        draw.text((x + 6, y + 2), letter, fill="white", font_size=18)
+    return jpeg(sheet)
+
+
+def jpeg(image: Any) -> bytes:
+    """Return a PIL image, or an array (H, W, 3) uint8, as JPEG."""
+    from PIL import Image
+
+    if not isinstance(image, Image.Image):
+        image = Image.fromarray(image)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=80)
+    return buffer.getvalue()
+
+
+def _picture(data: bytes) -> dict[str, Any]:
+    text = base64.b64encode(data).decode("ascii")
+    url = f"data:image/jpeg;base64,{text}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
+    """Return the part of a clip: as vLLM, SGLang and hosted servers take it, or as llama.cpp
+    does."""
+    text = base64.b64encode(data).decode("ascii")
+    if form == "input_video":
+        return {"type": "input_video", "input_video": {"data": text}}
+    url = f"data:video/mp4;base64,{text}"
+    return {"type": "video_url", "video_url": {"url": url}}

@@ -1,0 +1,168 @@
+"""What requests to a language model share: earlier replies, limits, several at a time.
+
+ReplyCache        good replies on disk, keyed by all that they depend on. A damaged entry is asked for again
+RequestLimits     how many requests and tokens may be spent, and how many were
+run_in_threads    many until a deadline. What does not come back in time is left behind
+"""
+
+import hashlib
+import json
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from stepline.errors import StoreError
+from stepline.files.atomic_files import write_atomic
+from stepline.files.cache_folder import cache_folder
+from stepline.limits import parse_json
+from stepline.llm.servers import RequestError
+
+logger = logging.getLogger(__name__)
+
+ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
+
+
+class ReplyCache:
+    """A folder of replies. `folder` None keeps none. Keys and entries hold no API key."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.broken: str | None = None  # why nothing more can be written, for a note to the user
+
+    def get(self, key: str) -> str | None:
+        """Return the reply under `key`, None without one that can be read."""
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        try:
+            entry = parse_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            kind = type(error).__name__
+            logger.warning("%s: damaged reply in the cache (%s); it is asked for again", path, kind)
+            return None
+        is_current = isinstance(entry, dict) and entry.get("version") == ENTRY_VERSION
+        if not is_current or not isinstance(entry.get("reply"), str):
+            logger.warning("%s: no reply of version %d; it is asked for again", path, ENTRY_VERSION)
+            return None
+        return str(entry["reply"])
+
+    def put(self, key: str, reply: str) -> None:
+        """Keep a reply. Where the folder cannot be written, say so once and go on without."""
+        if self.folder is None or self.broken is not None:
+            return
+        try:
+            write_atomic(self._path(key), json.dumps({"version": ENTRY_VERSION, "reply": reply}))
+        except StoreError as error:
+            self.broken = (
+                f"replies of the model are not kept: {error}; STEPLINE_CACHE names another folder"
+            )
+            logger.warning("%s", self.broken)
+
+    def _path(self, key: str) -> Path:
+        return Path(self.folder or ".") / f"{key}.json"
+
+
+def open_cache(use: bool) -> ReplyCache:
+    """Return the user's cache of replies, or one that keeps nothing."""
+    return ReplyCache(cache_folder() / "replies" if use else None)
+
+
+def cache_key(**parts: str | float | int | bool | None) -> str:
+    """Return the hex sha256 of everything that a reply depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+class NotSentError(RequestError):
+    """Time or limits are spent: nothing was sent, and another try would not be either."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, passing=False)
+
+
+@dataclass
+class RequestLimits:
+    """How much may be asked at most, and how much was: requests, and tokens of questions and
+    replies. None: no limit."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    sent: int = 0
+    used: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def begin(self, tokens: int) -> None:
+        """Count a request of about that many tokens. Raises NotSentError where it would pass a
+        limit."""
+        with self._lock:
+            if self.requests is not None and self.sent >= self.requests:
+                raise NotSentError(f"the limit of {self.requests} requests is reached")
+            if self.tokens is not None and self.used + tokens > self.tokens:
+                raise NotSentError(f"the limit of {self.tokens} tokens is reached")
+            self.sent += 1
+            self.used += tokens
+
+    def correct(self, tokens: int) -> None:
+        """Add the tokens that the server counts beyond the estimate. Below it, a negative number."""
+        with self._lock:
+            self.used += tokens
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to come back
+
+
+def run_in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
+) -> dict[int, Result]:
+    """Return the results by index. What is not there soon after the monotonic second `until` is
+    missing.
+
+    The first exception that `work` raises is raised here, and no further work begins. The threads
+    are daemons: one that hangs in a library keeps neither the caller waiting nor the process alive.
+    """
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    finished: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()
+    stopped = threading.Event()
+    for index in range(len(items)):
+        todo.put(index)
+
+    # each thread takes the next item, until one fails
+    def worker() -> None:
+        while not stopped.is_set():
+            try:
+                index = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                finished.put((index, work(items[index]), None))
+            except Exception as error:  # noqa: BLE001 - it is raised in the caller's thread
+                stopped.set()
+                finished.put((index, None, error))
+
+    # what has come by the deadline
+    for _ in range(min(workers, len(items))):
+        threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
+    try:
+        results: dict[int, Result] = {}
+        while len(results) < len(items):
+            try:
+                index, result, error = finished.get(
+                    timeout=max(0.0, until + GRACE_SECONDS - time.monotonic())
+                )
+            except queue.Empty:
+                break
+            if error is not None:
+                raise error
+            results[index] = result  # type: ignore[assignment]
+        return results
+    finally:
+        stopped.set()

@@ -1,0 +1,499 @@
+"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model on this machine
+(through xllamacpp).
+
+A remote server is untrusted. Its replies, errors too, are read up to a size and a second, and it
+cannot redirect what is said elsewhere.
+"""
+
+import hashlib
+import http.client
+import json
+import logging
+import os
+import re
+import time
+import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from stepline.errors import ModelError, WriterError
+from stepline.files.remote.backoff import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
+from stepline.limits import parse_json
+from stepline.llm.local_model import ModelProcess, ModelProcessError
+from stepline.llm.local_model_process import ModelFiles
+from stepline.llm.settings import ChatSettings
+from stepline.media.http import TransferLimits, open_url
+from stepline.networks.device import core_count
+
+logger = logging.getLogger(__name__)
+
+# bytes of an answer that are read. A full reply with its JSON has some 5,000
+MAX_ANSWER_BYTES = 1_000_000
+MAX_ANSWER_TOKENS = 10_000_000  # of one answer. A server that counts more is not believed
+# Forms of an answer, the strictest first. A server that refuses one is asked for the next.
+ANSWER_FORMS = ("json_schema", "json_object", "text")
+BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
+# how servers name the field of the form, in the body of a refusal
+_FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|grammar|schema", re.I)
+# The form of each server, by its name, that it took last, for as long as this process runs.
+_forms_taken: dict[str, int] = {}
+MAX_MESSAGE_CHARS = 120  # of a server's own message
+CONFLICT_STATUS = 409  # a lock that timed out. OpenAI's own client tries again after it too
+
+# of a user's message: text, or its parts, pictures among them
+Content: TypeAlias = str | list[dict[str, Any]]
+Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model wrote. `complete` is False when it was cut off at max_tokens.
+
+    tokens: of question and reply, as the server counts them. None where it does not say.
+    """
+
+    text: str
+    complete: bool = True
+    tokens: int | None = None
+
+
+class RequestError(Exception):
+    """A request that gave no answer.
+
+    passing: a retry may help.
+    wait: seconds that the server asks for.
+    rejected: it does not take such a request.
+    form_refused: it does not take the form that the answer should have.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        passing: bool,
+        wait: float = 0.0,
+        rejected: bool = False,
+        form_refused: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.passing = passing
+        self.wait = wait
+        self.rejected = rejected
+        self.form_refused = form_refused
+
+
+class Server(Protocol):
+    """Something that answers questions, several at a time where `workers` is more than 1."""
+
+    name: str  # says for the cache which model answers; holds no secret
+    workers: int
+
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
+        """Return the answer. Raise RequestError, at the latest soon after the monotonic second
+        `until`.
+
+        schema: what the reply should follow, where the server can see to it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back connections and memory."""
+        ...
+
+
+class AnswerLimits(TransferLimits):
+    """Limits of one answer. The server is the one that the user named, wherever it is."""
+
+    def __init__(self, until: float) -> None:
+        seconds = max(0.01, until - time.monotonic())
+        super().__init__(
+            most_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True
+        )
+
+    def fault(self, reason: str) -> Exception:
+        """Return the error of an answer that is not taken."""
+        return RequestError(reason, passing=False)
+
+    def too_late(self) -> Exception:
+        """Return the error of an answer that takes too long."""
+        return RequestError("no answer in time", passing=True)
+
+    def too_large(self) -> Exception:
+        """Return the error of an answer that is too large."""
+        return self.fault(f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes")
+
+
+class OpenAiServer:
+    """An OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
+
+    def __init__(self, settings: ChatSettings) -> None:
+        self.settings = settings
+        self.url = settings.base_url or ""
+        self.name = f"{self.url} {settings.model}"
+        self.workers = settings.concurrency
+        self.reached = False  # whether anyone ever answered at this address
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        key = _key(settings)
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
+        """Return the model's answer.
+
+        Raises RequestError for what concerns this request, WriterError for what concerns all of
+        them (no one there, no access).
+        """
+        until = min(until, time.monotonic() + self.settings.timeout)
+        request: dict[str, Any] = {
+            "model": self.settings.model,
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": self.settings.max_tokens,
+            "temperature": self.settings.temperature,
+            "seed": seed,
+        }
+        if schema is None:
+            return self._ask(request, until)
+        # The form that the server took last comes first.
+        first = _forms_taken.get(self.name, 0)
+        number = first
+        while True:
+            form = ANSWER_FORMS[number]
+            try:
+                answer = self._ask(request | _response_format(form, schema), until)
+            except RequestError as fault:
+                if form == "text" or not fault.form_refused:
+                    raise
+                logger.info("%s; asking without %s", fault.reason, form)
+                number += 1
+                continue
+            if number > first:
+                _forms_taken[self.name] = number
+            return answer
+
+    def _ask(self, request: dict[str, Any], until: float) -> Answer:
+        with self._explained(until):
+            answer = open_url(
+                f"{self.url.rstrip('/')}/chat/completions",
+                AnswerLimits(until),
+                self._headers,
+                json.dumps(request).encode(),
+                by_proxy=not is_loopback(self.url),
+            )
+            with answer:
+                self.reached = True
+                body = answer.read()
+        return read_answer(body)
+
+    def close(self) -> None:
+        """Do nothing: each question has a connection of its own."""
+
+    @contextmanager
+    def _explained(self, until: float) -> Iterator[None]:
+        """Turn what the network does into RequestError or WriterError."""
+        try:
+            yield
+        except urllib.error.HTTPError as error:
+            self.reached = True
+            with error:
+                body = _error_body(error)
+            raise _status_fault(self.settings, error.code, error.headers, body) from error
+        except urllib.error.URLError as error:  # before anything was sent
+            is_late = isinstance(error.reason, TimeoutError)
+            is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
+            # Where no connection was ever made, there is no server.
+            if not self.reached and not is_cut:
+                why = str(error.reason)
+                if is_late:
+                    why = "no connection in time"
+                raise no_server_error(self.settings, why) from error
+            reason = "the connection was lost"
+            if is_late:
+                reason = _late(until)
+            raise RequestError(reason, passing=True) from error
+        except TimeoutError as error:
+            self.reached = True
+            raise RequestError(_late(until), passing=True) from error
+        except (OSError, http.client.HTTPException) as error:
+            kind = type(error).__name__
+            raise RequestError(f"the connection was lost ({kind})", passing=True) from error
+
+
+def no_server_error(settings: ChatSettings, why: str) -> WriterError:
+    """Return the error of an address where no one answers, with its cure."""
+    key = f"{settings.section}.base_url"
+    where = f"{settings.base_url}: no server answers there ({why[:100]})"
+    return WriterError(f"{where}; start it or correct {key}")
+
+
+def open_server(settings: ChatSettings) -> Server:
+    """Return who answers by the settings.
+
+    Raises WriterError when none or two are named, ModelError when a library or model is missing.
+    """
+    if (settings.base_url is None) == (settings.gguf is None):
+        key = settings.section
+        who = "writer llm" if key == "writing.llm" else key
+        choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
+        raise WriterError(f"{who}: needs one of two settings; give {choices}")
+    if settings.gguf is not None:
+        return LocalModel(settings)
+    return OpenAiServer(settings)
+
+
+def read_answer(body: bytes) -> Answer:
+    """Return the answer in a chat completion's JSON. Raises RequestError for any other shape."""
+    try:
+        tree = parse_json(body)
+        choice = tree["choices"][0]
+        text = choice["message"]["content"]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        raise RequestError("the server's answer is not a chat completion", passing=True) from error
+    if text is None:
+        return Answer("")
+    if not isinstance(text, str):
+        raise RequestError("the server's answer holds no text", passing=True)
+    is_complete = choice.get("finish_reason") != "length"
+    return Answer(text, is_complete, _plausible_tokens(tree.get("usage")))
+
+
+def _plausible_tokens(usage: Any) -> int | None:
+    """Return the tokens that a server counted. None where it names none that can be."""
+    if not isinstance(usage, dict):
+        return None
+    tokens = usage.get("total_tokens")
+    if isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS:
+        return tokens
+    return None
+
+
+def _key(settings: ChatSettings) -> str | None:
+    variable = settings.api_key_variable
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise WriterError(
+            f"{variable}: this environment variable is empty; put the server's key in it"
+        )
+    return os.environ[variable]
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether the server is on this machine. Then no proxy may see what is asked."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _response_format(form: str, schema: Schema) -> dict[str, Any]:
+    """Return the field of a request that asks for a form of the answer. None for text."""
+    if form == "text":
+        return {}
+    if form == "json_object":
+        return {"response_format": {"type": form}}
+    named = {"name": "reply", "strict": True, "schema": schema}
+    return {"response_format": {"type": form, "json_schema": named}}
+
+
+def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
+    """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
+    # what concerns all requests
+    url = settings.base_url
+    key = settings.section
+    if status in (401, 403):
+        cure = f"{key}.api_key_variable names the variable with the key"
+        return WriterError(f"{url}: access refused ({status}); {cure}")
+    if status == 404:
+        cure = f"correct {key}.base_url (.../v1) or {key}.model"
+        return WriterError(f"{url}: no such address or model there (404); {cure}")
+    if 300 <= status < 400:
+        cure = f"give the final address as {key}.base_url"
+        return WriterError(f"{url}: redirects elsewhere ({status}); {cure}")
+
+    # what concerns this one
+    message = _message(body)
+    reason = f"the server answered {status}"
+    if message:
+        reason += f" ({message})"
+    passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
+    # A server that gives no reason at all may mean the form, too.
+    names_form = not message or _FORM_FIELD.search(body) is not None
+    return RequestError(
+        reason,
+        passing=passing,
+        wait=_wait(headers.get("retry-after")),
+        rejected=not passing,
+        form_refused=status in BAD_REQUEST_STATUSES and names_form,
+    )
+
+
+def _wait(value: str | None) -> float:
+    """Return the seconds of a Retry-After header. A date or nonsense in it counts as none."""
+    try:
+        return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
+    except ValueError:
+        return 0.0
+
+
+def _error_body(error: urllib.error.HTTPError) -> bytes:
+    """Return the body of an error, empty where it cannot be read."""
+    try:
+        return bytes(error.read())
+    except (RequestError, OSError, http.client.HTTPException, ValueError):
+        return b""
+
+
+def _message(body: bytes) -> str:
+    """Return the server's own message, short and in one line. "" where it says none that can be
+    read."""
+    try:
+        tree = parse_json(body)
+    except (ValueError, RecursionError):
+        return ""
+    # as most servers have it, or without the field "error", or a bare text
+    message = tree
+    if isinstance(message, dict):
+        message = message.get("error", message)
+    if isinstance(message, dict):
+        message = message.get("message", "")
+    if not isinstance(message, str):
+        return ""
+    return " ".join(message.split())[:MAX_MESSAGE_CHARS]
+
+
+def _late(until: float) -> str:
+    if time.monotonic() >= until - 0.05:
+        return "no answer in time"
+    return "the server was silent for too long"
+
+
+# bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
+# minute
+FINGERPRINT_BYTES = 1 << 20
+
+
+class LocalModel:
+    """A GGUF file, one question at a time. It stops within one word of its deadline."""
+
+    workers = 1
+
+    def __init__(self, settings: ChatSettings) -> None:
+        path = _checked(settings.gguf or Path(), f"{settings.section}.gguf")
+        self.settings = settings
+        self.name = f"{path.name} {_fingerprint(path)} {_template(settings)}"
+        if settings.projector_file is not None:
+            projector = _checked(settings.projector_file, f"{settings.section}.projector")
+            self.name += f" {_fingerprint(projector)}"
+        self._path = path
+        self._process: ModelProcess | None = None
+
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
+        """Return the model's answer. Raises RequestError when time runs out or the chunk does not
+        fit its context."""
+        if self._process is None:  # not before the first question: all replies may be in the cache
+            self._process = self._load()
+        until = min(until, time.monotonic() + self.settings.timeout)
+        try:
+            request = json.dumps(self._request(question, seed, schema))
+            reply = self._process.ask(request, until)
+        except ModelProcessError as error:
+            self._process = None  # the next question loads it again
+            raise RequestError(str(error), passing=False) from error
+        if reply.fault is not None:
+            raise RequestError(f"the model refused the question ({reply.fault})", passing=False)
+        if reply.end is None:
+            raise RequestError("no answer in time", passing=False)
+        return Answer(reply.text, reply.end != "length")
+
+    def close(self) -> None:
+        """Free the model's memory."""
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
+    def _load(self) -> ModelProcess:
+        start = time.perf_counter()
+        settings = self.settings
+        projector = None
+        if settings.projector_file is not None:
+            projector = str(settings.projector_file.expanduser())
+        template = None
+        if settings.chat_template is not None:
+            template = _read(settings.chat_template, settings.section)
+        files = ModelFiles(
+            model=str(self._path),
+            projector=projector,
+            context=settings.context,
+            threads=settings.threads or max(1, core_count() - 1),
+            template=template,
+        )
+        process = ModelProcess(files)
+        logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
+        return process
+
+    def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
+        form: dict[str, Any] = {}
+        if schema is not None:
+            form["response_format"] = {"type": "json_object", "schema": schema}
+        return {
+            **form,
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": self.settings.max_tokens,
+            "temperature": self.settings.temperature,
+            "seed": seed,
+            "stream": True,
+            "cache_prompt": False,  # a reply must not depend on what was asked before
+        }
+
+
+def _checked(path: Path, key: str) -> Path:
+    """Return the path of a GGUF file. Raises ModelError for anything else."""
+    path = path.expanduser()
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file"
+        ) from error
+    if start != b"GGUF":
+        raise ModelError(
+            f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp"
+        )
+    return path
+
+
+def _fingerprint(path: Path) -> str:
+    """Return a hash of the file's size and both its ends: the header that names it and its last
+    weights."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
+        file.seek(max(0, size - FINGERPRINT_BYTES))
+        digest.update(file.read())
+    return digest.hexdigest()[:32]
+
+
+def _template(settings: ChatSettings) -> str:
+    if settings.chat_template is None:
+        return "own template"
+    text = _read(settings.chat_template, settings.section)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read(path: Path, section: str) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"{path}: cannot be read as a chat template; {section}.chat_template takes a Jinja file"
+        ) from error

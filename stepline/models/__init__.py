@@ -1,0 +1,1 @@
+"""The trained networks of the three systems, and the one training loop."""

@@ -1,0 +1,300 @@
+"""Benchmarks answered by a trained network: what they ask, features and vectors to answer with, the
+official files.
+
+    htm-align   every sentence of a video, in spoken order (narration mode)
+    ht-step     every line of the article's variation that a video follows, in no order (step mode); of the test splits,
+                whose annotations are hidden, the headlines that the evaluation server asks for
+    crosstask   every step of a task, in no order (step mode)
+
+A network never sees the truth. When a sentence is said is not read either, since HTM-Align's file
+gives it only for sentences that are not alignable. Features come from a feature store or a folder
+of files, text vectors from these or from the network's own encoder. K texts per video.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from stepline.datasets import read, write_htstep_grounding, write_htstep_result
+from stepline.datasets.htm_align import read_rows
+from stepline.datasets.htstep import find_queries, read_queries
+from stepline.errors import DatasetError, StoreError
+from stepline.features import FeatureStore
+from stepline.features.files import TextFeatures, find_feature_file, read_text_features
+from stepline.files.atomic_files import write_atomic
+from stepline.limits import is_storable
+from stepline.models.nasva.align import TextScores, score_texts
+from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.predict import StepPlacement, place_steps
+from stepline.models.nasva.settings import AlignerSettings, Mode
+from stepline.models.training.benchmark_answers import (
+    BenchmarkAnswers,
+    Questions,
+    StoredFeatures,
+    answer_each,
+    store_or_files,
+)
+from stepline.records import Matrix, Record, Step, Video
+
+
+class TextVectors:
+    """The vectors of a video's texts, from a store, a folder, one file of many texts, or the
+    network's own encoder."""
+
+    def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
+        """path: None for the encoder of the texts that the network was trained on. Raises
+        ModelError without one."""
+        self._path = path
+        self._store: FeatureStore | None = None
+        if path is not None and not path.is_file():
+            self._store = store_or_files(path)
+        if path is None:
+            self._encoder = loaded.text_encoder("--texts")
+
+    def encoder(self, video: str) -> str | None:
+        """Return whose the vectors of a video's texts are, or None where files do not say it, or
+        the network made them."""
+        if self._store is None or video not in self._store:
+            return None
+        return self._store[video].backbone
+
+    def read(self, video: str, texts: Sequence[str]) -> Matrix:
+        """Return (K, C) vectors of the texts. Raises StoreError where one has none."""
+        if self._path is None:
+            from stepline.text import embed
+
+            return embed(texts, model=self._encoder)
+        stored = self._whole if self._path.is_file() else self._of_video(video)
+        stored_texts = [text.strip() for text in stored.texts]
+        asked_texts = [text.strip() for text in texts]
+        if stored_texts == asked_texts:  # also where two texts are worded alike
+            return stored.values
+        row_of = {text: number for number, text in enumerate(stored_texts)}
+        absent = [text for text in asked_texts if text not in row_of]
+        if absent:
+            counts = f"{len(absent)} of {len(texts)} texts have no vector"
+            raise StoreError(
+                f"{self._path}: {counts}, first {absent[0]!r}; extract them with the same encoder"
+            )
+        rows = [row_of[text] for text in asked_texts]
+        return np.ascontiguousarray(stored.values[rows])
+
+    @cached_property
+    def _whole(self) -> TextFeatures:
+        return read_text_features(Path(str(self._path)))
+
+    def _of_video(self, video: str) -> TextFeatures:
+        if self._store is None:
+            return read_text_features(find_feature_file(Path(str(self._path)), video))
+        lines = self._store.texts(video)
+        if lines is None:
+            raise StoreError(
+                f"{self._path}: {video} holds no texts next to its vectors; import text features"
+            )
+        return TextFeatures(lines.texts, self._store.matrix(video))
+
+
+BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
+BENCHMARK_MODES: dict[BenchmarkName, Mode] = {
+    "htm-align": "narration",
+    "ht-step": "step",
+    "crosstask": "step",
+}
+NO_TEXT = "names no text to place"
+UNSTORABLE_TEXT = "a text of it is empty or cannot be stored"
+
+
+@dataclass(frozen=True)
+class AlignmentQuestion:
+    """One video of a benchmark and its texts: id keys the answer, video the features.
+
+    truth: (K,) whether each text is shown, or None where that is hidden.
+    """
+
+    id: str
+    video: str
+    steps: tuple[Step, ...]
+    truth: tuple[bool, ...] | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The K texts."""
+        return tuple(step.text for step in self.steps)
+
+
+@dataclass(frozen=True)
+class BenchmarkInputs:
+    """What replaces the encoders: the videos' features, and the texts' vectors."""
+
+    features: StoredFeatures
+    vectors: TextVectors
+
+
+def benchmark_questions(
+    name: BenchmarkName, reference: Path, subset: str | None = None
+) -> Questions[AlignmentQuestion]:
+    """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
+    cannot be read."""
+    # Splits whose truth is hidden are asked by a file of the server.
+    queries = None
+    if name == "ht-step":
+        queries = find_queries(reference, subset)
+    if queries is not None:
+        questions, unasked = _server_questions(queries, subset)
+    else:
+        questions, unasked = _annotated_questions(name, reference, subset)
+    # A video without a text asks nothing.
+    with_texts = []
+    for question in questions:
+        if question.steps:
+            with_texts.append(question)
+        else:
+            unasked[question.id] = NO_TEXT
+    if not with_texts:
+        part = ""
+        if subset:
+            part = f" of subset {subset!r}"
+        raise DatasetError(
+            f"{reference}: no video{part} names a text to place; give the annotations of {name}"
+        )
+    return Questions(tuple(with_texts), unasked)
+
+
+def _annotated_questions(
+    name: BenchmarkName, reference: Path, subset: str | None
+) -> tuple[list[AlignmentQuestion], dict[str, str]]:
+    """Return what annotations ask, and by id why other videos of them ask nothing."""
+    reading = read(name, reference, subset=subset)
+    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    rows = {}
+    if name == "htm-align":
+        rows = dict(read_rows(reference))
+    questions = []
+    for record in reading.records:
+        id = record.id
+        # its evaluators count every sentence, also one that is shown for a moment (start = end)
+        if id in rows:
+            texts = _plain_steps([row.text for row in rows[id]])
+            if texts:
+                alignable = tuple(row.alignable for row in rows[id])
+                questions.append(AlignmentQuestion(id, id, texts, alignable))
+            elif rows[id]:
+                unasked[id] = UNSTORABLE_TEXT
+            continue
+        steps = record.reference
+        if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
+            steps = tuple(sorted(steps, key=lambda step: int(step.id)))
+        texts = tuple(Step(id=step.id, text=step.text) for step in steps)
+        truth = tuple(bool(step.spans) for step in steps)
+        questions.append(AlignmentQuestion(id, record.video.id, texts, truth))
+    return questions, unasked
+
+
+def _server_questions(
+    file: Path, subset: str | None
+) -> tuple[list[AlignmentQuestion], dict[str, str]]:
+    """Return what HT-Step's evaluation server asks, in its order, and by id why other videos ask
+    nothing."""
+    questions = []
+    unasked = {}
+    for id, headlines in read_queries(file, subset).items():
+        steps = _plain_steps(headlines)
+        if steps:
+            questions.append(AlignmentQuestion(id, id, steps, None))
+        elif headlines:
+            unasked[id] = UNSTORABLE_TEXT
+        else:
+            unasked[id] = "the server's file names no headlines of it"
+    return questions, unasked
+
+
+def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
+    """Return a step per text, its id the row, or () where a text is empty or cannot be stored."""
+    stripped = [text.strip() for text in texts]
+    if not all(text and is_storable(text) for text in stripped):
+        return ()
+    return tuple(Step(id=str(row), text=text) for row, text in enumerate(stripped))
+
+
+def score_questions(
+    questions: Sequence[AlignmentQuestion],
+    loaded: LoadedAligner,
+    inputs: BenchmarkInputs,
+    settings: AlignerSettings,
+) -> BenchmarkAnswers[TextScores]:
+    """Return how the texts of each video fit it."""
+
+    def score(question: AlignmentQuestion) -> TextScores:
+        features = inputs.features.read(question.video)
+        loaded.check(features, inputs.vectors.encoder(question.video))
+        vectors = inputs.vectors.read(question.video, question.texts)
+        return score_texts(loaded.aligner, features, vectors, settings=settings)
+
+    return answer_each({question.id: question for question in questions}, score)
+
+
+def write_answers(
+    name: BenchmarkName,
+    questions: Sequence[AlignmentQuestion],
+    loaded: LoadedAligner,
+    inputs: BenchmarkInputs,
+    out: Path,
+    settings: AlignerSettings,
+) -> BenchmarkAnswers[TextScores]:
+    """Write the answer of a network in the benchmark's official form, and return what is in it and
+    what is not.
+
+    out: JSON, and for ht-step also .csv, which its mAP needs.
+    Raises DatasetError when no video at all can be answered.
+    """
+    settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
+    if out.suffix == ".csv" and any(question.truth is None for question in questions):
+        raise DatasetError(
+            f"{out}: the server's queries do not number their steps as a .csv does; name a .json"
+        )
+    answers = score_questions(questions, loaded, inputs, settings)
+    answers.require_any(" videos")
+    records: list[Record] = []
+    tree: dict[str, Any] = {}
+    for question in questions:
+        fit = answers.by_id.get(question.id)
+        if fit is None:
+            continue
+        placing = place_steps(question.steps, fit, loaded.calibration, settings=settings)
+        # of the best row of each text, as the released code counts
+        seconds = [float(row / fit.rate) for row in placing.chances.best]
+        if name == "ht-step":
+            records.append(_placed_record(question, placing, seconds))
+        elif name == "htm-align":
+            tree[question.id] = {
+                "seconds": seconds,
+                "spans": [[span.start, span.end] for span in placing.spans],
+                "alignability": [float(np.round(p, 6)) for p in placing.chances.p_shown],
+            }
+        else:
+            tree[question.id] = seconds
+    # Each benchmark has its own form of file.
+    if name != "ht-step":
+        write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
+    elif out.suffix == ".csv":
+        write_htstep_grounding(records, out)
+    else:
+        write_htstep_result(records, out)
+    return answers
+
+
+def _placed_record(
+    question: AlignmentQuestion, placing: StepPlacement, seconds: Sequence[float]
+) -> Record:
+    """Return a record in which every step is placed: HT-Step takes no abstention."""
+    steps = []
+    p_shown = placing.chances.p_shown
+    for step, span, second, p in zip(question.steps, placing.spans, seconds, p_shown, strict=True):
+        changes = {"spans": (span,), "at": second, "score": float(p)}
+        steps.append(step.model_copy(update=changes))
+    return Record(id=question.id, video=Video(id=question.id), steps=tuple(steps))

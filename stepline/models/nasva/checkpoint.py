@@ -1,0 +1,401 @@
+"""NaSVA's network on disk: its file, its feature space and its calibration. Also the weights that
+its authors released.
+
+Every function that reads a network takes both forms, ours and the authors' .pth. The released
+weights are read as tensors alone and take our names (`WEIGHT_NAMES`). Nothing that the file may
+carry is run.
+"""
+
+import importlib.util
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from stepline.errors import ModelError, first_line
+from stepline.files.atomic_files import write_atomic
+from stepline.files.digests import sha256
+from stepline.limits import check_zip
+from stepline.models.nasva.calibration import Calibration, calibration_path, read_calibration
+from stepline.models.nasva.onnx_aligner import OnnxAligner, onnx_model
+from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.models.training.network_file import (
+    UNKNOWN_SOURCES,
+    Header,
+    NetworkFile,
+    TrainedOn,
+    check_weights,
+)
+from stepline.networks.device import current_device
+from stepline.networks.onnx_graph import Array
+from stepline.networks.weights import known_weights
+from stepline.records import FeatureSequence
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stepline.models.nasva.model import Aligner
+
+log = logging.getLogger(__name__)
+
+N = TypeVar("N")
+
+NETWORK_FILE = NetworkFile(
+    kind="stepline.models.nasva.aligner",
+    version=1,
+    title="a grounding network",
+    writer="`stepline train nasva`",
+    names=("best.safetensors", "aligner.safetensors"),
+)
+
+
+MINILM_WIDTH = 384  # of its vectors
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """Whose features a network was trained on.
+
+    video: the label of a FeatureSequence.
+    text: the encoder of the texts, a name that `text.embed` takes ("minilm"), or the backbone's own
+    where it encodes texts itself ("clip").
+    """
+
+    video: str
+    text: str
+    rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class LoadedAligner:
+    """A network ready to infer. What the file does not say is None.
+
+    path: its file.
+    sha256: of that file.
+    aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
+    """
+
+    aligner: "Aligner | OnnxAligner"
+    path: Path
+    sha256: str
+    space: FeatureSpace | None
+    calibration: Calibration | None
+
+    def check(self, features: FeatureSequence, texts: str | None = None) -> None:
+        """Raise ModelError where features, or the encoder of the texts, are not those that it was
+        trained on."""
+        self._trained_on.check_width(self.aligner.settings.video_width, features)
+        self.check_space(features.backbone, texts, rate=features.rate)
+
+    def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
+        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of
+        its training."""
+        space = self.space or FeatureSpace(UNKNOWN_SOURCES[0], UNKNOWN_SOURCES[0], rate)
+        self._trained_on.check_source("features", space.video, video)
+        self._trained_on.check_source("texts", space.text, texts or UNKNOWN_SOURCES[0])
+        self._trained_on.check_rate(space.rate, rate)
+
+    def check_scale(self, *, unit: bool) -> None:
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they
+        are."""
+        self._trained_on.check_scale(
+            unit=unit, any_length=self.aligner.settings.feature_scale != "none"
+        )
+
+    def text_encoder(self, option: str) -> str:
+        """Return the encoder of its texts as `text.embed` takes it. option: the one that takes
+        vectors in its place.
+
+        Raises ModelError where only files hold such vectors.
+        """
+        width = self.aligner.settings.text_width
+        text = ""
+        if self.space is not None:
+            text = self.space.text
+        elif width == MINILM_WIDTH:
+            return "minilm"
+        # "clip", "internvideo" and the like name vectors that only their files hold
+        if text in UNKNOWN_SOURCES or not (text in known_weights() or Path(text).is_dir()):
+            whose = f"of {text!r}"
+            if text in UNKNOWN_SOURCES:
+                whose = "of an encoder that it does not name"
+            vectors = f"its texts are vectors {width} wide {whose}"
+            raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
+        return text
+
+    @property
+    def _trained_on(self) -> TrainedOn:
+        names = ""
+        if self.space is not None:
+            names = f" ({self.space.video}, texts {self.space.text})"
+        cure = f"use the backbone that it was trained with{names}, or another --aligner"
+        return TrainedOn(self.path, cure)
+
+
+def load_aligner(path: Path) -> LoadedAligner:
+    """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
+    does not fit."""
+    file = NETWORK_FILE.find(path)
+    digest = sha256(file)
+    calibration = read_calibration(calibration_path(file), digest)
+    aligner: Aligner | OnnxAligner
+    # The authors' file is read by torch alone.
+    if importlib.util.find_spec("torch") is not None or is_official(file):
+        space, aligner = _read(file)
+    else:
+        space, aligner = read_onnx(file)
+    return LoadedAligner(aligner, file, digest, space, calibration)
+
+
+def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
+    """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
+    runs it.
+
+    Raises ModelError, naming what does not fit.
+    """
+    return _from_arrays(path, OnnxAligner)
+
+
+def export_onnx(path: Path, out: Path) -> None:
+    """Write the network in a file or folder as an ONNX file. Raises ModelError, naming what does
+    not fit."""
+    write_atomic(out, _from_arrays(path, onnx_model)[1])
+
+
+def _from_arrays(
+    path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
+) -> tuple[FeatureSpace | None, N]:
+    file = NETWORK_FILE.find(path)
+    if is_official(file):
+        settings, weights = import_official(file)
+        arrays = {name: weight.numpy() for name, weight in weights.items()}
+        return RELEASED_SPACE, build(settings, arrays)
+    (settings, space), arrays = NETWORK_FILE.read_arrays(file, _parse)
+    try:
+        return space, build(settings, arrays)
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from error
+
+
+def read_aligner(path: Path) -> "Aligner":
+    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
+    not fit."""
+    return _read(NETWORK_FILE.find(path))[1]
+
+
+def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
+    """Write a network, float32. Raises StoreError when the disk refuses."""
+    write_weights(model.settings, model.state_dict(), path, space)
+
+
+def write_weights(
+    settings: AlignerNetworkSettings,
+    weights: "Mapping[str, Tensor]",
+    path: Path,
+    space: FeatureSpace | None = None,
+) -> None:
+    """Write the weights of a network, its settings and its space in one file, whole or not at
+    all."""
+    header: Header = {"settings": settings.model_dump(mode="json")}
+    if space is not None:
+        header["space"] = asdict(space)
+    NETWORK_FILE.write(path, weights, header)
+
+
+def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
+    """Return the network of a file in either form, ready to infer, and whose features it takes.
+    Raises ModelError."""
+    if not is_official(file):
+        (_, space), aligner = NETWORK_FILE.load(file, _parse, _build)
+        return space, aligner
+    from stepline.models.nasva.model import Aligner
+
+    settings, weights = import_official(file)
+    aligner = Aligner(settings)
+    aligner.load_state_dict(weights)
+    aligner.to(current_device().name).eval()
+    return RELEASED_SPACE, aligner
+
+
+def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace | None]:
+    space = None
+    if "space" in header:
+        from stepline.models.training.sources import encoder_name
+
+        written = FeatureSpace(**header["space"])
+        # Earlier runs wrote the option ("conse"), not the space that it stands for.
+        space = replace(written, text=encoder_name(written.text))
+    return AlignerNetworkSettings.model_validate_json(json.dumps(header["settings"])), space
+
+
+def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Aligner":
+    from stepline.models.nasva.model import Aligner
+
+    return Aligner(header[0])
+
+
+# a .pth names no features, and its places are seconds
+RELEASED_SPACE = FeatureSpace(UNKNOWN_SOURCES[1], UNKNOWN_SOURCES[1], rate=1.0)
+OFFICIAL_SUFFIXES = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
+# what they begin with, whatever their name: a zip, a pickle of old
+OFFICIAL_MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
+RELEASED_HEADS = 8  # attention heads; no shape says how many, the released configuration does
+# prefixes of the weights of heads that the released code declares and never uses
+UNUSED_PREFIXES = ("alignable_head.", "timestamp_head.")
+# the sines and cosines of its positions, (1, 5000, D). We make our own
+POSITIONS_KEY = "visual_pos_enc.pe"
+# how far those may be from ours. float32 sines of angles up to 5000 differ by 1e-3
+MAX_POSITION_ERROR = 1e-2
+
+# Their name -> ours, tried in turn. N is a layer.
+WEIGHT_NAMES = (
+    (r"visual_proj\.", "video_in."),
+    (r"text_proj\.", "text_in."),
+    (r"text_pos_enc\.", "text_place."),
+    (r"v_sim_proj\.", "video_out."),
+    (r"t_sim_proj\.", "text_out."),
+    (r"decoder\.norm\.", "decoder_norm."),
+    (r"visual_encoder\.layers\.(\d+)\.self_attn\.", r"encoder.\1.attention."),
+    (r"visual_encoder\.layers\.(\d+)\.norm1\.", r"encoder.\1.attention_norm."),
+    (r"visual_encoder\.layers\.(\d+)\.norm2\.", r"encoder.\1.feed_norm."),
+    (r"visual_encoder\.layers\.(\d+)\.linear", r"encoder.\1.feed.linear"),
+    (r"decoder\.layers\.(\d+)\.self_attn\.", r"decoder.\1.self_attention."),
+    (r"decoder\.layers\.(\d+)\.multihead_attn\.", r"decoder.\1.cross_attention."),
+    (r"decoder\.layers\.(\d+)\.norm1\.", r"decoder.\1.self_norm."),
+    (r"decoder\.layers\.(\d+)\.norm2\.", r"decoder.\1.cross_norm."),
+    (r"decoder\.layers\.(\d+)\.norm3\.", r"decoder.\1.feed_norm."),
+    (r"decoder\.layers\.(\d+)\.linear", r"decoder.\1.feed.linear"),
+)
+WEIGHT_ENDINGS = {
+    "in_proj_weight": "project.weight",
+    "in_proj_bias": "project.bias",
+    "out_proj.": "out.",
+    "linear1.": "wide.",
+    "linear2.": "narrow.",
+}
+
+
+def is_official(path: Path) -> bool:
+    """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not
+    one of ours."""
+    if path.name.endswith(OFFICIAL_SUFFIXES):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(OFFICIAL_MAGIC[0])) in OFFICIAL_MAGIC
+    except OSError:  # its reader says what is wrong
+        return False
+
+
+def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
+    """Return the settings and float32 weights of a .pth that the released code wrote.
+    `write_weights` keeps them.
+
+    Every key and shape is checked. Its two unused heads are left out and named in the log.
+    Raises ModelError when the file cannot be read, or holds anything else.
+    """
+    import torch
+
+    from stepline.models.nasva.model import Aligner, sine_positions
+
+    try:
+        check_zip(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    # a damaged file makes torch.load raise almost anything, IndexError among it
+    except Exception as error:
+        reason = first_line(error)[:120]
+        raise ModelError(
+            f"{path}: cannot be read as weights ({reason}); download the released file again"
+        ) from error
+    stored = content
+    if isinstance(content, Mapping):
+        stored = content.get("model_state_dict", content)
+    if not isinstance(stored, Mapping) or not all(
+        isinstance(value, torch.Tensor) for value in stored.values()
+    ):
+        cure = "give the .pth that NaSVA's authors released"
+        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; {cure}")
+    # Under our names, without the heads that nothing uses.
+    weights = {}
+    unused = []
+    for key, value in stored.items():
+        if key.startswith(UNUSED_PREFIXES):
+            unused.append(key)
+        elif key != POSITIONS_KEY:
+            weights[our_name(key)] = value.float()
+    if unused:
+        log.info(
+            "%s: %d weights of heads that the released code never uses are left out: %s",
+            path,
+            len(unused),
+            sorted(unused),
+        )
+    settings = _official_settings(weights, path)
+    check_weights(lambda: Aligner(settings), weights, path)
+    # Positions are not stored by us, so theirs must be those that we make.
+    if POSITIONS_KEY in stored:
+        theirs = stored[POSITIONS_KEY].float()
+        count = 1
+        if theirs.ndim == 3:
+            count = theirs.shape[1]
+        positions = sine_positions(count, settings.width, theirs.device)
+        ours = positions[None]  # (1, N, D)
+        same_shape = theirs.shape == ours.shape
+        if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
+            cure = "such a network cannot be imported"
+            raise ModelError(
+                f"{path}: {POSITIONS_KEY} are other positions than the fixed ones; {cure}"
+            )
+    return settings, weights
+
+
+def our_name(key: str) -> str:
+    """Return our name of an official weight. A key that it has not stays as it is."""
+    for pattern, ours in WEIGHT_NAMES:
+        renamed, count = re.subn(f"^{pattern}", ours, key)
+        if count:
+            for theirs, end in WEIGHT_ENDINGS.items():
+                renamed = renamed.replace(theirs, end)
+            return renamed
+    return key
+
+
+def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
+    """Return the released configuration, with the sizes that the weights have.
+
+    Shapes give: the widths of the features, of the texts and of the network, its layers, the
+    feed-forward, the projection, the most texts in order. The released code gives what no shape
+    does: 8 heads, dropout, the form, features as they are, no alignability.
+    """
+    try:
+        width, video_width = weights["video_in.0.weight"].shape
+        if width % RELEASED_HEADS:
+            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads"
+            unknown = "no weight shows how many it has"
+            cure = "give the .pth of its authors, or one of `stepline train nasva`"
+            raise ModelError(f"{path}: {fault} of the released code, and {unknown}; {cure}")
+        return AlignerNetworkSettings(
+            video_width=video_width,
+            text_width=weights["text_in.0.weight"].shape[1],
+            width=width,
+            heads=RELEASED_HEADS,
+            encoder_layers=_layers(weights, "encoder"),
+            decoder_layers=_layers(weights, "decoder"),
+            feed_forward=weights["decoder.0.feed.wide.weight"].shape[0],
+            projection=weights["video_out.weight"].shape[0],
+            text_positions=weights["text_place.weight"].shape[0],
+            attention_dropout=0.1,
+            feature_scale="none",
+        )
+    except (KeyError, ValueError, IndexError) as error:
+        reason = first_line(error)
+        raise ModelError(
+            f"{path}: not NaSVA's released network ({reason}); give the .pth of its authors"
+        ) from error
+
+
+def _layers(weights: "Mapping[str, Tensor]", part: str) -> int:
+    return len({key.split(".")[1] for key in weights if key.startswith(f"{part}.")})

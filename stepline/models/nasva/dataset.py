@@ -1,0 +1,319 @@
+"""NaSVA's training samples: texts, their vectors and the features of their videos, read from disk
+when asked for.
+
+A label is where a text is placed, in seconds, turned into the feature rows that count as showing
+it: Y of NaSVA section 3.2 (`label_matrix`). What does not fit is left out with its reason. Nothing
+ever replaces it. Letters: K texts, T feature rows, C width.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ShapeError
+from stepline.features import FeatureLocation, FeatureStore
+from stepline.features.shard_index import text_digest
+from stepline.grounding.settings import LabelRule
+from stepline.models.nasva.checkpoint import FeatureSpace
+from stepline.models.nasva.settings import AlignerDataSettings
+from stepline.models.training.batches import LazySamples, Mask, Sample
+from stepline.models.training.gather import (
+    ExcludedIds,
+    FeatureJoin,
+    Flaw,
+    is_held_out,
+    reasons_in_words,
+)
+from stepline.models.training.settings import TextKind
+from stepline.models.training.sources import LabelledTexts
+from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
+
+
+def labelled_sample(
+    name: str,
+    features: FeatureSequence,
+    vectors: Matrix,
+    spans: Sequence[Sequence[Span]],
+    *,
+    ordered: bool,
+    rule: LabelRule = "covering",
+) -> Sample:
+    """Return a video with its texts as a training sample.
+
+    vectors: (K, C) sentence vectors. spans: where each text is placed, empty where it is not.
+    Raises ShapeError when they do not fit together.
+    """
+    if len(spans) != len(vectors):
+        raise ShapeError(
+            f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
+        )
+    labels = label_matrix(spans, features, rule)
+    return Sample(name, features.values, vectors, labels, ordered)
+
+
+def label_matrix(
+    spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering"
+) -> Mask:
+    """Return Y (K, T): in which feature rows each text is shown.
+
+    covering: every row that a span touches, at one row per second [floor(start), max(floor(start) +
+    1, ceil(end))). It is never empty inside the video.
+    inclusive: start <= t <= end where row t starts, both ends in, as the released loss has it. It
+    is empty for a span between two rows, and 9 rows for one of 8 whole seconds.
+
+    Past the video: no row.
+    """
+    labels = np.zeros((len(spans), len(features.values)), dtype=np.bool_)
+    for row, places in zip(labels, spans, strict=True):
+        for span in places:
+            row[labelled_rows(span, features, rule)] = True
+    return labels
+
+
+def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
+    """Return the rows that a span labels. The slice is past the last row, or empty, where it labels
+    none."""
+    if rule == "inclusive":
+        first = math.ceil(span.start * features.rate)
+        last = math.floor(span.end * features.rate)
+        return slice(first, last + 1)
+    rows = features.rows(span)
+    # At least one row, however short the span.
+    stop = max(rows.stop, rows.start + 1)
+    return slice(rows.start, stop)
+
+
+RowIndices: TypeAlias = npt.NDArray[np.int32]
+SmallIndices: TypeAlias = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+
+OTHER_TEXTS = "the features of its texts are of other texts"
+NO_TEXT = "it has no text"
+NO_LABEL = "none of its texts has a label"
+LABELS_OUTSIDE = "all its labels are outside of what is seen"
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingSample:
+    """A sample that is not read yet.
+
+    labels: (N, 3) of text, first row, row after the last.
+    rows: of its vectors.
+    """
+
+    video: str
+    kind: TextKind
+    labels: SmallIndices
+    rows: SmallIndices
+    length: int
+
+
+class AlignerSamples(LazySamples[Sample]):
+    """Samples that are read from disk when they are asked for.
+
+    omitted: what is not a sample, and why.
+    labelled: texts with a label.
+    kinds: of the texts.
+    as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none.
+    Otherwise all are in order.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[_PendingSample],
+        features: FeatureStore,
+        vectors: Mapping[TextKind, FeatureStore],
+        settings: AlignerDataSettings,
+        omitted: Sequence[Rejected] = (),
+        *,
+        as_asked: bool = False,
+    ) -> None:
+        shards = [features[part.video].shard for part in parts]
+        lengths = [part.length for part in parts]
+        super().__init__(self._read, lengths, shards)
+        self._parts = parts
+        self._features = features
+        self._vectors = vectors
+        self._settings = settings
+        self._as_asked = as_asked
+        self.omitted = tuple(omitted)
+        self.texts = sum(len(part.rows) for part in parts)
+        self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
+        self.videos = tuple(dict.fromkeys(part.video for part in parts))
+        self.kinds = frozenset(part.kind for part in parts)
+
+    def _read(self, index: int) -> Sample:
+        """Return a sample as it is on disk now."""
+        part = self._parts[index]
+        video = self._features.matrix(part.video, slice(part.length))  # (T, C)
+        stored_vectors = self._vectors[part.kind].matrix(part.video)
+        vectors = stored_vectors[part.rows]  # (K, C)
+        positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
+        for text, start, stop in part.labels.tolist():
+            positive[text, start:stop] = True
+        # Steps are in no order where a benchmark asks for them so.
+        ordered = part.kind == "narration" or not self._as_asked
+        return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
+
+    def widths(self) -> tuple[int, int]:
+        """Return the widths of the video features and of the text vectors. Raises ShapeError
+        without any sample."""
+        if not self._parts:
+            reasons = reasons_in_words(self.omitted)
+            raise ShapeError(
+                f"no sample is left of {len(self.omitted)}: {reasons}; fix the sources"
+            )
+        part = self._parts[0]
+        video = self._features[part.video]
+        text = self._vectors[part.kind][part.video]
+        return video.width, text.width
+
+    def space(self) -> FeatureSpace:
+        """Return whose features these are. Raises ShapeError without any sample."""
+        self.widths()
+        part = self._parts[0]
+        video = self._features[part.video]
+        text = self._vectors[part.kind][part.video]
+        return FeatureSpace(video.backbone, text.backbone, video.rate)
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many were left out for each reason, the most frequent first."""
+        return count_reasons(self.omitted)
+
+    def split(self, fraction: float) -> tuple["AlignerSamples", "AlignerSamples"]:
+        """Return the samples to train on and those held out: a fraction of the videos, chosen by
+        their ids alone.
+
+        Of those held out, the first `held_out_most`, as a benchmark asks them.
+        """
+        training: list[_PendingSample] = []
+        held_out: list[_PendingSample] = []
+        for part in self._parts:
+            if is_held_out(part.video, fraction):
+                held_out.append(part)
+            else:
+                training.append(part)
+        stores = (self._features, self._vectors, self._settings)
+        del held_out[self._settings.held_out_most :]
+        to_train_on = AlignerSamples(training, *stores, self.omitted)
+        to_score = AlignerSamples(held_out, *stores, as_asked=True)
+        return to_train_on, to_score
+
+
+def gather_samples(
+    texts: Iterable[LabelledTexts],
+    features: FeatureStore,
+    vectors: Mapping[TextKind, FeatureStore],
+    settings: AlignerDataSettings | None = None,
+    *,
+    excluded: ExcludedIds = frozenset(),
+) -> AlignerSamples:
+    """Return what can be trained on: a sample per video and kind of text, so that a video may come
+    twice per epoch.
+
+    vectors: of each kind, a store keyed by the videos' ids. One that keeps its texts must hold
+    these, one that does not as many.
+    excluded: ids of videos that are left out (a benchmark's own).
+    """
+    settings = settings or AlignerDataSettings()
+    join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
+    parts = []
+    for labelled in texts:
+        video = labelled.video
+        key = (video, labelled.kind)
+        lack = None if labelled.texts else NO_TEXT
+        store = vectors[labelled.kind]
+        flaw = join.flaw(video, labelled.duration, key=key, lack=lack, vectors=store)
+        if flaw is None:
+            part = _labelled_part(labelled, features[video], store, settings)
+            if isinstance(part, _PendingSample):
+                parts.append(part)
+                continue
+            flaw = part
+        join.omit(labelled.kind, video, flaw)
+    # The stores' texts were for matching alone.
+    for store in vectors.values():
+        store.forget_texts()
+    return AlignerSamples(parts, features, vectors, settings, join.omitted)
+
+
+def omitted_row(row: Rejected) -> dict[str, str]:
+    """Return the texts of a video that are not a sample as a line of `omitted.jsonl`."""
+    return {"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value}
+
+
+def _labelled_part(
+    labelled: LabelledTexts,
+    stored: FeatureLocation,
+    vectors: FeatureStore,
+    settings: AlignerDataSettings,
+) -> _PendingSample | Flaw:
+    """Return the texts of a video with the rows that label them, or why they cannot be trained
+    on."""
+    # Which vectors are those of the texts.
+    rows = matching_rows(labelled, vectors)
+    if rows is None:
+        return other_texts(labelled, vectors)
+    length = min(stored.rows, settings.longest)
+    # which rows each span labels follows from the rate and their count alone
+    blank = np.zeros((length, 1), dtype=np.float32)
+    visible = FeatureSequence(blank, stored.rate, stored.backbone)
+    inside = []
+    for text, spans in enumerate(labelled.spans):
+        for span in spans:
+            part = labelled_rows(span, visible, settings.label_rule)
+            if part.start < min(part.stop, length):
+                inside.append((text, part.start, part.stop))
+    # No row would learn anything.
+    if not inside:
+        if any(labelled.spans):
+            return LABELS_OUTSIDE, f"{length / stored.rate:g} s"
+        return NO_LABEL, ""
+    labels = np.array(inside, dtype=np.int32)  # (N, 3)
+    # Texts without a label go, and the others are numbered again.
+    if settings.unlabelled == "drop":
+        with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
+        rows = rows[with_label]
+    return _PendingSample(labelled.video, labelled.kind, _small(labels), _small(rows), length)
+
+
+def _small(indices: RowIndices) -> SmallIndices:
+    """Return indices in half the bytes, where none is greater than what fits. A dataset has a
+    hundred million."""
+    if indices.max() > np.iinfo(np.int16).max:
+        return indices
+    return indices.astype(np.int16)
+
+
+def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
+    """Return that stored vectors are not those of a video's texts."""
+    stored = vectors[labelled.video]
+    return OTHER_TEXTS, f"{len(labelled.texts)} texts, {stored.rows} vectors"
+
+
+def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
+    """Return which stored vector is that of each text, (K,), or None where they are of other texts.
+
+    A reader may have left out texts that the store still holds, so the texts need only come in the
+    same order.
+    """
+    digests = vectors.text_digests(labelled.video)
+    # Without stored texts their number is all that can be compared.
+    if digests is None:
+        count = len(labelled.texts)
+        if vectors[labelled.video].rows != count:
+            return None
+        return np.arange(count, dtype=np.int32)
+    rows: list[int] = []
+    stored = enumerate(digests.tolist())
+    for text in labelled.texts:
+        digest = text_digest(text)
+        # goes on behind the row of the text before
+        row = next((number for number, other in stored if other == digest), None)
+        if row is None:
+            return None
+        rows.append(row)
+    return np.array(rows, dtype=np.int32)

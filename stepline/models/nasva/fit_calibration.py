@@ -1,0 +1,226 @@
+"""Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth.
+Letters: N texts.
+
+Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts
+(`unshown_texts.py`), so their scores are those of texts that are not shown. A video's own texts are
+a mixture of these and of shown ones. `rate` is the fraction of shown ones:
+
+    P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
+
+The ratio of the two densities comes from a logistic regression that separates own from foreign
+texts. It follows Elkan and Noto 2008, learning from positive and unlabelled examples, with the
+roles turned. The rate comes from Storey's estimate of the fraction of true null hypotheses (2002).
+It leans low where foreign texts are easier to refuse than own ones that are not shown. Own and
+foreign texts are scored together. Otherwise what a text's rivals are would tell the two sets apart.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.errors import DatasetError
+from stepline.evaluate.calibration import (
+    MIN_ITEMS,
+    Flags,
+    Logistic,
+    calibration_error,
+    fit_logistic,
+)
+from stepline.evaluate.ranking import roc_auc
+from stepline.grounding.said_to_shown import Array
+from stepline.models.nasva.align import TextScores
+from stepline.models.nasva.benchmarks import (
+    BENCHMARK_MODES,
+    AlignmentQuestion,
+    BenchmarkInputs,
+    BenchmarkName,
+    score_questions,
+)
+from stepline.models.nasva.calibration import (
+    Calibration,
+    calibration_features,
+    calibration_path,
+    shown_fraction,
+    uncalibrated_probability,
+    write_calibration,
+)
+from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.settings import AlignerSettings, Mode
+
+MIN_VIDEOS = 4  # two to fit and two to judge, both ways
+
+
+@dataclass(frozen=True)
+class CalibrationQuality:
+    """ECE and ROC-AUC of P(shown): what stands for it before a fit, and after one to the other half
+    of the videos."""
+
+    videos: int
+    texts: int
+    shown_share: float
+    error_before: float
+    error_after: float
+    area_before: float
+    area_after: float
+
+
+def calibrate(
+    name: BenchmarkName,
+    questions: Sequence[AlignmentQuestion],
+    loaded: LoadedAligner,
+    inputs: BenchmarkInputs,
+    settings: AlignerSettings,
+) -> tuple[CalibrationQuality, dict[str, str]]:
+    """Fit P(shown) to all videos, store it next to the network, and return its quality and why
+    videos are missing.
+
+    Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half
+    of the videos.
+    """
+    if any(question.truth is None for question in questions):
+        raise DatasetError(
+            f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
+        )
+    # How the texts of each video score, with the truth.
+    settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
+    answers = score_questions(questions, loaded, inputs, settings)
+    looks = []
+    for question in questions:
+        if question.id in answers.by_id:
+            truth = np.array(question.truth, dtype=bool)
+            looks.append((answers.by_id[question.id], truth))
+    if len(looks) < MIN_VIDEOS:
+        count = f"{len(looks)} videos with features and texts"
+        raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
+    quality = cross_validate(looks)
+
+    # the other modes' regressions stay
+    modes: dict[Mode, Logistic] = {}
+    if loaded.calibration:
+        modes.update(loaded.calibration.modes)
+    modes[settings.mode] = fit_logistic(*_evidence(looks))
+    calibration = Calibration(loaded.sha256, modes)
+    write_calibration(calibration, calibration_path(loaded.path))
+    return quality, answers.missing
+
+
+def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQuality:
+    """Return how good P(shown) is, each half of the videos judged by a fit to the other.
+
+    Raises DatasetError with too few texts of either kind in a half.
+    """
+    first_half = looks[::2]
+    second_half = looks[1::2]
+    # Each half has texts of both kinds.
+    for half in (first_half, second_half):
+        _, flags = _evidence(half)
+        count = int(flags.sum())
+        absent = int((~flags).sum())
+        if min(count, absent) < MIN_ITEMS:
+            counts = f"{count} texts shown and {absent} not in a half of the videos"
+            rule = f"each half, fitted to judge the other, needs {MIN_ITEMS} of each kind"
+            raise DatasetError(f"{counts}; {rule}: add videos")
+
+    # each half by a fit to the other
+    after = []
+    judged_truth = []
+    for fitted, judged in ((first_half, second_half), (second_half, first_half)):
+        logistic = fit_logistic(*_evidence(fitted))
+        rows, flags = _evidence(judged)
+        after.append(logistic(rows))
+        judged_truth.append(flags)
+    before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
+    truth = np.concatenate([flags for _, flags in looks])
+    p = np.concatenate(after)
+    # Both in the order of the halves, unlike `before` and `truth`.
+    truth_after = np.concatenate(judged_truth)
+    return CalibrationQuality(
+        videos=len(looks),
+        texts=len(truth),
+        shown_share=float(truth.mean()),
+        error_before=calibration_error(truth, before),
+        error_after=calibration_error(truth_after, p),
+        area_before=roc_auc(truth.astype(np.float64), before),
+        area_after=roc_auc(truth_after.astype(np.float64), p),
+    )
+
+
+def _evidence(looks: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
+    """Return the evidence (N, E) on all texts of videos, and whether each is shown (N,)."""
+    rows = np.concatenate([calibration_features(fit) for fit, _ in looks])
+    flags = np.concatenate([flags for _, flags in looks])
+    return rows, flags
+
+
+VERDICT_DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
+MAX_PROBABILITY = 0.999  # no text is surely own, or surely foreign
+
+
+def calibrate_by_foreign_texts(
+    loaded: LoadedAligner,
+    fits: Iterable[tuple[TextScores, TextScores]],
+    *,
+    mode: Mode = "step",
+    rate: float | None = None,
+) -> tuple[Calibration, float]:
+    """Return a calibration of the network and the share of own texts that it takes for shown.
+
+    fits: how the texts of each video fit it alone, and together with foreign ones, which come after
+    them. One video's are held at a time.
+    rate: that share, where it is known.
+    Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
+    """
+    alone = []
+    own = []
+    foreign = []
+    for fit, fit_of_both in fits:
+        # Foreign texts come after the video's own.
+        rows = calibration_features(fit_of_both)
+        count = len(fit.scores)
+        alone.append(calibration_features(fit))
+        own.append(rows[:count])
+        foreign.append(rows[count:])
+    logistic, share = fit_by_foreign_evidence(
+        np.concatenate(alone), np.concatenate(own), np.concatenate(foreign), rate=rate
+    )
+    return Calibration(loaded.sha256, {mode: logistic}), share
+
+
+def fit_by_foreign_evidence(
+    alone: Array, own: Array, foreign: Array, *, rate: float | None = None
+) -> tuple[Logistic, float]:
+    """Return P(shown) of evidence (N, E) like `alone`, and the share of it that is taken for shown.
+
+    own: (N, E) of the same texts, as it is distinguished from that of foreign ones (M, E).
+    """
+    # own texts or foreign ones
+    both = np.concatenate([own, foreign])
+    is_own = np.arange(len(both)) < len(own)
+    own_or_foreign = fit_logistic(both, is_own)
+    p_own = own_or_foreign(own)
+    # The share of shown texts: as given, else by Storey's estimate.
+    share = rate
+    if share is None:
+        share = shown_fraction(p_own, own_or_foreign(foreign))
+    if not 0 < share < 1:
+        reason = f"the share of shown texts comes out as {share:.2f}"
+        raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")
+
+    # a regression on drawn verdicts
+    p = shown_probability(p_own, len(own) / len(foreign), share)
+    rng = np.random.default_rng(2008)
+    verdicts = rng.random((VERDICT_DRAWS, len(p))) < p
+    evidence = np.tile(alone, (VERDICT_DRAWS, 1))
+    return fit_logistic(evidence, verdicts.ravel()), share
+
+
+def shown_probability(own: Array, odds: float, rate: float) -> Array:
+    """Return P(shown) (N,) of own texts from P(own). Mean near `rate`.
+
+    odds: own texts to foreign ones in the fit.
+    """
+    own = np.clip(own, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
+    ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
+    p = 1 - (1 - rate) * ratio
+    return np.asarray(np.clip(p, 0.0, 1.0))

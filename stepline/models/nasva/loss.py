@@ -1,0 +1,150 @@
+"""Multi-positive InfoNCE of texts and seconds (NaSVA section 3.3), and the alignability head's
+cross-entropy.
+
+For instance, one text and 3 seconds, with tau = 0.07:
+
+    A[0]     = 0.14  0  0          A / tau = 2  0  0         exp = 7.389  1  1
+    Y[0]     = 1  0  0             l[0] = log 9.389 - log 7.389 = 0.2395
+    Y[0]     = 1  1  0             l[0] = log 9.389 - log 8.389 = 0.1126
+    Y[0]     = 0  0  0             l[0] = 0, and no text is counted
+
+In general:
+
+    l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
+
+A text with no positive row, a padded one, or a label past the end of a cut video has l = 0. It
+passes no gradient.
+Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature rows, d
+projection, L decoder layers.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.models.nasva.model import AlignerOutput, dot_products
+from stepline.models.nasva.settings import AlignabilityTargets, AlignerLossSettings
+from stepline.models.training.batches import Batch
+from stepline.models.training.layers import log_sum_exp_of_products, use_cpu_kernels
+from stepline.models.training.loop import Loss
+
+# logit of what is left out, finite, so that no gradient is NaN (a real logit is at most 1 / tau)
+FAR_LOGIT = -1e4
+# the same where something is always left in. exp is ten times as fast there as at FAR
+NEGATIVE_INFINITY = -torch.inf
+
+
+def grounding_loss(
+    aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
+) -> Loss:
+    """Return the multi-positive InfoNCE of an alignment matrix, by the form that the settings name.
+
+    paper: negatives of a text are the seconds of its own video, the mean is over labelled texts,
+    the last layer counts.
+    release: negatives are the seconds of all videos of the batch. The mean is over all B x K rows
+    whether or not they are texts, and over the decoder layers.
+    """
+    settings = settings or AlignerLossSettings()
+    release = settings.form == "release"
+    every_layer = settings.every_layer
+    if every_layer is None:
+        every_layer = release
+
+    # the logits of the layers that count
+    text = aligned.text  # (L, B, K, d)
+    if not every_layer:
+        text = text[-1:]  # (1, B, K, d)
+    positive = batch.real_positive()  # (B, K, T)
+    labelled = positive.any(dim=2)  # (B, K)
+    text = text / settings.temperature
+    logits = dot_products(text, aligned.video)  # (L, B, K, T)
+    if release:
+        denominators = _log_sum_exp_over_batch(text, aligned.video, batch.video_pad)  # (L, B, K)
+    else:
+        seconds = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT)
+        denominators = seconds.logsumexp(dim=3)  # (L, B, K)
+
+    # (B, K, T). A text without a label keeps all seconds and counts 0 below
+    others = labelled[:, :, None] & ~positive
+    own = logits.masked_fill(others, NEGATIVE_INFINITY)
+    numerators = own.logsumexp(dim=3)  # (L, B, K)
+    losses = denominators - numerators
+    by_text = torch.where(labelled, losses, 0.0).mean(dim=0)
+    total = by_text.sum()
+    # The released code divides by all rows, with or without a label.
+    if release:
+        return Loss(total, torch.tensor(labelled.numel(), device=total.device))
+    return Loss(total, labelled.sum())
+
+
+def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
+    """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by
+    tau."""
+    far = FAR_LOGIT
+    if use_cpu_kernels(text):
+        far = NEGATIVE_INFINITY
+    # (B T,), added in the product itself: that matrix is large
+    apart = torch.where(video_pad.flatten(), far, 0.0)
+    rows = text.flatten(0, 2)  # (L B K, d)
+    seconds = video.flatten(0, 1)  # (B T, d)
+    sums = log_sum_exp_of_products(rows, seconds, apart, floor=FAR_LOGIT)
+    return sums.view(text.shape[:3])
+
+
+def alignability_loss(
+    aligned: AlignerOutput, batch: Batch, targets: AlignabilityTargets = "kept"
+) -> Loss:
+    """Return the cross-entropy of the alignability head over the texts that have a target.
+
+    Raises ShapeError when the network has no such head.
+    """
+    logits = aligned.alignable
+    if logits is None:
+        raise ShapeError("the network has no alignability head; set model.alignability=true")
+    # Targets from the labels, or from what the network's own layers agree on.
+    if targets == "kept":
+        alignable, has_target = labelled_texts(batch)  # (B, K) each
+    else:
+        alignable, has_target = agreeing_layers(aligned, batch)
+    target = alignable.float()
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (B, K)
+    total = torch.where(has_target, losses, 0.0).sum()
+    return Loss(total, has_target.sum())
+
+
+def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return which texts have a label (B, K), and which are texts at all, no padding."""
+    seconds = ~batch.video_pad[:, None]
+    labels = batch.positive & seconds
+    return labels.any(dim=2), ~batch.text_pad
+
+
+def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return which texts are alignable by the network's own scores (B, K), and where its layers
+    agree.
+
+    A text whose best second is in the upper half of the batch's texts, by the first and by the last
+    decoder layer, is alignable. In the lower half by both, it is not. Otherwise it has no target.
+    Source: TAN's co-training (Han et al. 2022).
+    Differs: two layers of one branch, where TAN has two branches.
+    """
+    real = ~batch.text_pad
+    with torch.no_grad():
+        first_and_last = aligned.text[[0, -1]]
+        scores = dot_products(first_and_last, aligned.video)  # (2, B, K, T)
+        # -1 is the least cosine.
+        real_scores = scores.masked_fill(batch.video_pad[:, None], -1.0)
+        best = real_scores.amax(dim=3)  # (2, B, K)
+        upper = best >= _median_score(best, real)
+    agree = upper[0] == upper[1]
+    return upper.all(dim=0), agree & real
+
+
+def _median_score(best: Tensor, real: Tensor) -> Tensor:
+    """Return the median of the real texts' scores per layer, (2, 1, 1), or 0 where there is no
+    text."""
+    if not bool(real.any()):
+        return best.new_zeros(len(best), 1, 1)
+    medians = best[:, real].quantile(0.5, dim=1)
+    return medians[:, None, None]

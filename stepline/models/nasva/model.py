@@ -1,0 +1,470 @@
+"""NaSVA's network: features of a video and K sentences to how well each sentence fits each second.
+
+    h_v = phi_v(x_v), h_j = phi_j(x_j)            projections to D, with positions p_v and, for texts in order, p_j
+    o_v = encoder(h_v), o_j = decoder(h_j, o_v)   texts are queries, seconds keys and values
+    A[k, t] = cos(z_j[k], z_v[t])                 z: projections of o to d
+
+Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections,
+positions added to queries and keys at every attention and never to values. `form="paper"` does as
+printed. Inside the network a batch is one matrix of rows, the seconds or the texts of all its
+videos (`PackedRows`).
+Letters: B batch, K texts, T feature rows. N rows of one video with padding (K or T), R rows of a
+batch in the matrix, M keys of a video. C input width, D width, H heads, d projection, L decoder
+layers.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stepline.errors import ShapeError
+from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.models.training.batches import Batch
+from stepline.models.training.layers import Dropout, FeedForward, Linear, linear
+
+# fraction of padding from which leaving it out pays for attention video by video
+PACKING_PAYS = 1 / 32
+LOG_10000 = 9.210340371976184  # of the positions; Vaswani et al. 2017
+INIT_STD = 0.02  # standard deviation of fresh weights; released code
+# a vector shorter than this has no direction: its cosines are 0, and so are its gradients
+MIN_LENGTH = 1e-6
+
+
+@dataclass(frozen=True)
+class AlignerOutput:
+    """Unit vectors of a batch's texts (L, B, K, d) and seconds (B, T, d), float32, and logits.
+
+    alignable: (B, K) logits that the text is shown at all, None without that head.
+    """
+
+    text: Tensor
+    video: Tensor
+    alignable: Tensor | None
+
+    @property
+    def scores(self) -> Tensor:
+        """A of the last decoder layer, cosines (B, K, T). Padded rows and columns mean nothing."""
+        last_layer = self.text[-1:]
+        by_layer = dot_products(last_layer, self.video)  # (1, B, K, T)
+        return by_layer[0]
+
+    def layers(self, count: int) -> Tensor:
+        """A of the last `count` decoder layers, cosines (count, B, K, T)."""
+        return dot_products(self.text[-count:], self.video)  # (count, B, K, T)
+
+
+def dot_products(text: Tensor, video: Tensor) -> Tensor:
+    """Return the dot products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), float32 even
+    under autocast."""
+    with torch.autocast(video.device.type, enabled=False):
+        return torch.einsum("lbkd,btd->lbkt", text, video)
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """How the rows of a batch are arranged in one matrix: without padding where that pays.
+
+    On a CPU rows of padding are left out, and attention goes video by video, with no mask. Where
+    little is padded, or on another device, all rows stay and a mask says which keys are real.
+    Scores are the same.
+
+    lengths: of each video's rows in the matrix.
+    index: (R,) which of the B x N rows these are, None where all.
+    key_keep: (B, 1, 1, N), True where attention may see a row, or None where it may see all that
+    are in the matrix.
+    """
+
+    batch: int
+    longest: int
+    lengths: tuple[int, ...]
+    index: Tensor | None
+    key_keep: Tensor | None
+
+    @classmethod
+    def of(cls, pad: Tensor, *, never_none: bool) -> "PackedRows":
+        """Return how rows with padding (B, N) are to lie.
+
+        never_none: a video of nothing but padding keeps all of it, so that attention has something
+        to see.
+        """
+        batch, longest = pad.shape
+        full = (longest,) * batch
+        if pad.device.type != "cpu":
+            # To ask a GPU how much is padding would wait for all that it still has to do.
+            return cls(batch, longest, full, None, visible_keys(pad))
+        # On a CPU padding costs as much as real rows.
+        keep = ~pad  # (B, N)
+        if never_none:
+            keep = visible_keys(pad)[:, 0, 0]
+        padding = pad.numel() - int(keep.sum())
+        if padding == 0:
+            return cls(batch, longest, full, None, None)
+        if padding < PACKING_PAYS * pad.numel():
+            return cls(batch, longest, full, None, visible_keys(pad))
+        # Only the real rows, in the order of the videos.
+        rows = keep.flatten().nonzero()
+        index = rows.squeeze(1)  # (R,)
+        lengths = keep.sum(dim=1).tolist()
+        return cls(batch, longest, tuple(lengths), index, None)
+
+    @property
+    def even(self) -> bool:
+        """Whether the matrix is (B, N) rows, those of padding among them."""
+        return self.index is None
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Return values (B, N, D) as one matrix (R, D)."""
+        flat = values.flatten(0, 1)
+        if self.index is None:
+            return flat
+        return flat[self.index]
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
+        if self.index is not None:
+            # Real rows go back to their places, padding stays 0.
+            *outer, _, width = rows.shape
+            padded = rows.new_zeros(*outer, self.batch * self.longest, width)
+            rows = padded.index_copy(-2, self.index, rows)
+        return rows.unflatten(-2, (self.batch, self.longest))
+
+
+def visible_keys(pad: Tensor) -> Tensor:
+    """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, all are visible,
+    so that nothing is NaN."""
+    has_none = pad.all(dim=1, keepdim=True)
+    visible = ~pad | has_none
+    return visible[:, None, None, :]
+
+
+@dataclass(frozen=True)
+class RowsWithPositions:
+    """Rows (R, D) with the positions (R, D) that every attention adds to queries and keys, None for
+    none, and how the rows lie."""
+
+    values: Tensor
+    positions: Tensor | None
+    layout: PackedRows
+
+    @property
+    def with_positions(self) -> Tensor:
+        """The rows with their positions added, (R, D)."""
+        if self.positions is None:
+            return self.values
+        return self.values + self.positions
+
+
+class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Multi-head attention whose positions enter queries and keys alone, with one packed
+    projection.
+
+    Dropout of its weights is off unless asked for.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.project = nn.Linear(width, 3 * width)  # rows: query, key, value
+        self.out = Linear(width, width)
+        # as nn.MultiheadAttention, whose own the release keeps
+        nn.init.xavier_uniform_(self.project.weight)
+
+    def self_attend(self, rows: RowsWithPositions) -> Tensor:
+        """Return rows (R, D), each attending to those of its own video."""
+        if rows.positions is None:
+            query, key, value = self._project(rows.values, 0, 3)  # each (R, D)
+        else:
+            query, key = self._project(rows.with_positions, 0, 2)
+            (value,) = self._project(rows.values, 2, 3)
+        return self._attend(query, key, value, rows.layout, rows.layout)
+
+    def cross_attend(self, rows: RowsWithPositions, memory: RowsWithPositions) -> Tensor:
+        """Return rows (R, D), each attending to the memory of its video."""
+        (query,) = self._project(rows.with_positions, 0, 1)  # (R, D)
+        # Without positions one product makes keys and values together.
+        if memory.positions is None:
+            key, value = self._project(memory.values, 1, 3)
+        else:
+            (key,) = self._project(memory.with_positions, 1, 2)
+            (value,) = self._project(memory.values, 2, 3)
+        return self._attend(query, key, value, rows.layout, memory.layout)
+
+    def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
+        """Return parts `first` to `end` of query, key and value, each (R, D)."""
+        width = rows.shape[-1]
+        part = slice(first * width, end * width)
+        weight = self.project.weight[part]
+        bias = self.project.bias[part]
+        projected = linear(rows, weight, bias)
+        parts: tuple[Tensor, ...] = projected.chunk(end - first, dim=-1)
+        return parts
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, memory: PackedRows
+    ) -> Tensor:
+        # As many rows of each video: one attention of all.
+        if layout.even and memory.even:
+            shape = (memory.batch, -1)
+            query = query.unflatten(0, shape)  # (B, N, D)
+            key = key.unflatten(0, shape)  # (B, M, D)
+            value = value.unflatten(0, shape)
+            mixed = self._attention(query, key, value, memory.key_keep)
+            return self.out(mixed.flatten(0, 1))
+
+        # video by video
+        keeps = [None] * memory.batch
+        if memory.key_keep is not None:
+            keeps = memory.key_keep.split(1)
+        queries = query.split(layout.lengths)
+        keys = key.split(memory.lengths)
+        values = value.split(memory.lengths)
+        by_video = []
+        for rows, own_keys, own_values, keep in zip(queries, keys, values, keeps, strict=True):
+            # A video without texts has nothing to mix.
+            if len(rows):
+                mixed = self._attention(rows[None], own_keys[None], own_values[None], keep)
+                rows = mixed[0]
+            by_video.append(rows)  # (N, D)
+        joined = torch.cat(by_video)  # (R, D)
+        return self.out(joined)
+
+    def _attention(
+        self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
+    ) -> Tensor:
+        """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
+        M, D)."""
+        queries = self._by_head(query)
+        keys = self._by_head(key)
+        values = self._by_head(value)
+        rate = 0.0
+        if self.training:
+            rate = self.dropout
+        mixed = F.scaled_dot_product_attention(queries, keys, values, key_keep, rate)
+        by_row = mixed.transpose(1, 2)  # (B, N, H, D/H)
+        return by_row.flatten(2)  # (B, N, D)
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """Return (B, N, D) as (B, H, N, D/H)."""
+        by_head = rows.unflatten(-1, (self.heads, -1))
+        return by_head.transpose(1, 2)
+
+
+def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
+    return AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+
+
+class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
+    """Self-attention of seconds, then a feed-forward. Each is added to its input, then
+    normalised."""
+
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
+        super().__init__()
+        self.attention = _attention_layer(settings)
+        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
+        self.attention_norm = nn.LayerNorm(settings.width)
+        self.feed_norm = nn.LayerNorm(settings.width)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
+        """Return the seconds after the layer."""
+        attended = self.attention.self_attend(seconds)  # (R, D)
+        rows = self.attention_norm(seconds.values + self.dropout(attended))
+        update = self.feed(rows)
+        rows = self.feed_norm(rows + self.dropout(update))
+        return replace(seconds, values=rows)
+
+
+class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
+    """Self-attention of texts, attention to seconds, then a feed-forward. Each is added to its
+    input, then normalised."""
+
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
+        super().__init__()
+        self.self_attention = _attention_layer(settings)
+        self.cross_attention = _attention_layer(settings)
+        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
+        self.self_norm = nn.LayerNorm(settings.width)
+        self.cross_norm = nn.LayerNorm(settings.width)
+        self.feed_norm = nn.LayerNorm(settings.width)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
+        """Return the texts after the layer."""
+        attended = self.self_attention.self_attend(texts)  # (R, D)
+        rows = self.self_norm(texts.values + self.dropout(attended))
+        texts = replace(texts, values=rows)
+        attended = self.cross_attention.cross_attend(texts, seconds)  # (R, D)
+        rows = self.cross_norm(texts.values + self.dropout(attended))
+        update = self.feed(rows)
+        rows = self.feed_norm(rows + self.dropout(update))
+        return replace(texts, values=rows)
+
+
+class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """NaSVA's network, fresh until weights are loaded."""
+
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        width = settings.width
+        self.video_in = _projection(settings.video_width, settings)
+        self.text_in = _projection(settings.text_width, settings)
+        # `text_place` is the name in files: their learned positions.
+        self.text_place = nn.Embedding(settings.text_positions, width)
+        self.encoder = nn.ModuleList()
+        for _ in range(settings.encoder_layers):
+            self.encoder.append(AlignerEncoderLayer(settings))
+        self.decoder = nn.ModuleList()
+        for _ in range(settings.decoder_layers):
+            self.decoder.append(AlignerDecoderLayer(settings))
+        self.decoder_norm = nn.LayerNorm(width)
+        self.video_out = nn.Linear(width, settings.projection)
+        self.text_out = nn.Linear(width, settings.projection)
+        self.alignable: nn.Linear | None = None
+        if settings.alignability:
+            self.alignable = nn.Linear(width, 1)
+        self.apply(_init_weights)
+
+    def forward(self, batch: Batch) -> AlignerOutput:
+        """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not
+        fit."""
+        self._check(batch)
+
+        # the seconds see each other
+        layout = PackedRows.of(batch.video_pad, never_none=True)
+        features = self._scale(layout.pack(batch.video))
+        video = self.video_in(features)  # (R, D)
+        positions = self._video_positions(batch)
+        seconds = self._placed(video, positions, layout)
+        for layer in self.encoder:
+            seconds = layer(seconds)
+
+        # the texts see each other and the seconds
+        layout = PackedRows.of(batch.text_pad, never_none=False)
+        vectors = self._scale(layout.pack(batch.text))
+        text = self.text_in(vectors)  # (R, D)
+        positions = self._text_positions(batch)
+        texts = self._placed(text, positions, layout)
+        outputs = []
+        for layer in self.decoder:
+            texts = layer(texts, seconds)
+            outputs.append(self.decoder_norm(texts.values))
+        return self._compare(torch.stack(outputs), texts.layout, seconds)
+
+    def _compare(
+        self, text: Tensor, layout: PackedRows, seconds: RowsWithPositions
+    ) -> AlignerOutput:
+        """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06
+        after tau."""
+        with torch.autocast(text.device.type, enabled=False):
+            text = text.float()  # (L, R, D)
+            alignable = None
+            # The head reads the last layer alone.
+            if self.alignable is not None:
+                logits = self.alignable(text[-1])
+                alignable = layout.unpack(logits).squeeze(-1)  # (B, K)
+            text_vectors = _unit_vectors(self.text_out(text))
+            video = self.video_out(seconds.values.float())
+            video_vectors = _unit_vectors(video)
+            texts = layout.unpack(text_vectors)
+            rows = seconds.layout.unpack(video_vectors)
+            return AlignerOutput(texts, rows, alignable)
+
+    def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
+        """Return the rows (R, D) with positions (B, N, D) that every attention is to add. The paper
+        adds them here, once."""
+        packed = layout.pack(positions)
+        if self.settings.form == "paper":
+            return RowsWithPositions(rows + packed, None, layout)
+        return RowsWithPositions(rows, packed, layout)
+
+    def _video_positions(self, batch: Batch) -> Tensor:
+        """Return the fixed positions of seconds, (B, T, D)."""
+        count = batch.video.shape[1]
+        positions = sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
+        return positions.expand(len(batch.video), -1, -1)  # (B, T, D)
+
+    def _text_positions(self, batch: Batch) -> Tensor:
+        """Return the learned positions of the texts, zero where they are in no order, (B, K, D)."""
+        count = batch.text.shape[1]
+        # (K, D) or fewer: `_check` lets it be unordered only
+        learned = self.text_place.weight[:count]
+        missing = count - len(learned)
+        learned = nn.functional.pad(learned, (0, 0, 0, missing))  # (K, D)
+        return learned * batch.ordered[:, None, None]  # (B, K, D)
+
+    def _scale(self, rows: Tensor) -> Tensor:
+        """Return the rows with mean square 1 each, or as they are. A row of zeros stays."""
+        if self.settings.feature_scale == "none":
+            return rows
+        squares = rows.square()
+        mean_square = squares.mean(dim=-1, keepdim=True)
+        factor = mean_square.clamp(min=MIN_LENGTH**2).rsqrt()
+        return rows * factor
+
+    def _check(self, batch: Batch) -> None:
+        settings = self.settings
+        widths = {
+            "video": (batch.video, settings.video_width),
+            "text": (batch.text, settings.text_width),
+        }
+        for name, (rows, width) in widths.items():
+            if rows.shape[-1] != width:
+                fault = f"have width {rows.shape[-1]}, the model takes {width}"
+                raise ShapeError(f"{name} features {fault}; use its own")
+        videos, seconds, _ = batch.video.shape
+        if not videos or not seconds:
+            raise ShapeError(f"the video needs at least one feature row, not {(videos, seconds)}")
+        texts = batch.text.shape[1]
+        if texts > settings.text_positions and bool(batch.ordered.any()):
+            positions = f"the {settings.text_positions} positions that the model has learned"
+            raise ShapeError(
+                f"{texts} texts in order are more than {positions}; "
+                "give fewer at a time, or in no order"
+            )
+
+
+def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
+    """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base
+    10000."""
+    steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
+    numbers = torch.arange(count, device=device, dtype=torch.float32)
+    frequencies = torch.exp(steps * (-LOG_10000 / width))
+    angles = numbers[:, None] * frequencies
+    sines = angles.sin()
+    cosines = angles.cos()
+    pairs = torch.stack((sines, cosines), dim=2)
+    return pairs.flatten(1)  # (count, width)
+
+
+def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
+    layers: list[nn.Module] = [Linear(width, settings.width)]
+    if settings.form == "released":
+        layers.append(nn.LayerNorm(settings.width))
+    return nn.Sequential(*layers)
+
+
+def _init_weights(module: nn.Module) -> None:
+    """Draw fresh weights as the released code does. Packed attention projections keep Xavier's."""
+    if isinstance(module, AlignerAttention):
+        # children come first, so this undoes what follows for them
+        nn.init.xavier_uniform_(module.project.weight)
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=INIT_STD)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
+
+
+def _unit_vectors(rows: Tensor) -> Tensor:
+    """Return the rows at length 1. A row of no length stays 0 and passes no gradient, instead of a
+    huge one."""
+    squares = rows.square()
+    square = squares.sum(dim=-1, keepdim=True)
+    has_direction = square > MIN_LENGTH**2
+    # Clamped first: `where` also passes on the NaN of the side that it does not take.
+    factor = square.clamp(min=MIN_LENGTH**2).rsqrt()
+    scaled = rows * factor
+    return torch.where(has_direction, scaled, torch.zeros_like(rows))

@@ -1,0 +1,480 @@
+"""New labels from a network's own alignment matrices: the second stage of NaSVA (section 3.3,
+tables 3, 8 and 9).
+
+For instance, 2 texts in a video of 4 s, with the cosine eps2 = 0.5, position = "start" and
+seconds = 2:
+
+    A[0] = 0.1  0.9  0.7  0.2      best 0.9 in second 1      Span(1, 3)
+    A[1] = 0.3  0.2  0.1  0.4      best 0.4 is under 0.5     None
+    label_candidates([A], 1.0, settings) -> choose_labels -> ((Span(1, 3), None),)
+
+In general:
+
+    best_k  = argmax_t A[k, t]                 a text whose best score stays under eps2 loses its label
+    label_k = [best_k, best_k + seconds)       or around it, or grown while A >= zeta A[best_k]
+
+In order: labels from matrices, videos with the steps written for them, labels on disk (JSON),
+matrices of many videos. Then what one round of labelling has changed (`RoundReport`). Letters: K
+texts or steps, T feature rows, C input width, V videos.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stepline.errors import ShapeError, StoreError
+from stepline.files.atomic_files import write_atomic
+from stepline.grounding.speech import grow_window
+from stepline.limits import parse_json
+from stepline.models.nasva.calibration import shown_fraction
+from stepline.models.nasva.dataset import labelled_sample
+from stepline.models.nasva.model import Aligner, AlignerOutput
+from stepline.models.nasva.settings import RecordPlace, RefineSettings
+from stepline.models.training.batches import (
+    MAX_ROWS,
+    LazySamples,
+    Mask,
+    Sample,
+    collate,
+    length_buckets,
+    lengths_and_shards,
+)
+from stepline.networks.device import device_of
+from stepline.records import FeatureSequence, Matrix, Span
+
+log = logging.getLogger(__name__)
+
+RowIndices: TypeAlias = npt.NDArray[np.int64]
+# where each text of one video is placed (None: it has no label)
+StepSpans: TypeAlias = tuple[Span | None, ...]
+
+MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCandidates:
+    """All that is kept of a video's matrices (K, T) to choose its labels. A dataset's matrices do
+    not fit into memory.
+
+    spans: (K, 2) seconds of each text's label, were it kept.
+    best: (K,) its best cosine.
+    agreed: (K,) whether the teachers, and the record where it is asked, have it in the same place.
+    """
+
+    spans: npt.NDArray[np.float64]
+    best: Matrix
+    agreed: Mask
+
+
+def label_candidates(
+    matrices: Sequence[Matrix],
+    rate: float,
+    settings: RefineSettings,
+    places: Sequence[StepSpans] = (),
+) -> LabelCandidates:
+    """Return where each text of a video would be placed.
+
+    matrices: cosines (K, T), one per teacher. They are averaged.
+    places: each K long, that the best second must be near to.
+    """
+    # The teachers' mean says where.
+    mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
+    # Whether the teachers agree, and the record with them.
+    agreed = np.ones(len(mean), np.bool_)
+    if settings.agree is not None:
+        agreed = teachers_agree(matrices, settings.agree * rate)
+        best_rows = mean.argmax(axis=1)
+        best_seconds = (best_rows + 0.5) / rate
+        for spans_of_record in places:
+            agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
+    # A label for every text, since which are kept depends on all videos.
+    pairs = []
+    for row in mean:
+        span = label_span(row, rate, settings)
+        pairs.append((span.start, span.end))
+    spans = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return LabelCandidates(spans, best_scores(mean), agreed)
+
+
+def choose_labels(
+    candidates: Sequence[LabelCandidates], settings: RefineSettings
+) -> tuple[StepSpans, ...]:
+    """Return a label, or none, for each text of each video: kept where its best cosine reaches the
+    settings' threshold.
+
+    Raises ShapeError when fewer than `least_kept` of the texts keep a label.
+    """
+    # Labels that are good enough, and agreed on.
+    floor = score_threshold([video.best for video in candidates], settings)
+    labels: list[StepSpans] = []
+    for video in candidates:
+        keeps = (video.best >= floor) & video.agreed
+        spans: list[Span | None] = []
+        for ends, keep in zip(video.spans.tolist(), keeps.tolist(), strict=True):
+            span = None
+            if keep:
+                span = Span(*ends)
+            spans.append(span)
+        labels.append(tuple(spans))
+
+    # whether enough are left to train on
+    flags = [span is not None for spans in labels for span in spans]
+    share = labelled_fraction(labels)
+    if not any(flags) or share < settings.least_kept:
+        counts = f"{sum(flags)} of {len(flags)} texts keep a label"
+        limits = f"fewer than {settings.least_kept:.0%} (eps2 {floor:.2f})"
+        cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
+        raise ShapeError(f"{counts}, {limits}; {cure}")
+    if share < MIN_LABELLED_SHARE:
+        log.warning(
+            "only %d of %d texts keep a label; lower refine.threshold to keep more",
+            sum(flags),
+            len(flags),
+        )
+    return tuple(labels)
+
+
+def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
+    """Return the label of a text with these scores (T,), in seconds. It is never past the video."""
+    best = int(row.argmax())
+    # As far as the score stays near its peak. Where nothing fits, the best row alone.
+    if settings.seconds is None:
+        start = best
+        end = best + 1
+        if row[best] > 0:
+            start, end = grow_window(row, best, settings.grow)
+        return Span(start / rate, end / rate)
+    # A fixed length, from the best row on or around its middle.
+    first = best / rate
+    if settings.position == "center":
+        first = (best + 0.5) / rate - settings.seconds / 2
+    last = first + settings.seconds
+    duration = len(row) / rate
+    return Span(max(0.0, first), min(duration, last))
+
+
+def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
+    """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts'
+    best (K,)."""
+    if settings.threshold_kind == "cosine":
+        return settings.threshold
+    # The empty array is for no video at all.
+    scores = np.concatenate([np.zeros(0), *best])
+    if not settings.threshold or not scores.size:
+        return -math.inf
+    return float(np.quantile(scores, settings.threshold))
+
+
+def best_scores(matrix: Matrix) -> Matrix:
+    """Return max_t A[k, t], (K,), or 0 where there is no row."""
+    if not matrix.size:
+        return np.zeros(len(matrix), dtype=np.float32)
+    return np.asarray(matrix.max(axis=1))
+
+
+def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
+    """Return for each text (K,) whether all networks' best rows are at most `rows` apart."""
+    best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
+    distances = np.ptp(best, axis=0)
+    return np.asarray(distances <= rows)
+
+
+def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
+    """Return for each text (K,) whether its time is within its span, or at most `seconds` off. It
+    is False without a span."""
+    near = np.zeros(len(times), np.bool_)
+    for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
+        if span is not None:
+            first = span.start - seconds
+            last = span.end + seconds
+            near[k] = first <= time <= last
+    return near
+
+
+@dataclass(frozen=True, slots=True)
+class StepVideo:
+    """A video and the steps written for it.
+
+    said_spans: where each of the K is said, None where no one says it.
+    shown_spans: where the record has each shown, None where it does not, or () where that is not
+    asked.
+    rows: of its features.
+    rate: per second.
+    read_inputs: returns the features and the step vectors (K, C), from disk where they are there,
+    and then in that shard.
+    truth: (K, T) where each step is really shown, of simulated videos. Reports use it, nothing else
+    does.
+    """
+
+    id: str
+    said_spans: StepSpans
+    rows: int
+    rate: float
+    read_inputs: Callable[[], tuple[FeatureSequence, Matrix]]
+    truth: Mask | None = None
+    shard: int = 0
+    shown_spans: StepSpans = ()
+
+    def places(self, kinds: Sequence[RecordPlace]) -> list[StepSpans]:
+        """Return the record's places of each kind, each K long."""
+        by_kind = {"said": self.said_spans, "shown": self.shown_spans}
+        return [by_kind[kind] for kind in kinds]
+
+
+def step_samples(
+    videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
+) -> LazySamples[Sample]:
+    """Return the steps as training samples: those with a label, or all. A video without any is left
+    out."""
+    labelled = []
+    for video, spans in zip(videos, labels, strict=True):
+        if any(keep_all or span is not None for span in spans):
+            labelled.append((video, spans))
+
+    def make(index: int) -> Sample:
+        video, spans = labelled[index]
+        texts = []
+        places = []
+        for text, span in enumerate(spans):
+            if span is not None:
+                texts.append(text)
+                places.append([span])
+            elif keep_all:
+                # A text without a label is still one of the video's, shown nowhere.
+                texts.append(text)
+                places.append([])
+        features, vectors = video.read_inputs()
+        return labelled_sample(video.id, features, vectors[texts], places, ordered=True)
+
+    lengths = [video.rows for video, _ in labelled]
+    shards = [video.shard for video, _ in labelled]
+    return LazySamples(make, lengths, shards)
+
+
+def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
+    """Return all steps of all videos as samples without a label, for a network to place."""
+    most_steps = max((len(video.said_spans) for video in videos), default=0)
+    # no places of 0, 1, ... steps: one for all videos of as many
+    nowhere = [(None,) * count for count in range(most_steps + 1)]
+    labels = [nowhere[len(video.said_spans)] for video in videos]
+    return step_samples(videos, labels, keep_all=True)
+
+
+def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
+    """Return each video with the texts of the one half the way round, which it does not show."""
+    count = len(videos)
+    half = max(1, count // 2)
+    others = [videos[(index + half) % count] for index in range(count)]
+    return [_with_texts_of(video, other) for video, other in zip(videos, others, strict=True)]
+
+
+def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
+    def read_both() -> tuple[FeatureSequence, Matrix]:
+        features, _ = video.read_inputs()
+        _, vectors = other.read_inputs()
+        return features, vectors
+
+    return replace(
+        video,
+        said_spans=other.said_spans,
+        shown_spans=other.shown_spans,
+        read_inputs=read_both,
+        truth=None,
+    )
+
+
+def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
+    """Write where the texts of each video are placed."""
+    tree: dict[str, list[list[float] | None]] = {}
+    for id, spans in zip(ids, labels, strict=True):
+        tree[id] = []
+        for span in spans:
+            pair = None
+            if span is not None:
+                pair = [span.start, span.end]
+            tree[id].append(pair)
+    write_atomic(path, json.dumps(tree) + "\n")
+
+
+def _span_of_pair(pair: Sequence[float] | None) -> Span | None:
+    if pair is None:
+        return None
+    return Span(*pair)
+
+
+def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
+    """Return the labels of videos, each an id and its number of texts. Raises StoreError where they
+    do not fit."""
+    try:
+        tree = parse_json(path.read_text(encoding="utf-8"))
+        labels = [tuple(map(_span_of_pair, tree[id])) for id, _ in videos]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{path}: no labels of these videos ({error}); remove the folder to start again"
+        ) from error
+    lengths = [len(places) for places in labels]
+    if lengths != [count for _, count in videos]:
+        raise StoreError(f"{path}: labels of other texts; remove the folder to start again")
+    return tuple(labels)
+
+
+VIDEOS_PER_BATCH = 16  # that are seen together
+
+
+def iterate_matrices(
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+) -> Iterator[tuple[int, list[Matrix]]]:
+    """Yield each video's place among the samples, and every network's cosines (K, T) of its texts.
+
+    One batch is in memory at a time, and read once for all networks. The places come in the order
+    of the batches. Of `of` processes, each takes its share of the batches, which are the same for
+    any number of them.
+    """
+    for indices, videos, outputs in aligned_batches(networks, samples, rank=rank, of=of):
+        scores = [output.scores.cpu().numpy() for output in outputs]
+        for row, (index, sample) in enumerate(zip(indices, videos, strict=True)):
+            texts = len(sample.text)
+            rows = len(sample.video)
+            yield index, [matrix[row, :texts, :rows].copy() for matrix in scores]
+
+
+def aligned_batches(
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
+    """Yield of each batch which samples it holds, the samples, and what each network says of them.
+
+    The networks end at rest. A video of more than `MAX_ROWS` rows is seen whole, as no training saw
+    it. Labels have no effect.
+    """
+    for network in networks:
+        network.eval()
+    lengths, shards = lengths_and_shards(samples, lambda sample: len(sample.video))
+    longest = max([MAX_ROWS, *lengths])
+    # Batches of like length, the same for any number of processes.
+    batches = length_buckets(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
+    for indices in islice(batches, rank, None, of):
+        videos = [samples[index] for index in indices]
+        batch = collate(videos, longest)
+        outputs = []
+        with torch.inference_mode():
+            for network in networks:
+                own_batch = batch.to(device_of(network))
+                outputs.append(network(own_batch))
+        yield indices, videos, outputs
+
+
+# share of a label that must be in the planted window. NaSVA's table 5 judges by eye
+INSIDE_FRACTION = 0.5
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One round: shares in [0, 1], seconds, or None where it cannot be known.
+
+    kept: of the texts, those with a label.
+    alignable: of the texts, an estimate (`alignable_fraction`), by the networks that this round's
+    labels trained.
+    moved: median of how far a label's middle is from the last round's.
+    iou: mean overlap with the last round's.
+    agreement: of held-out texts whose best second is the same as the last round's networks have it.
+    inside, shown: of the kept labels, those that are in the planted window, and whose text has one.
+    """
+
+    number: int
+    texts: int
+    kept: float
+    alignable: float | None = None
+    moved: float | None = None
+    iou: float | None = None
+    agreement: float | None = None
+    inside: float | None = None
+    shown: float | None = None
+    cpu_seconds: float = 0.0
+
+
+def labelled_fraction(labels: Sequence[StepSpans]) -> float:
+    """Return the share of texts that have a label, or 0 without texts."""
+    flags = [span is not None for places in labels for span in places]
+    return sum(flags) / max(1, len(flags))
+
+
+def label_shift(
+    before: Sequence[StepSpans], after: Sequence[StepSpans]
+) -> tuple[float | None, float | None]:
+    """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of
+    texts with both."""
+    moves = []
+    overlaps = []
+    for old_spans, new_spans in zip(before, after, strict=True):
+        for old, new in zip(old_spans, new_spans, strict=True):
+            if old is not None and new is not None:
+                moves.append(abs(old.center - new.center))
+                overlaps.append(old.iou(new))
+    if not moves:
+        return None, None
+    return float(np.median(moves)), float(np.mean(overlaps))
+
+
+def teacher_agreement(
+    before: Sequence[RowIndices], after: Sequence[RowIndices], rows: Sequence[float]
+) -> float | None:
+    """Return the share of texts whose best rows (K,) by two sets of networks are at most `rows`
+    (per video) apart."""
+    near: list[Mask] = []
+    for old, new, limit in zip(before, after, rows, strict=True):
+        near.append(abs(old - new) <= limit)
+    flags = np.concatenate([np.zeros(0, np.bool_), *near])
+    if not len(flags):
+        return None
+    return float(flags.mean())
+
+
+def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
+    """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median
+    of foreign texts').
+
+    own: best scores (K,) of each video's texts.
+    foreign: of texts of other videos, which show nothing of them.
+
+    It is None without texts.
+    """
+    scores = np.concatenate([np.zeros(0), *own])
+    null = np.concatenate([np.zeros(0), *foreign])
+    if not len(scores) or not len(null):
+        return None
+    return shown_fraction(scores, null)
+
+
+def fraction_inside(
+    labels: Sequence[StepSpans], truth: Sequence[Mask], rates: Sequence[float]
+) -> tuple[float, float]:
+    """Return, of the kept labels, the share that lies by half or more in the planted window, and
+    that has one at all.
+
+    truth: (K, T) of each video, True where the text is shown. NaN without labels.
+    """
+    inside_flags = []
+    shown_flags = []
+    for spans, rows, rate in zip(labels, truth, rates, strict=True):
+        for span, row in zip(spans, rows, strict=True):
+            if span is None:
+                continue
+            shown_flags.append(bool(row.any()))
+            # A label shorter than a row still covers one.
+            start = int(span.start * rate)
+            end = max(start + 1, math.ceil(span.end * rate))
+            part = row[start:end]
+            is_inside = part.size > 0 and part.mean() >= INSIDE_FRACTION
+            inside_flags.append(is_inside)
+    if not inside_flags:
+        return math.nan, math.nan
+    return float(np.mean(inside_flags)), float(np.mean(shown_flags))

@@ -1,0 +1,328 @@
+"""`stepline refine`: a dataset's steps and a store of features in, steps that are placed and a
+network out.
+
+out/refined.parquet    the records, each kept step with its label as its span, the others under `dropped`
+out/omitted.jsonl      the videos that are in no round, each with its reason
+out/vectors            text vectors that the run made itself
+and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from stepline.datasets.excluded import read_excluded
+from stepline.errors import ShapeError
+from stepline.features import FeatureLocation, FeatureStore, open_video_store
+from stepline.files.storage import write_parquet
+from stepline.grounding.speech import place_steps
+from stepline.models.nasva.checkpoint import FeatureSpace
+from stepline.models.nasva.dataset import (
+    NO_TEXT,
+    AlignerSamples,
+    gather_samples,
+    matching_rows,
+    omitted_row,
+    other_texts,
+)
+from stepline.models.nasva.pseudo_labels import StepSpans, StepVideo
+from stepline.models.nasva.self_training import SelfTraining, SelfTrainingResult
+from stepline.models.nasva.settings import RefineRunSettings
+from stepline.models.training.distributed import (
+    first_then_all,
+    is_first,
+    start_processes,
+    wait_for_all,
+)
+from stepline.models.training.gather import ExcludedIds, FeatureJoin
+from stepline.models.training.loop import Progress
+from stepline.models.training.run_folder import OMITTED_FILE, write_omitted
+from stepline.models.training.settings import TextKind
+from stepline.models.training.sources import (
+    TextEncoder,
+    is_feature_store,
+    labelled_texts,
+    read_labelled_texts,
+    read_records,
+    text_encoder,
+    text_vectors,
+)
+from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
+
+REFINED_FILE = "refined.parquet"
+LINKING_ENCODER = "minilm"  # the text encoder that says which sentence speaks of a step
+NO_LABEL_REASON = (
+    "no label after self-training: its best score is too low, or the teachers disagree"
+)
+
+
+@dataclass(frozen=True)
+class RefineSources:
+    """What a run reads.
+
+    dataset: as `read_records` takes it.
+    features: a store of the videos' features, or its URL.
+    step_vectors: a store, or an encoder as `text_encoder` takes it.
+    narrations: a source of what is said, which the final network also learns, next to the steps, or
+    None.
+    narration_vectors: None for the source's own, else as the steps'.
+    excluded: lists that `stepline excluded` wrote.
+    """
+
+    dataset: str
+    features: Path | str
+    step_vectors: str = LINKING_ENCODER
+    narrations: str | None = None
+    narration_vectors: str | None = None
+    excluded: tuple[Path, ...] = ()
+
+    def vectors_of_narrations(self) -> str:
+        """Return where the narrations' vectors come from. One network must know them and the steps'
+        alike."""
+        if self.narration_vectors:
+            return self.narration_vectors
+        if self.narrations and is_feature_store(self.narrations):
+            return self.narrations
+        if is_feature_store(self.step_vectors):
+            return LINKING_ENCODER
+        return self.step_vectors
+
+
+@dataclass(frozen=True)
+class RefineResult:
+    """What a run made: the networks and labels, how many videos it wrote, and which it left out."""
+
+    trained: SelfTrainingResult
+    videos: int
+    omitted: tuple[Rejected, ...]
+
+
+def refine_dataset(
+    sources: RefineSources,
+    folder: Path,
+    settings: RefineRunSettings | None = None,
+    progress: Callable[[str, Progress], None] | None = None,
+) -> RefineResult:
+    """Place the steps of a dataset by self-training, or go on with it, and write them. See the top
+    of this file.
+
+    Under torchrun the processes share the work and the first one writes. Raises ShapeError when no
+    video is left or hardly a text keeps a label. Raises SettingsError when the folder holds another
+    run, and what the sources raise.
+    """
+    settings = settings or RefineRunSettings()
+    start_processes(settings.train.device)
+    features = open_video_store(sources.features)
+    excluded = read_excluded(sources.excluded)
+    vectors = first_then_all(partial(_step_vectors, sources, folder))
+    reader = _VideoReader(features, vectors, settings, excluded)
+    # The videos whose steps can be placed.
+    videos = []
+    for record in read_records(sources.dataset):
+        video = reader.take(record)
+        if video is not None:
+            videos.append(video)
+    vectors.forget_texts()
+    narrations = _gather_narrations(sources, folder, settings, features, excluded)
+    omitted = tuple(reader.omitted)
+    if narrations:
+        omitted += narrations.omitted
+    if is_first():
+        write_omitted(folder, map(omitted_row, omitted))
+    if not videos:
+        raise ShapeError(
+            f"{sources.dataset}: no video has steps and features; see {folder / OMITTED_FILE}"
+        )
+    stored = features[videos[0].id]
+    text = vectors[videos[0].id]
+    if narrations is not None:
+        _check_same_encoder(narrations, text)
+    widths = {"video_width": stored.width, "text_width": text.width}
+    trained = SelfTraining(
+        videos,
+        folder,
+        narrations or (),
+        settings.model.model_copy(update=widths),
+        settings.loss,
+        settings.train,
+        settings.rounds,
+        {name: str(value) for name, value in asdict(sources).items()},
+        FeatureSpace(stored.backbone, text.backbone, stored.rate),
+        progress,
+    ).run()
+    ids = [video.id for video in videos]
+    labels = dict(zip(ids, trained.labels, strict=True))
+    if is_first():
+        records = refined_records(read_records(sources.dataset), labels)
+        write_parquet(records, folder / REFINED_FILE)
+    wait_for_all()
+    return RefineResult(trained, len(labels), omitted)
+
+
+def _step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
+    texts = labelled_texts(read_records(sources.dataset), "step")
+    return text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
+
+
+def _gather_narrations(
+    sources: RefineSources,
+    folder: Path,
+    settings: RefineRunSettings,
+    features: FeatureStore,
+    excluded: ExcludedIds,
+) -> AlignerSamples | None:
+    """Return the samples of what is said, which the final network learns too, or None without a
+    source."""
+    if sources.narrations is None:
+        return None
+    texts = partial(read_labelled_texts, sources.narrations, "narration")
+    encoder = sources.vectors_of_narrations()
+    vectors_folder = folder / "vectors" / "narration"
+    vectors = first_then_all(lambda: text_vectors(encoder, texts(), vectors_folder))
+    stores: dict[TextKind, FeatureStore] = {"narration": vectors}
+    return gather_samples(texts(), features, stores, settings.data, excluded=excluded)
+
+
+def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> None:
+    """Raise ShapeError where the narrations' vectors are of another encoder than the steps'."""
+    encoder = narrations.space().text
+    width = narrations.widths()[1]
+    if (encoder, width) != (steps.backbone, steps.width):
+        own = f"of {encoder!r}, {width} wide"
+        other = f"the steps' of {steps.backbone!r}, {steps.width} wide"
+        cure = "give --narration-vectors of the steps' encoder"
+        raise ShapeError(f"the narrations' vectors are {own}, {other}; {cure}")
+
+
+def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:
+    """Yield the records of the videos that have labels, with their steps placed. What lost its
+    label is dropped."""
+    remaining = dict(labels)
+    for record in records:
+        spans = remaining.pop(record.video.id, None)  # a video counts once
+        if spans is None:
+            continue
+        steps = []
+        dropped = [*record.dropped]
+        for step, span in zip(record.steps, spans, strict=True):
+            if span is None:
+                dropped.append(Rejected(what="step", text=step.text, reason=NO_LABEL_REASON))
+            else:
+                changes = {"spans": (span,), "at": None, "status": "shown"}
+                steps.append(step.model_copy(update=changes))
+        yield record.model_copy(update={"steps": tuple(steps), "dropped": tuple(dropped)})
+
+
+class _VideoReader:
+    """Turns records into videos whose steps are to be placed. omitted: which cannot be, and why."""
+
+    def __init__(
+        self,
+        features: FeatureStore,
+        vectors: FeatureStore,
+        settings: RefineRunSettings,
+        excluded: ExcludedIds = frozenset(),
+    ) -> None:
+        self._features = features
+        self._vectors = vectors
+        self._settings = settings
+        self._join = FeatureJoin(features, slack=settings.data.slack, excluded=excluded)
+        self._encode: TextEncoder | None = None
+        self.omitted = self._join.omitted
+
+    def take(self, record: Record) -> StepVideo | None:
+        """Return the record's video, or None and note why not."""
+        id = record.video.id
+        lack = None if record.steps else NO_TEXT
+        flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
+        texts = next(labelled_texts([record], "step"))
+        rows = None
+        if flaw is None:
+            rows = matching_rows(texts, self._vectors)
+        if rows is None:
+            self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
+            return None
+        max_rows = self._settings.data.longest
+
+        def read_inputs() -> tuple[FeatureSequence, Matrix]:
+            video = self._features.read(id, slice(max_rows))
+            stored_vectors = self._vectors.matrix(id)
+            return video, stored_vectors[rows]
+
+        # Rows that training does not see do not count here either.
+        stored = self._features[id]
+        length = min(stored.rows, max_rows)
+        said_spans = self._said(record, length / stored.rate)
+        shown_spans: StepSpans = ()
+        if self._settings.rounds.asks_where_shown:
+            shown_spans = tuple(map(_best_span, record.steps))
+        return StepVideo(
+            id,
+            said_spans,
+            length,
+            stored.rate,
+            read_inputs,
+            shard=stored.shard,
+            shown_spans=shown_spans,
+        )
+
+    def _said(self, record: Record, seconds: float) -> StepSpans:
+        """Return where each step is said: as the record has it, else by its likeness to the
+        narration (section 3.1).
+
+        A record that gives no step's `said` but spans (HowToStep's own) has its first labels in
+        their best spans.
+        """
+        # As the record has it.
+        spans = [step.said for step in record.steps]
+        unknown = all(span is None for span in spans)
+        if unknown and (self._settings.said == "given" or not record.sentences):
+            spans = [next(iter(step.spans), None) for step in record.steps]
+            unknown = all(span is None for span in spans)
+        # By likeness to the narration.
+        if record.sentences and (unknown or self._settings.said == "likeness"):
+            by_step = self._said_by_likeness(record)
+            spans = [by_step.get(step.id) for step in record.steps]
+        # What is past the last row is nowhere.
+        inside: list[Span | None] = []
+        for span in spans:
+            if span is not None and span.start >= seconds:
+                span = None
+            inside.append(span)
+        return tuple(inside)
+
+    def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
+        """Return where the sentences most like each step are said, by the step's id."""
+        if self._encode is None:
+            self._encode = text_encoder(LINKING_ENCODER)
+        settings = self._settings.coarse
+        step_probabilities = None
+        if settings.matching == "line-model" and record.transcript is not None:
+            from stepline.writing.extractive.writer import transcript_step_probabilities
+
+            step_probabilities = transcript_step_probabilities(record.transcript)
+        sentences = record.sentences
+        # A record that states no duration lasts until its last sentence ends.
+        last_end = max(sentence.span.end for sentence in sentences)
+        steps, _ = place_steps(
+            record.steps,
+            sentences,
+            self._encode([step.text for step in record.steps]),
+            self._encode([sentence.text for sentence in sentences]),
+            duration=record.video.duration or last_end,
+            settings=settings,
+            step_probabilities=step_probabilities,
+        )
+        return {step.id: step.said for step in steps}
+
+
+def _best_span(step: Step) -> Span | None:
+    """Return the span in which a step is shown best: the one around its best second, else its
+    first."""
+    if step.status != "shown":
+        return None
+    for span in step.spans:
+        if step.at is not None and span.start <= step.at <= span.end:
+            return span
+    return next(iter(step.spans), None)

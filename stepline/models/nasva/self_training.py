@@ -1,0 +1,398 @@
+"""Self-training: label where the steps are said, train, label again by the network's own matrix,
+train (section 3.3).
+
+Everything a round makes is on disk, so that a killed run goes on where it was:
+
+    out/run.json                     what the run is; another run does not go on in its folder
+    out/round-N/labels.json          {video: [[start, end] or null, ...]}
+    out/round-N/teacher-M.safetensors    networks that this round's labels trained, stopped early
+    out/report.json                  a `RoundReport` a round
+    out/aligner.safetensors          the final network, trained on the last round's labels
+
+Differs from the paper: several teachers of other seeds label together, and a text on which they
+disagree may lose its label (`refine.agree`). One teacher, `position="start"` and a threshold are
+the paper's. Several processes (torchrun) share each batch of training, and the batches of
+labelling. The first one writes. Letters: K texts, T feature rows.
+"""
+
+import hashlib
+import json
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepline.errors import ShapeError, StoreError
+from stepline.files.atomic_files import write_atomic
+from stepline.limits import parse_json
+from stepline.models.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
+from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.pseudo_labels import (
+    LabelCandidates,
+    RoundReport,
+    RowIndices,
+    StepSpans,
+    StepVideo,
+    alignable_fraction,
+    best_scores,
+    choose_labels,
+    fraction_inside,
+    iterate_matrices,
+    label_candidates,
+    label_shift,
+    labelled_fraction,
+    lie_near,
+    read_labels,
+    step_samples,
+    teacher_agreement,
+    unlabelled_samples,
+    with_foreign_texts,
+    write_labels,
+)
+from stepline.models.nasva.settings import (
+    AlignerLossSettings,
+    AlignerNetworkSettings,
+    SelfTrainSettings,
+)
+from stepline.models.nasva.train import FINAL_FILE, train_aligner
+from stepline.models.training.batches import Sample, joined_samples
+from stepline.models.training.distributed import (
+    first_says,
+    gather_from_all,
+    is_first,
+    rank_and_world_size,
+    start_processes,
+    wait_for_all,
+)
+from stepline.models.training.loop import Progress
+from stepline.models.training.run import TrainingRun, run_training
+from stepline.models.training.run_folder import versions
+from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
+from stepline.numeric import cosine_matrix
+from stepline.records import Matrix, Span
+
+log = logging.getLogger(__name__)
+
+REPORT_FILE = "report.json"
+SEED_STEP = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
+
+
+@dataclass(frozen=True)
+class SelfTrainingResult:
+    """What self-training made: the final network, the labels of each video that it learnt, a report
+    a round."""
+
+    network: Aligner
+    labels: tuple[StepSpans, ...]
+    rounds: tuple[RoundReport, ...]
+
+
+@dataclass(frozen=True)
+class SelfTraining:
+    """A run: the videos, the other samples that only the final network sees (narrations), and all
+    settings."""
+
+    videos: Sequence[StepVideo]
+    folder: Path
+    others: Sequence[Sample] = ()
+    model: AlignerNetworkSettings = field(default_factory=AlignerNetworkSettings)
+    loss: AlignerLossSettings = field(default_factory=AlignerLossSettings)
+    training: TrainSettings = field(default_factory=TrainSettings)
+    settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
+    # where the videos come from, to tell runs apart
+    sources: Mapping[str, str | None] = field(default_factory=dict)
+    space: FeatureSpace | None = None  # whose features they are, for the networks' files to say
+    progress: Callable[[str, Progress], None] | None = None
+
+    def run(self) -> SelfTrainingResult:
+        """Do, or go on with, all rounds and the final training.
+
+        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds
+        another run, StoreError when a file of it is damaged.
+        """
+        start_processes(self.training.device)
+        run = TrainingRun(
+            self.folder,
+            self._identity(),
+            self._write_result,
+            final=FINAL_FILE,
+            facts={"versions": versions()},
+        )
+        return run_training(run, lambda _: self._rounds())
+
+    def _rounds(self) -> SelfTrainingResult:
+        reports = self._reports()
+        wait_for_all()
+        while not self._done(reports):
+            reports = (*reports, self._round(len(reports)))
+            if is_first():
+                tree = [asdict(report) for report in reports]
+                write_atomic(self.folder / REPORT_FILE, json.dumps(tree, indent=1) + "\n")
+                log.info("%s", reports[-1])
+        labels = self._labels(len(reports) - 1)
+        # what lost its label is a target too
+        keep_all = self.model.alignability and self.loss.alignability == "kept"
+        steps = step_samples(self.videos, labels, keep_all=keep_all)
+        samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
+        network = self._trained(self.folder / FINAL_FILE, samples, self.training)
+        return SelfTrainingResult(network, labels, reports)
+
+    def _write_result(self, result: SelfTrainingResult, path: Path) -> None:
+        self._write(result.network, path)
+
+    def _done(self, reports: Sequence[RoundReport]) -> bool:
+        """Tell whether no further round is to be made: enough of them, or two agree on held-out
+        videos."""
+        if not reports:
+            return False
+        if len(reports) > self.settings.rounds:
+            return True
+        agreement = reports[-1].agreement
+        return agreement is not None and agreement >= self.settings.enough
+
+    def _round(self, number: int) -> RoundReport:
+        began = time.process_time()
+        labels = self._labels(number)
+        texts = sum(len(spans) for spans in labels)
+        report = RoundReport(number, texts, labelled_fraction(labels))
+        # Against the round before.
+        if number:
+            moved, iou = label_shift(self._labels(number - 1), labels)
+            report = replace(report, moved=moved, iou=iou)
+        if number < self.settings.rounds:  # the last round's labels train the final network alone
+            report = self._judge(number, report)
+        truths = [video.truth for video in self.videos if video.truth is not None]
+        if len(truths) == len(self.videos):  # of simulated videos
+            rates = [video.rate for video in self.videos]
+            inside_share, shown_share = fraction_inside(labels, truths, rates)
+            report = replace(report, inside=inside_share, shown=shown_share)
+        return replace(report, cpu_seconds=time.process_time() - began)
+
+    def _judge(self, number: int, report: RoundReport) -> RoundReport:
+        """Return the report with what this round's teachers say of texts that they did not train
+        on."""
+        videos = [self.videos[index] for index in self._held_out()]
+        teachers = self._teachers(number)
+        own, rows = self._best(teachers, videos)
+        # Texts of other videos say what chance gives.
+        foreign, _ = self._best(teachers, with_foreign_texts(videos))
+        report = replace(report, alignable=alignable_fraction(own, foreign))
+        if not number:
+            return report
+        # The teachers of both rounds on the same texts.
+        _, rows_before = self._best(self._teachers(number - 1), videos)
+        max_rows = [self.settings.same * video.rate for video in videos]
+        return replace(report, agreement=teacher_agreement(rows_before, rows, max_rows))
+
+    # ------------------------------------------------------------ what a round makes
+
+    def _labels(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels of a round, from disk where they are."""
+        path = self.folder / f"round-{number}" / "labels.json"
+        if first_says(path.exists()):
+            counts = [(video.id, len(video.said_spans)) for video in self.videos]
+            return read_labels(path, counts)
+        labels = self._new_labels(number) if number else self._first()
+        if is_first():
+            ids = [video.id for video in self.videos]
+            write_labels(path, ids, labels)
+        wait_for_all()
+        return labels
+
+    def _new_labels(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels by the last round's teachers."""
+        refine = self.settings.refinement(number)
+        teachers = self._teachers(number - 1)
+        candidates: dict[int, LabelCandidates] = {}
+        for index, matrices in self._matrices(teachers, self.videos):
+            video = self.videos[index]
+            places = video.places(refine.agree_with)
+            candidates[index] = label_candidates(matrices, video.rate, refine, places)
+        # Each process has seen its share of the videos.
+        candidates = gather_from_all(candidates)
+        in_order = [candidates[index] for index in range(len(candidates))]
+        return choose_labels(in_order, refine)
+
+    def _first(self) -> tuple[StepSpans, ...]:
+        # Where the steps are said, and, if asked, shown there too.
+        if self.settings.first == "asr":
+            return tuple(video.said_spans for video in self.videos)
+        if self.settings.first == "agreed":
+            return tuple(self._agreed(video) for video in self.videos)
+        # by likeness to the pictures: all texts, each grown around its best second
+        changes = {
+            "threshold": 0.0,
+            "threshold_kind": "quantile",
+            "agree": None,
+            "position": "center",
+            "seconds": None,
+        }
+        grown = self.settings.refine.model_copy(update=changes)
+        candidates = []
+        for video in self.videos:
+            features, vectors = video.read_inputs()
+            cosines = cosine_matrix(vectors, features.values)  # (K, T)
+            candidates.append(label_candidates([cosines], video.rate, grown))
+        return choose_labels(candidates, grown)
+
+    def _agreed(self, video: StepVideo) -> StepSpans:
+        """Return where a video's steps are said, of those that the record has shown there too."""
+        middles = np.full(len(video.said_spans), math.nan)
+        for step, span in enumerate(video.said_spans):
+            if span is not None:
+                middles[step] = span.center
+        tolerance = self.settings.refine.agree or 0.0
+        near = lie_near(middles, video.shown_spans, tolerance)
+        agreed: list[Span | None] = []
+        for span, is_near in zip(video.said_spans, near.tolist(), strict=True):
+            agreed.append(span if is_near else None)
+        return tuple(agreed)
+
+    def _teachers(self, number: int) -> list[Aligner]:
+        """Return the networks that a round's labels trained, all but the held-out videos, from disk
+        where they are."""
+        # All videos but those that judge the teachers.
+        held_out = set(self._held_out())
+        videos = []
+        labels = []
+        for index, (video, spans) in enumerate(zip(self.videos, self._labels(number), strict=True)):
+            if index not in held_out:
+                videos.append(video)
+                labels.append(spans)
+        samples = step_samples(videos, labels)
+        # The same samples for all, with other seeds.
+        teachers = []
+        for which in range(self.settings.teachers):
+            seed = self.training.seed + SEED_STEP * which
+            changes = {"epochs": self.settings.teacher_epochs, "seed": seed}
+            settings = self.training.model_copy(update=changes)
+            path = self.folder / f"round-{number}" / f"teacher-{which}.safetensors"
+            network = self._trained(path, samples, settings)
+            if is_first():
+                self._write(network, path)
+            wait_for_all()
+            teachers.append(network)
+        return teachers
+
+    def _trained(self, path: Path, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
+        """Return the network in a file, or, where there is no such file, one trained on the
+        samples."""
+        if first_says(path.exists()):
+            network = read_aligner(path)
+            network.to(start_processes(self.training.device))
+            return network
+        if not samples:
+            raise ShapeError(
+                "no step has a label to train on; lower coarse.floor, or look at the transcripts"
+            )
+        report = None
+        if self.progress is not None:
+            name = path.relative_to(self.folder).with_suffix("").as_posix()
+            report = partial(self.progress, name)
+        return train_aligner(
+            samples,
+            _training_folder(path),
+            model=self.model,
+            loss=self.loss,
+            settings=settings,
+            report=report,
+        )
+
+    def _write(self, network: Aligner, path: Path) -> None:
+        """Write a network that was trained now, and drop what its training left."""
+        if not path.exists():
+            write_aligner(network, path, self.space)
+            shutil.rmtree(_training_folder(path))
+
+    # ------------------------------------------------------------ what the run is
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what distinguishes this run from another, plain."""
+        # Video by video, since the dataset may be large.
+        digest = hashlib.sha256(b"[")
+        separator = ""  # as in the repr of the whole list
+        for video in self.videos:
+            content: tuple[object, ...] = (video.id, video.rows, video.said_spans)
+            if self.settings.asks_where_shown:
+                content += (video.shown_spans,)
+            digest.update(f"{separator}{content!r}".encode())
+            separator = ", "
+        digest.update(b"]")
+        parts = {
+            "model": self.model,
+            "loss": self.loss,
+            "training": self.training,
+            "settings": self.settings,
+        }
+        identity: dict[str, Any] = {}
+        for name, part in parts.items():
+            identity[name] = part.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
+        return identity | {
+            "videos": len(self.videos),
+            "others": len(self.others),
+            "sources": dict(self.sources),
+            "content": digest.hexdigest(),
+        }
+
+    def _reports(self) -> tuple[RoundReport, ...]:
+        path = self.folder / REPORT_FILE
+        if not path.exists():
+            return ()
+        try:
+            trees = parse_json(path.read_text(encoding="utf-8"))
+            return tuple(RoundReport(**tree) for tree in trees)
+        except (ValueError, TypeError) as error:
+            raise StoreError(
+                f"{path}: no report of rounds ({error}); remove the folder to start again"
+            ) from error
+
+    def _held_out(self) -> list[int]:
+        """Return the videos that no teacher sees. It is empty where no further round asks for
+        them."""
+        if not self.settings.rounds:
+            return []
+        count = len(self.videos)
+        # Drawn by the seed, so that a run that goes on holds out the same.
+        rng = np.random.default_rng([self.training.seed, count])
+        order = rng.permutation(count)
+        held_out_count = round(self.settings.held_out * count)
+        return sorted(order[:held_out_count].tolist())
+
+    def _matrices(
+        self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
+    ) -> Iterator[tuple[int, list[Matrix]]]:
+        """Yield this process's share of the videos, each by its place, and every network's matrix
+        of it."""
+        rank, size = rank_and_world_size()
+        samples = unlabelled_samples(videos)
+        return iterate_matrices(networks, samples, rank=rank, of=size)
+
+    def _best(
+        self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
+    ) -> tuple[list[Matrix], list[RowIndices]]:
+        """Return the best score of each video's texts by all networks together, and the row that
+        has it, (K,) both."""
+        best: dict[int, tuple[Matrix, RowIndices]] = {}
+        for index, matrices in self._matrices(networks, videos):
+            mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
+            best[index] = (best_scores(mean), mean.argmax(axis=1))
+        best = gather_from_all(best)
+        scores = []
+        rows = []
+        for index in range(len(videos)):
+            video_scores, video_rows = best[index]
+            scores.append(video_scores)
+            rows.append(video_rows)
+        return scores, rows
+
+
+def _training_folder(network: Path) -> Path:
+    """Return where the checkpoint and the log of a network are while it is trained."""
+    return network.with_suffix(".training")

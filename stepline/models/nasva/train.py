@@ -1,0 +1,331 @@
+"""Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
+score, and whole runs.
+
+A run's folder is that of `training.run_folder`, and in it:
+
+vectors/{kind}        text vectors that the run made itself
+best.safetensors      the network that scored best on held-out samples, where some are held out
+aligner.safetensors   the final network
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stepline.datasets.excluded import read_excluded
+from stepline.errors import DatasetError, ShapeError
+from stepline.features import FeatureStore, open_video_store
+from stepline.models.nasva.checkpoint import NETWORK_FILE, read_aligner, write_aligner
+from stepline.models.nasva.dataset import AlignerSamples, gather_samples, omitted_row
+from stepline.models.nasva.loss import alignability_loss, grounding_loss
+from stepline.models.nasva.model import Aligner, AlignerOutput
+from stepline.models.nasva.settings import (
+    AlignerLossSettings,
+    AlignerNetworkSettings,
+    AlignerRunSettings,
+    HeldOutScore,
+)
+from stepline.models.training.batches import Batch, Sample, collate
+from stepline.models.training.distributed import first_then_all, start_processes
+from stepline.models.training.gather import source_flaw
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
+from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
+from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.settings import TextKind, TrainSettings
+from stepline.models.training.sources import (
+    LabelledTexts,
+    is_feature_store,
+    read_labelled_texts,
+    text_vectors,
+)
+from stepline.networks.device import device_of
+
+
+def train_aligner(
+    samples: Sequence[Sample],
+    folder: Path,
+    *,
+    model: AlignerNetworkSettings | None = None,
+    loss: AlignerLossSettings | None = None,
+    settings: TrainSettings | None = None,
+    report: Callable[[Progress], None] | None = None,
+    scorer: HeldOutScorer[Sample] | None = None,
+) -> Aligner:
+    """Return a fresh network trained on the samples, at rest.
+
+    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
+    on.
+    """
+    return train_network(
+        lambda: Aligner(model or AlignerNetworkSettings()),
+        aligner_task(samples, loss or AlignerLossSettings()),
+        settings or TrainSettings(),
+        folder,
+        report,
+        scorer=scorer,
+    )
+
+
+def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
+    """Return what training learns: samples of videos of like length together, some with their texts
+    shuffled."""
+
+    def losses(network: nn.Module, batch_samples: Sequence[Sample]) -> list[Loss]:
+        batch = collate(batch_samples).to(device_of(network))
+        alignment = network(batch)
+        terms = [grounding_loss(alignment, batch, settings)]
+        if alignment.alignable is not None:
+            head = alignability_loss(alignment, batch, settings.alignability)
+            terms.append(head.weighted(settings.alignability_weight))
+        return terms
+
+    def augment(batch_samples: Sequence[Sample], rng: np.random.Generator) -> list[Sample]:
+        return shuffle_texts(batch_samples, settings, rng)
+
+    return TrainingTask(samples, lambda sample: len(sample.video), augment, losses)
+
+
+def shuffle_texts(
+    samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator
+) -> list[Sample]:
+    """Return the samples, some with their texts shuffled and so marked. Supplement 6.3: half,
+    whatever the source."""
+    count = 1
+    if settings.drawn == "sample":
+        count = len(samples)
+    draws = rng.random(count) < settings.shuffled
+    loses_order = np.broadcast_to(draws, len(samples))
+    augmented = []
+    for sample, is_shuffled in zip(samples, loses_order, strict=True):
+        if is_shuffled:
+            sample = sample.shuffled(rng)
+        augmented.append(sample)
+    return augmented
+
+
+HELD_OUT_SAMPLES = 8  # that are scored together
+BELOW_ANY_COSINE = -2.0  # of padding, so that it is never the best row
+
+
+def aligner_scorer(
+    samples: Sequence[Sample],
+    score: HeldOutScore,
+    loss: AlignerLossSettings,
+    keep: Callable[[nn.Module], None],
+) -> HeldOutScorer[Sample]:
+    """Return the scorer of held-out samples. "recall": R@1 of their labels, "loss": what a text
+    loses, negative."""
+
+    def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
+        batch = collate(batch_samples).to(device_of(network))
+        alignment = network(batch)
+        if score == "recall":
+            hits, labelled = recall_counts(alignment, batch)
+            return float(hits), float(labelled)
+        # Negative, since more is better.
+        term = grounding_loss(alignment, batch, loss)
+        return float(-term.total), float(term.count)
+
+    return HeldOutScorer(samples, HELD_OUT_SAMPLES, measure, keep)
+
+
+def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return how many labelled texts have their best row among their labels, and how many there
+    are."""
+    positive = batch.real_positive()  # (B, K, T)
+    scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
+    best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
+    hits = positive.gather(2, best)
+    labelled = positive.any(dim=2)
+    return hits.sum(), labelled.sum()
+
+
+BEST_FILE, FINAL_FILE = NETWORK_FILE.names
+TEXT_KINDS: tuple[TextKind, ...] = ("narration", "step")
+# settings of a network that may change when it is trained on
+CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
+
+
+@dataclass(frozen=True)
+class AlignerSources:
+    """What a run reads.
+
+    features: a store, or its URL.
+    narrations, steps: as `read_labelled_texts` takes them.
+    narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes
+    it.
+    excluded: lists that `stepline excluded` wrote.
+    """
+
+    features: Path | str
+    narrations: str | None = None
+    steps: str | None = None
+    narration_vectors: str | None = None
+    step_vectors: str | None = None
+    excluded: tuple[Path, ...] = ()
+
+    def texts(self, kind: TextKind) -> str | None:
+        """Return where the texts of a kind come from."""
+        sources = {"narration": self.narrations, "step": self.steps}
+        return sources[kind]
+
+    def vectors(self, kind: TextKind) -> str:
+        """Return where their vectors come from: the store itself where texts come from one, else
+        MiniLM."""
+        options = {"narration": self.narration_vectors, "step": self.step_vectors}
+        option = options[kind]
+        if option:
+            return option
+        source = self.texts(kind) or ""
+        if is_feature_store(source):
+            return source
+        return "minilm"
+
+
+@dataclass(frozen=True)
+class PreparedAligner:
+    """A run before its first step: samples to train on and held out, and the network that
+    starts."""
+
+    samples: AlignerSamples
+    held_out: AlignerSamples
+    network: Aligner
+
+    def counts(self) -> dict[str, Any]:
+        """Return what run.json says of the samples."""
+        samples = self.samples
+        return {
+            "videos": len(samples.videos),
+            "samples": len(samples),
+            "texts": samples.texts,
+            "labelled": samples.labelled,
+            "held_out": len(self.held_out),
+            "omitted": samples.reasons(),
+        }
+
+
+def train_run(
+    sources: AlignerSources,
+    folder: Path,
+    settings: AlignerRunSettings,
+    *,
+    start: Path | None = None,
+    report: Callable[[Progress], None] | None = None,
+    on_prepared: Callable[[PreparedAligner], None] | None = None,
+) -> Aligner:
+    """Train, or go on training, and return the network.
+
+    start: one to train on, ours or the authors' .pth.
+    on_prepared: is called before the first step.
+
+    Under torchrun the processes share the work and the first one writes. Raises SettingsError when
+    `folder` holds another run, ShapeError when nothing is left to train on, and what the sources
+    raise.
+    """
+    start_processes(settings.train.device)
+    prepared = prepare(sources, folder, settings, start)
+    samples = prepared.samples
+    held_out = prepared.held_out
+
+    def write(network: Aligner, path: Path) -> None:
+        write_aligner(network, path, samples.space())
+
+    def train(keep_best: KeepBest) -> Aligner:
+        if on_prepared is not None:
+            on_prepared(prepared)
+        scorer = None
+        if len(held_out):
+            score = settings.data.held_out_score
+            scorer = aligner_scorer(held_out, score, settings.loss, keep_best)
+        task = aligner_task(samples, settings.loss)
+        return train_network(
+            lambda: prepared.network, task, settings.train, folder, report, scorer=scorer
+        )
+
+    # By these the folder refuses another run.
+    whole = settings.model_copy(update={"model": prepared.network.settings})
+    identity = {
+        "settings": settings_that_matter(whole),
+        "sources": asdict(sources) | {"start": start},
+    }
+    run = TrainingRun(
+        folder,
+        identity,
+        write,
+        final=FINAL_FILE,
+        best=BEST_FILE,
+        facts={"versions": versions(), "data": prepared.counts()},
+        omitted=map(omitted_row, samples.omitted),
+    )
+    return run_training(run, train)
+
+
+def prepare(
+    sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
+) -> PreparedAligner:
+    """Return all that a run starts from."""
+    kinds = [kind for kind in TEXT_KINDS if sources.texts(kind) is not None]
+    if not kinds:
+        raise DatasetError("no texts to train on; give --narrations, --steps or both")
+    features = open_video_store(sources.features)
+
+    def read(kind: TextKind) -> Iterator[LabelledTexts]:
+        return read_labelled_texts(sources.texts(kind) or "", kind, settings.data.step_place)
+
+    def vectors_of(kind: TextKind) -> FeatureStore:
+        return text_vectors(sources.vectors(kind), read(kind), folder / "vectors" / kind)
+
+    # One process makes the vectors, the others find them on disk.
+    vectors = {kind: first_then_all(partial(vectors_of, kind)) for kind in kinds}
+    texts = chain.from_iterable(map(read, kinds))
+    excluded = read_excluded(sources.excluded)
+    samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)
+    # Each source that is named must teach something.
+    for kind in kinds:
+        if len(samples) and kind not in samples.kinds:
+            omitted = [row for row in samples.omitted if row.what == kind]
+            raise ShapeError(f"{sources.texts(kind)}: {source_flaw(omitted)}")
+    network = starting_network(settings, samples.widths(), start)
+    training, held_out = samples.split(settings.data.held_out)
+    return PreparedAligner(training, held_out, network)
+
+
+def starting_network(
+    settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None
+) -> Aligner:
+    """Return a fresh network for features of these widths, or the one in a file. Raises where they
+    do not fit."""
+    if start is None:
+        # Fresh, and as wide as the features.
+        sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
+        for name in sizes.keys() & settings.model.model_fields_set:
+            option = getattr(settings.model, name)
+            if option != sizes[name]:
+                raise ShapeError(
+                    f"model.{name}={option}, the features have {sizes[name]}; leave the setting out"
+                )
+        torch.manual_seed(settings.train.seed)  # of fresh weights
+        return Aligner(settings.model.model_copy(update=sizes))
+    # From a file, with its own settings but the dropout.
+    network = read_aligner(start)
+    own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
+    if (own.video_width, own.text_width) != widths:
+        own_widths = f"{own.video_width} and {own.text_width} wide"
+        cure = "give the features that it was trained on"
+        raise ShapeError(
+            f"{start}: takes video and text features {own_widths}, "
+            f"not {widths[0]} and {widths[1]}; {cure}"
+        )
+    if own == network.settings:
+        return network
+    # Another dropout is another network with the same weights.
+    changed = Aligner(own)
+    changed.load_state_dict(network.state_dict())
+    return changed

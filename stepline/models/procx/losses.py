@@ -1,0 +1,498 @@
+"""What training ProcX lowers (equation 14 and section E.2), each part with what it is divided by.
+
+For instance, one video with one step, one decoder layer, and one query that is matched to it:
+
+    query    box (0.3, 0.2)    span (0.2, 0.4)         logit 0, so p = 0.5
+    step     box (0.2, 0.2)    span (0.1, 0.3)         IoU = gIoU = 0.1 / 0.3 = 0.333
+    giou = (1 - 0.333) / 1 = 0.667                     l1 = (|0.3 - 0.2| + |0.2 - 0.2|) / 1 = 0.1
+    varifocal target g = (1 + 0.333) / 2 = 0.667       confidence = 0.667 x log 2 / 1 = 0.462
+
+In general:
+
+    giou, l1      a sum over matches         / steps of the batch
+    confidence    a sum over all queries     / steps of the batch, at least 1
+    count         a sum over videos          / videos
+    caption       a sum over real tokens     / real tokens of a layer; or of captions' means / captions
+    contrast      a sum over matches         / matches of a layer
+    role          a sum over matches         / matches of a layer
+    overlap       a sum over pairs of steps  / steps of the batch
+
+All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC).
+Caption, contrast and role are summed over those that `text_layers` names. A batch without any step
+still learns from its queries, which should all be unsure, and from its counts.
+
+Confidence: PDVC's focal loss, and ProcX's varifocal loss (equation 13). As printed, a query without
+a step gets -alpha p^gamma log(1 - g) with g = 0, which is 0 whatever the query says. VarifocalNet,
+which it cites, has log(1 - p), and so has this file. Count: the paper calls it a cross-entropy.
+PDVC's code trains one binary choice per count, forgives counts near the true one, and weighs each
+by how rare it is. Both are here by name. Contrast: InfoNCE of queries and sentences (equations 15
+and 16). Equation 15 as printed is a share, which falls as learning goes wrong. Its -log is what is
+lowered, as in CoCa and MIL-NCE. Role and overlap are off unless they get a weight. Role is InfoNCE
+between the queries for words and for places of one step. Overlap is what the boxes of two steps
+overlap beyond the steps themselves. The ideas are ROS-DVC's, the forms are ours. Letters: L decoder
+layers, B videos, N queries, C counts, M matches of a query and a step. P sentences, W tokens, V
+vocabulary, d width of the compared vectors.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.models.procx.batch import StepBatch
+from stepline.models.procx.captioner import Captioner
+from stepline.models.procx.matcher import (
+    Matches,
+    Targets,
+    boxes_to_spans,
+    giou,
+    hungarian_match,
+    iou,
+)
+from stepline.models.procx.model import ProcX
+from stepline.models.procx.output import ModelOutput, Predictions
+from stepline.models.procx.settings import CaptionMean, CountForm, LossSettings
+from stepline.models.training.loop import Loss
+
+IGNORED_TOKEN = -100  # a target that cross_entropy leaves out
+MASKED_LOGIT = -1e4  # of what is not a positive, and finite, so that no gradient is NaN
+
+
+def training_losses(
+    model: ProcX,
+    batch: StepBatch,
+    settings: LossSettings | None = None,
+    rates: Tensor | None = None,
+) -> list[Loss]:
+    """Return the losses of a batch times their weights, as `training.loop.fit` adds them.
+
+    `batch_losses` says more.
+    """
+    settings = settings or LossSettings()
+    return apply_weights(batch_losses(model, batch, settings, rates), settings)
+
+
+def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
+    """Return the named losses times their weights, as the training loop adds them. Weight 0 leaves
+    one out."""
+    weighted = []
+    for name, loss in losses.items():
+        weight: float = getattr(settings, f"{name}_weight")
+        if weight:
+            weighted.append(loss.weighted(weight))
+    return weighted
+
+
+def batch_losses(
+    model: ProcX,
+    batch: StepBatch,
+    settings: LossSettings | None = None,
+    rates: Tensor | None = None,
+) -> dict[str, Loss]:
+    """Return "giou", "l1", "confidence", "count", "caption" and, where they have a weight,
+    "overlap", "role" and, from a transformer, "contrast", not yet weighted.
+
+    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss. None:
+    all alike.
+    """
+    settings = settings or LossSettings()
+    # Places first: their matching decides which queries are captioned.
+    output = model(batch.videos)
+    losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
+    if settings.overlap_weight:
+        losses["overlap"] = overlap_loss(output.predictions.boxes, batch.targets, matches)
+    worded = caption_matches(matches, settings, len(output.queries))
+    if settings.role_weight and output.word_queries is not output.queries:
+        losses["role"] = role_loss(output, worded, settings.role_temperature)
+    return losses | _text_losses(model, output, batch, worded, settings)
+
+
+def _text_losses(
+    model: ProcX, output: ModelOutput, batch: StepBatch, matches: Matches, settings: LossSettings
+) -> dict[str, Loss]:
+    """Return the losses "caption" and "contrast" of the matches' sentences."""
+    # The sentence of each matched step, and what is said around it.
+    rows = batch.rows(matches.video, matches.step)  # (M,)
+    captions = batch.captions.take(rows)
+    speech = None
+    speech_pad = None
+    if batch.speech is not None and batch.speech_pad is not None:
+        speech = batch.speech[rows]
+        speech_pad = batch.speech_pad[rows]
+    # Teacher forcing: each token is predicted from the true ones before it.
+    context = model.context(output, matches, speech, speech_pad)
+    decoded = model.captioner(captions.tokens, captions.token_pad, context)
+    layers = 1
+    if settings.text_layers == "every":
+        layers = len(output.queries)
+    caption = caption_loss(
+        decoded.logits,
+        captions.targets,
+        captions.token_pad,
+        settings.label_smoothing,
+        layers=layers,
+        average=settings.caption_mean,
+    )
+
+    # the contrast, of a captioner that has vectors
+    losses = {"caption": caption}
+    captioner = model.captioner
+    texts = decoded.text_vectors
+    if texts is None or not isinstance(captioner, Captioner) or not settings.contrast_weight:
+        return losses
+    queries = captioner.query_vectors(context.queries)  # (M, d)
+    alternatives = batch.alternatives
+    # Further wordings are right only in MIL-InfoNCE, which allows many positives.
+    further = None
+    if alternatives is not None and settings.contrast == "multiple":
+        sentences = alternatives.sentences
+        vectors = captioner.sentence_vectors(sentences.tokens, sentences.token_pad)  # (O, d)
+        further = AlternativeTexts(vectors, alternatives.video, alternatives.step)
+    temperature = model.temperature()
+    losses["contrast"] = contrastive_loss(queries, texts, matches, temperature, settings, further)
+    return losses
+
+
+def localization_losses(
+    predictions: Predictions,
+    targets: Targets,
+    settings: LossSettings | None = None,
+    rates: Tensor | None = None,
+) -> tuple[dict[str, Loss], Matches]:
+    """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the matching.
+
+    rates: (C,) fractions of counts in the training data, for the count loss of PDVC's form. Raises
+    ShapeError for shapes that do not fit, or NaN.
+    """
+    settings = settings or LossSettings()
+    # Boxes: of matched queries alone.
+    matches = hungarian_match(predictions.logits, predictions.boxes, targets, settings.match)
+    boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
+    truth = matches.of_steps(targets.boxes)
+    agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
+    disagreement = (1 - agreement).sum()
+    distance = (boxes - truth).abs().sum()
+    # Confidence and counts: of all queries, each at every layer.
+    confidence = _confidence_loss(predictions.logits, matches, agreement, settings)
+    count = count_loss(
+        predictions.counts,
+        targets.counts,
+        settings.count,
+        rates=rates,
+        spread=settings.count_spread,
+        beta=settings.count_beta,
+    )
+    steps = targets.counts.sum()
+    videos = torch.tensor(len(targets.boxes), device=steps.device)
+    losses = {
+        "giou": Loss(disagreement, steps),
+        "l1": Loss(distance, steps),
+        # Without any step the queries still learn to be unsure, so nothing is divided by 0.
+        "confidence": Loss(confidence.sum(), steps.clamp(min=1)),
+        "count": Loss(count.sum(), videos),
+    }
+    return losses, matches
+
+
+def _confidence_loss(
+    logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings
+) -> Tensor:
+    """Return the loss of each query's confidence, (L, B, N). agreement: gIoU of each match,
+    (M,)."""
+    index = (matches.layer, matches.video, matches.query)
+    # PDVC's: a matched query is simply right, however well its box fits.
+    if settings.confidence == "focal":
+        matched = torch.zeros_like(logits, dtype=torch.bool)
+        matched[index] = True
+        return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
+    # ProcX's: a matched query is as right as its box fits, from 0 to 1.
+    quality = torch.zeros_like(logits, dtype=torch.float32)
+    quality[index] = 0.5 * (1 + agreement.detach())
+    alpha = settings.varifocal_alpha
+    gamma = settings.varifocal_gamma
+    return varifocal_loss(logits, quality, alpha=alpha, gamma=gamma)
+
+
+def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
+    """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was
+    given a step.
+
+    Source: Lin et al. 2017. PDVC has alpha 0.25, gamma 2.
+    """
+    correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
+    # (1 - p_right)^gamma, whose gradient is finite everywhere
+    modulation = (gamma * F.logsigmoid(-correct)).exp()
+    weight = torch.where(matched, alpha, 1 - alpha)
+    cross_entropy = -F.logsigmoid(correct)
+    return weight * modulation * cross_entropy
+
+
+def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
+    """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
+
+    quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without
+    one. It is a target and passes no gradient.
+    Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
+    """
+    logits = logits.float()
+    quality = quality.detach().float()
+    cross_entropy = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
+    modulation = (gamma * F.logsigmoid(logits)).exp()  # p^gamma
+    # Only queries without a step are modulated, as in VarifocalNet.
+    without = alpha * modulation
+    weight = torch.where(quality > 0, quality, without)
+    return weight * cross_entropy
+
+
+def count_loss(
+    logits: Tensor,
+    counts: Tensor,
+    form: CountForm = "pdvc",
+    *,
+    rates: Tensor | None = None,
+    spread: float = 2.0,
+    beta: float = 1.0,
+) -> Tensor:
+    """Return the loss of each video, (..., B) float32.
+
+    logits: (..., B, C).
+    counts: (B,), those past C - 1 count as it.
+    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down.
+    None: all alike.
+    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away. 0: all wrong ones
+    weigh 1.
+    """
+    classes = logits.shape[-1]
+    if rates is not None and rates.shape != (classes,):
+        raise ShapeError(
+            f"rates of counts must be ({classes},), one per count, not {tuple(rates.shape)}"
+        )
+    logits = logits.float()
+    true = counts.clamp(max=classes - 1)
+    # The paper's form: one class per count.
+    if form == "cross_entropy":
+        index = true.expand(logits.shape[:-1])[..., None]  # (..., B, 1)
+        log_p = logits.log_softmax(dim=-1).gather(-1, index)
+        return -log_p[..., 0]
+
+    # a count near the true one is forgiven
+    right = F.one_hot(true, classes).to(logits)  # (B, C)
+    numbers = torch.arange(classes, device=logits.device)
+    distance = numbers - true[:, None]  # (B, C)
+    nearness = (-distance.square() / (2 * spread**2)).exp()
+    wrong = (1 - nearness) ** beta
+    weight = torch.where(right > 0, 1.0, wrong)
+    if rates is not None:
+        weight = weight * (1 - rates)
+    target = right.expand(logits.shape)
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (..., B, C)
+    return (losses * weight).mean(dim=-1)
+
+
+def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
+    """Return the fraction of videos with each count, (classes,): of the training data itself.
+
+    PDVC trains YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no
+    video.
+    """
+    number = torch.tensor(list(counts), dtype=torch.int64)
+    if not len(number):
+        raise ShapeError("no video to count the steps of; give at least one")
+    # The last class holds all greater counts.
+    classed = number.clamp(max=classes - 1)
+    return classed.bincount(minlength=classes) / len(number)
+
+
+def caption_matches(matches: Matches, settings: LossSettings, layers: int) -> Matches:
+    """Return the matches whose queries are captioned and contrasted: of the last of `layers`
+    layers, or of all."""
+    if settings.text_layers == "every":
+        return matches
+    return matches.of_layer(layers - 1)
+
+
+def caption_loss(
+    logits: Tensor,
+    tokens: Tensor,
+    token_pad: Tensor,
+    smoothing: float = 0.2,
+    *,
+    layers: int = 1,
+    average: CaptionMean = "tokens",
+) -> Loss:
+    """Return the cross-entropy of the next token. logits: (M, W, V). Tokens (M, W) are the ones to
+    be said.
+
+    smoothing: fraction of the target that is spread over all V tokens. A padded token (True in
+    token_pad) adds nothing.
+    layers: how many decoder layers the captions are of. average: "captions" takes the mean of each
+    caption's own mean, as PDVC's code. Raises ShapeError for shapes that do not fit.
+    """
+    if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
+        expected = "(captions, tokens, vocabulary), tokens and mask the first two"
+        shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
+        raise ShapeError(f"logits must be {expected}, not {shapes}")
+    targets = tokens.masked_fill(token_pad, IGNORED_TOKEN)
+    flat = F.cross_entropy(
+        logits.float().flatten(0, 1),
+        targets.flatten(),  # (M W,)
+        ignore_index=IGNORED_TOKEN,
+        reduction="none",
+        label_smoothing=smoothing,
+    )
+    by_token = flat.view(tokens.shape)  # (M, W)
+    real = (~token_pad).sum(dim=1)  # (M,)
+    # Each layer captions the video's steps, so the mean of all times the layers is their sum.
+    if average == "tokens":
+        return Loss(by_token.sum() * layers, real.sum())
+    by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
+    captions = (real > 0).sum()
+    return Loss(by_caption.sum() * layers, captions)
+
+
+def overlap_loss(boxes: Tensor, targets: Targets, matches: Matches) -> Loss:
+    """Return by how much the boxes of two steps of a video overlap (IoU) beyond the steps
+    themselves.
+
+    boxes: (L, B, N, 2). Each pair of a layer counts once. Steps that truly overlap may.
+    """
+    matched = matches.of_queries(boxes).float()
+    spans = boxes_to_spans(matched)  # (M, 2)
+    truth = boxes_to_spans(matches.of_steps(targets.boxes))  # (M, 2)
+    same_video = matches.video[:, None] == matches.video
+    same_layer = matches.layer[:, None] == matches.layer
+    pairs = (same_video & same_layer).triu(1)  # (M, M)
+    overlaps = iou(spans[:, None], spans)  # (M, M)
+    true_overlaps = iou(truth[:, None], truth)
+    excess = F.relu(overlaps - true_overlaps)
+    return Loss((excess * pairs).sum(), targets.counts.sum())
+
+
+def role_loss(output: ModelOutput, matches: Matches, temperature: float) -> Loss:
+    """Return InfoNCE between the queries for words and for places of each match, a layer at a time.
+
+    The queries for places pass no gradient, so that words do not move boxes by it.
+    """
+    place_queries = matches.of_queries(output.queries).detach()
+    word_queries = matches.of_queries(output.word_queries)
+    places = F.normalize(place_queries.float(), dim=-1)  # (M, D)
+    words = F.normalize(word_queries.float(), dim=-1)  # (M, D)
+    layers = matches.layer.unique().tolist()
+    # 0 with a graph: a batch without matches has gradients too.
+    total = words.sum() * 0
+    for layer in layers:
+        rows = matches.layer == layer
+        count = int(rows.sum())
+        own = torch.eye(count, dtype=torch.bool, device=rows.device)
+        scale = torch.tensor(temperature, device=rows.device)
+        # Below it is divided by the matches of all layers, so here it is times the layers.
+        layer_loss = info_nce(words[rows], places[rows], own, scale)
+        total = total + layer_loss * len(layers)
+    return Loss(total, torch.tensor(len(matches), device=words.device))
+
+
+@dataclass(frozen=True)
+class AlternativeTexts:
+    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video
+    (O,)."""
+
+    vectors: Tensor
+    video: Tensor
+    step: Tensor
+
+    def positives(self, matches: Matches, neighbours: int = 0) -> Tensor:
+        """Return which of them are right for which matches' queries, (M, O), as `positive_mask` has
+        it."""
+        return _of_same_steps(matches, self.video, self.step, neighbours)
+
+
+def contrastive_loss(
+    queries: Tensor,
+    texts: Tensor,
+    matches: Matches,
+    temperature: Tensor,
+    settings: LossSettings,
+    further: AlternativeTexts | None = None,
+) -> Loss:
+    """Return equation 16 over the matches. queries, texts: (M, d) unit vectors of each pair's query
+    and sentence.
+
+    Each decoder layer's matches are compared among themselves. The steps of a video must be sorted
+    in time when neighbours count as right ("multiple"). Then the `further` wordings of the steps
+    count as right too, if there are any.
+    """
+    is_multiple = settings.contrast == "multiple"
+    reach = 0
+    if is_multiple:
+        reach = settings.neighbours
+    layers = matches.layer.unique().tolist()
+    # 0 with a graph: a batch without matches has gradients too.
+    total = queries.sum() * 0
+    for layer in layers:
+        rows = matches.layer == layer
+        own = matches.of_layer(layer)
+        sentences = texts[rows]
+        positive = positive_mask(own, reach)
+        # Further wordings are only right texts: no query is theirs alone.
+        if further is not None and is_multiple:
+            sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
+            others = further.positives(own, reach)
+            positive = torch.cat((positive, others), dim=1)
+        layer_loss = info_nce(queries[rows], sentences, positive, temperature)
+        total = total + layer_loss * len(layers)
+    return Loss(total, torch.tensor(len(matches), device=queries.device))
+
+
+def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tensor) -> Tensor:
+    """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a
+    scalar).
+
+    Half of it is -log P of each query's sentences, half that of each sentence's queries, scaled
+    from P to M.
+
+    queries: (M, d) and texts: (P, d), unit vectors.
+    positive: (M, P), sentence p is right for query m. All others of the batch are wrong, those of
+    the same video too. The identity gives InfoNCE, more gives MIL-InfoNCE. A row or a column
+    without a positive adds nothing. Raises ShapeError when `positive` is not (M, P).
+    """
+    shape = (len(queries), len(texts))
+    if positive.shape != shape:
+        expected = f"{shape}, queries by sentences"
+        raise ShapeError(f"positives must be {expected}, not {tuple(positive.shape)}")
+    if not positive.numel():
+        return queries.sum() * 0 + texts.sum() * 0
+    # In float32: cosines over a small temperature have large logits.
+    with torch.autocast(queries.device.type, enabled=False):
+        cosines = queries.float() @ texts.float().T
+        logits = cosines / temperature  # (M, P)
+    to_text = _negative_log_positive(logits, positive, dim=1)  # (M,)
+    to_query = _negative_log_positive(logits, positive, dim=0)  # (P,)
+    scaled = to_query.sum() * len(queries) / len(texts)
+    return 0.5 * (to_text.sum() + scaled)
+
+
+def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
+    """Return -log of the positives' probability along `dim`, 0 without a positive."""
+    right = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
+    everything = logits.logsumexp(dim)
+    return torch.where(positive.any(dim), everything - right, 0.0)
+
+
+def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
+    """Return (M, M): which matches' sentences are positives of each match's query.
+
+    Its own, and with `neighbours` those of steps this near in the same video. The matches are of
+    one layer, and the steps of a video sorted in time. The paper leaves the positives of
+    MIL-InfoNCE open, and `AlternativeTexts` adds some.
+    """
+    return _of_same_steps(matches, matches.video, matches.step, neighbours)
+
+
+def _of_same_steps(matches: Matches, video: Tensor, step: Tensor, neighbours: int) -> Tensor:
+    """Return which of steps (P,) of videos (P,) are a match's own or its neighbours, (M, P)."""
+    is_same_video = matches.video[:, None] == video
+    distance = (matches.step[:, None] - step).abs()
+    return is_same_video & (distance <= neighbours)

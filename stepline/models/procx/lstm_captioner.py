@@ -1,0 +1,227 @@
+"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it
+attends to.
+
+Before each word it reads a few points of every level near its box, weighed by what it has said
+(deformable soft attention). Without the attention's settings it reads nothing: the plain variant, a
+little worse in PDVC's paper.
+
+    points = box + offsets(hidden, query)
+    weight of point p = softmax_p(w tanh(W_v v_p + W_h hidden))
+Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the
+points begin spread over the whole box instead of to one side of its middle. Attributes that are
+modules are keys of the weights on disk. Letters: B videos, P positions of all levels, L levels, M
+captions, R rows written at a time. K points per level, W tokens, D width, V vocabulary.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stepline.errors import ShapeError
+from stepline.models.procx.caption_context import CaptionContext, CaptionerOutput
+from stepline.models.procx.deformable_attention import sampling_points
+from stepline.models.procx.settings import AttentionSettings, CaptionerSettings
+from stepline.models.training.layers import Dropout, Linear
+
+
+@dataclass(frozen=True)
+class AttendedLevels:
+    """What captions attend to.
+
+    values, hints: (B P, D), rows of all videos.
+    first: (R,) where each caption's begin.
+    boxes: (R, 2), center and length.
+    queries: (R, D).
+    lengths: positions of each level.
+    """
+
+    values: Tensor
+    hints: Tensor
+    first: Tensor
+    boxes: Tensor
+    queries: Tensor
+    lengths: tuple[int, ...]
+
+    def take(self, rows: Tensor) -> "AttendedLevels":
+        """Return what these captions attend to, (R',) indices."""
+        first = self.first[rows]
+        boxes = self.boxes[rows]
+        return replace(self, first=first, boxes=boxes, queries=self.queries[rows])
+
+
+class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Attention of a caption's hidden state to a few points of each level near its box."""
+
+    def __init__(self, settings: AttentionSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        width = settings.width
+        self.offsets = Linear(2 * width, settings.levels * settings.points)
+        self.value = Linear(width, width)
+        self.hint = Linear(width, width)
+        self.hidden = Linear(width, width)
+        self.share = Linear(width, 1)
+        nn.init.xavier_uniform_(self.value.weight)
+        nn.init.zeros_(self.value.bias)
+        nn.init.zeros_(self.offsets.weight)
+        numbers = torch.arange(settings.points)
+        spread = 2 * numbers + 1 - settings.points  # -3, -1, 1, 3 of 4
+        with torch.no_grad():
+            self.offsets.bias.copy_(spread.repeat(settings.levels))
+
+    def attended_levels(self, context: CaptionContext) -> AttendedLevels:
+        """Return what captions of this context attend to. Raises ShapeError when it holds no
+        levels."""
+        levels = context.levels
+        boxes = context.boxes
+        video = context.video
+        if levels is None or boxes is None or video is None:
+            raise ShapeError(
+                "this captioner looks at the video; "
+                "give the levels, and each caption's video and box"
+            )
+        # Padded rows count as zeros.
+        values = self.value(levels)  # (B, P, D)
+        if context.feature_pad is not None:
+            values = values.masked_fill(context.feature_pad[..., None], 0.0)
+        values = values.flatten(0, 1)  # (B P, D)
+        hints = self.hint(values)
+        # Levels are flat over videos, so that a lookup needs one index alone.
+        first = video * levels.shape[1]
+        return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
+
+    def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
+        """Return what each caption reads now, (R, D). hidden: (R, D) of the LSTM."""
+        # where it reads
+        state_and_query = torch.cat((hidden, attended.queries), dim=-1)
+        offsets = self.offsets(state_and_query).float()  # (R, L K)
+        center, length = attended.boxes.float().unbind(-1)  # (R,) each
+        # An offset as great as the number of points reaches the end of the box, as in PDVC.
+        unit = length[:, None] * (0.5 / self.settings.points)
+        locations = center[:, None] + offsets * unit  # (R, L K)
+        by_level = locations.unflatten(1, (self.settings.levels, -1))
+        by_level = by_level[:, None, None]  # (R, 1, 1, L, K)
+        points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
+        rows = points.position.flatten(1) + attended.first[:, None]  # (R, 2 L K)
+        left_weight = points.left_weight.flatten(1)
+        right_weight = points.right_weight.flatten(1)
+        sides = torch.cat((left_weight, right_weight), dim=1)  # (R, 2 L K)
+
+        # how much each point counts
+        hints = F.embedding(rows, attended.hints) * sides[..., None]  # (R, 2 L K, D)
+        left_hints, right_hints = hints.chunk(2, dim=1)
+        hints = torch.add(left_hints, right_hints)  # (R, L K, D)
+        own = self.hidden(hidden)[:, None]
+        scores = self.share((hints + own).tanh())[..., 0]  # (R, L K)
+        shares = scores.float().softmax(dim=-1)
+        weights = shares.repeat(1, 2) * sides  # (R, 2 L K)
+
+        # what it reads
+        values = F.embedding(rows, attended.values)  # (R, 2 L K, D)
+        weights = weights[:, None].to(values.dtype)
+        mixed: Tensor = (weights @ values)[:, 0]  # (R, D)
+        return mixed
+
+
+@dataclass
+class LstmState:
+    """Captions under way: the queries (R, D), the layer's state, and what is attended to (None:
+    nothing)."""
+
+    queries: Tensor
+    hidden: Tensor
+    cell: Tensor
+    attended: AttendedLevels | None
+
+    def take(self, rows: Tensor) -> None:
+        """Go on with these rows, (R,) indices into the present ones."""
+        self.queries = self.queries[rows]
+        self.hidden = self.hidden[rows]
+        self.cell = self.cell[rows]
+        if self.attended is not None:
+            self.attended = self.attended.take(rows)
+
+
+class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """A caption word by word from the query and, with `attention`, the levels. A transcript is not
+    read."""
+
+    def __init__(
+        self,
+        settings: CaptionerSettings,
+        vocabulary: int,
+        attention: AttentionSettings | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.longest = settings.longest
+        width = settings.width
+        self.words = nn.Embedding(vocabulary, width)
+        state_width = width
+        self.looking: DeformableSoftAttention | None = None
+        if attention is not None:
+            state_width = 2 * width  # what is seen, and the state
+            self.looking = DeformableSoftAttention(attention)
+        self.fed = Linear(2 * width, 4 * width)  # word and query to the gates
+        self.kept = Linear(state_width, 4 * width)
+        self.out = Linear(width, vocabulary)
+        self.drop = Dropout(settings.dropout)
+        for table in (self.words, self.out):  # PDVC
+            nn.init.uniform_(table.weight, -0.1, 0.1)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        token_pad: Tensor,  # noqa: ARG002
+        context: CaptionContext,
+    ) -> CaptionerOutput:
+        """Return what comes after each token, no vectors. tokens, token_pad: (M, W), padded at the
+        end."""
+        if len(tokens) != len(context.queries):
+            raise ShapeError(
+                f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each"
+            )
+        queries = context.queries[:, None]
+        queries = queries.expand(-1, tokens.shape[1], -1)  # (M, W, D)
+        # No token to read: the shapes stay, and no step is taken.
+        if not tokens.numel():
+            return CaptionerOutput(self.out(queries), None)
+        state = self.begin(context)
+        words_and_queries = torch.cat((self.words(tokens), queries), dim=-1)
+        inputs = self.fed(words_and_queries)  # (M, W, 4 D)
+        rows = [self._lstm_step(gates, state) for gates in inputs.unbind(1)]
+        hidden = self.drop(torch.stack(rows, dim=1))  # (M, W, D)
+        return CaptionerOutput(self.out(hidden), None)
+
+    def begin(self, context: CaptionContext) -> LstmState:
+        """Return the state from which captions of this context are written."""
+        empty = torch.zeros_like(context.queries)
+        attended = None
+        if self.looking is not None:
+            attended = self.looking.attended_levels(context)
+        return LstmState(context.queries, empty, empty, attended)
+
+    def step(self, tokens: Tensor, state: LstmState) -> Tensor:
+        """Return the logits (R, V) of what comes after the last tokens (R,)."""
+        words_and_queries = torch.cat((self.words(tokens), state.queries), dim=-1)
+        gates = self.fed(words_and_queries)  # (R, 4 D)
+        hidden = self._lstm_step(gates, state)
+        return self.out(hidden)
+
+    def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
+        """Return the layer's next hidden state (R, D), and keep it. inputs: (R, 4 D), what word and
+        query add to gates."""
+        recurrent = state.hidden
+        if self.looking is not None:
+            video_rows = self.looking(state.hidden, state.attended)  # (R, D)
+            recurrent = torch.cat((video_rows, state.hidden), dim=-1)  # (R, 2 D)
+        gates = inputs + self.kept(recurrent)
+        # The order of the gates is that of the weights on disk.
+        enter, forget, new, show = gates.chunk(4, dim=-1)  # (R, D) each
+        past = forget.sigmoid() * state.cell
+        state.cell = past + enter.sigmoid() * new.tanh()
+        state.hidden = show.sigmoid() * state.cell.tanh()
+        return state.hidden

@@ -1,0 +1,242 @@
+"""Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the
+boxes it compares.
+
+For instance, 2 steps at 2-6 s and 10-14 s of a video of 20 s, and 2 queries of equal confidence:
+
+    step 0    box (0.20, 0.2)      query 0    box (0.60, 0.2)
+    step 1    box (0.60, 0.2)      query 1    box (0.25, 0.2)
+    hungarian_match -> query 0 has step 1, query 1 has step 0
+    spans (0.1, 0.3) and (0.2, 0.4)      IoU 0.1 / 0.3 = 0.333      gIoU 0.333, no gap
+    spans (0.0, 0.2) and (0.4, 0.6)      IoU 0                      gIoU -0.2 / 0.6 = -0.333
+
+A box is (center, length) as fractions of the video, as the network gives it. A span is (start,
+end). IoU and gIoU carry PDVC's 1e-5 below the line. Two equal boxes agree a little less than 1, and
+boxes without length have finite values and gradients.
+Source: PDVC, as released, and Rezatofighi et al. 2019 (gIoU).
+Letters: L decoder layers, B videos, N queries, K steps of the video that has most, M matches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.models.procx.settings import MatchSettings
+from stepline.models.training.batches import TensorRecord
+
+UNION_EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
+LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
+
+
+def boxes_to_spans(boxes: Tensor) -> Tensor:
+    """Return (start, end) for (center, length), both (..., 2)."""
+    center, length = boxes.unbind(-1)
+    start = center - 0.5 * length
+    end = center + 0.5 * length
+    return torch.stack((start, end), dim=-1)
+
+
+def spans_to_boxes(spans: Tensor) -> Tensor:
+    """Return (center, length) for (start, end), both (..., 2)."""
+    start, end = spans.unbind(-1)
+    center = (start + end) / 2
+    return torch.stack((center, end - start), dim=-1)
+
+
+def iou(first: Tensor, second: Tensor) -> Tensor:
+    """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give
+    (M, K)."""
+    overlap, union = _overlap_and_union(first, second)
+    return overlap / (union + UNION_EPSILON)
+
+
+def giou(first: Tensor, second: Tensor) -> Tensor:
+    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...). Shapes
+    as `iou`."""
+    overlap, union = _overlap_and_union(first, second)
+    ends = torch.maximum(first[..., 1], second[..., 1])
+    starts = torch.minimum(first[..., 0], second[..., 0])
+    hull = (ends - starts).clamp(min=0)
+    agreement = overlap / (union + UNION_EPSILON)
+    in_neither = (hull - union) / (hull + UNION_EPSILON)
+    return agreement - in_neither
+
+
+def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lengths of intersection and union."""
+    ends = torch.minimum(first[..., 1], second[..., 1])
+    starts = torch.maximum(first[..., 0], second[..., 0])
+    overlap = (ends - starts).clamp(min=0)
+    first_length = first[..., 1] - first[..., 0]
+    second_length = second[..., 1] - second[..., 0]
+    lengths = first_length + second_length
+    return overlap, lengths - overlap
+
+
+@dataclass(frozen=True)
+class Targets(TensorRecord):
+    """Where the steps of a batch are.
+
+    boxes: (B, K, 2), center and length, 0 on padding.
+    box_pad: (B, K).
+    """
+
+    boxes: Tensor
+    box_pad: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """How many steps each video has, (B,)."""
+        return (~self.box_pad).sum(dim=1)
+
+
+def build_targets(
+    spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]
+) -> Targets:
+    """Return the steps' (start, end) seconds of each video as boxes. All steps are kept, and a
+    video may have none.
+
+    What is outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or
+    wholly outside, or a video without length.
+    """
+    if len(spans) != len(durations):
+        raise ShapeError(
+            f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each"
+        )
+    most_steps = max(map(len, spans), default=0)
+    boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
+    box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
+    videos = zip(spans, durations, strict=True)
+    # Seconds become fractions of the video, cut off at its ends.
+    for video, (steps, duration) in enumerate(videos):
+        if not duration > 0:
+            raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
+        for number, (start, end) in enumerate(steps):
+            first = max(0.0, start) / duration
+            last = min(duration, end) / duration
+            is_span = start <= end and first <= last
+            if not is_span:  # NaN too
+                video_span = f"the video's 0-{duration} seconds"
+                raise ShapeError(f"step {start}-{end} is not in {video_span}; leave it out")
+            span = torch.tensor([first, last])
+            boxes[video, number] = span
+            box_pad[video, number] = False
+    return Targets(spans_to_boxes(boxes), box_pad)
+
+
+@dataclass(frozen=True)
+class QueryIndex:
+    """Queries of a batch by decoder layer, video and number, (M,) each."""
+
+    layer: Tensor
+    video: Tensor
+    query: Tensor
+
+    @staticmethod
+    def last_layer(video: Tensor, query: Tensor) -> "QueryIndex":
+        """Return queries (M,) of videos (M,) after the last decoder layer."""
+        return QueryIndex(torch.full_like(video, -1), video, query)
+
+
+@dataclass(frozen=True)
+class Matches(QueryIndex):
+    """Queries with the steps (M,) that they were given, sorted by layer, then video, then query.
+
+    unmatched: steps of videos with more steps than queries, counted once per layer. They teach no
+    query.
+    """
+
+    step: Tensor
+    unmatched: int
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def of_layer(self, layer: int) -> "Matches":
+        """Return the matches of one layer, whose number is not below 0."""
+        rows = self.layer == layer
+        return Matches(
+            self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
+        )
+
+    def of_queries(self, values: Tensor) -> Tensor:
+        """Return what (L, B, N, ...) holds for each match's query, (M, ...)."""
+        return values[self.layer, self.video, self.query]
+
+    def of_steps(self, values: Tensor) -> Tensor:
+        """Return what (B, K, ...) holds for each match's step, (M, ...)."""
+        return values[self.video, self.step]
+
+
+def hungarian_match(
+    logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None
+) -> Matches:
+    """Return the cheapest matching of each video at each layer.
+
+    logits: (L, B, N).
+    boxes: (L, B, N, 2) as fractions.
+    The same input gives the same matches, ties too. Raises ShapeError for shapes that do not fit,
+    or NaN.
+    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence loss.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    box_shape = (*logits.shape, 2)
+    if logits.ndim != 3 or boxes.shape != box_shape:
+        expected = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
+        shapes = f"{tuple(logits.shape)} and {tuple(boxes.shape)}"
+        raise ShapeError(f"matching takes {expected}, not {shapes}")
+    if logits.shape[1] != len(targets.boxes):
+        raise ShapeError(
+            f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}"
+        )
+    settings = settings or MatchSettings()
+    costs = match_costs(logits, boxes, targets, settings).cpu()  # (L, B, N, K)
+    if not bool(torch.isfinite(costs).all()):
+        raise ShapeError(
+            "a confidence or box of the network is NaN or infinite; lower train.learning_rate"
+        )
+
+    # numbers of each video's steps
+    real = []
+    for pad in targets.box_pad.cpu():
+        numbers = (~pad).nonzero().flatten()
+        real.append(numbers.tolist())
+
+    # the cheapest pairs of each layer and video
+    rows: list[tuple[int, int, int, int]] = []
+    for layer, videos in enumerate(costs.numpy()):
+        for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
+            # With more steps than queries, the steps that are dearest to match are left out.
+            queries, columns = linear_sum_assignment(cost[:, numbers])
+            for query, column in zip(queries.tolist(), columns, strict=True):
+                rows.append((layer, video, query, numbers[column]))
+    table = torch.tensor(rows, dtype=torch.int64, device=logits.device)
+    table = table.view(-1, 4)  # (M, 4)
+    layers, batch_rows, queries, steps = table.unbind(1)
+    step_count = sum(map(len, real)) * len(logits)
+    return Matches(layers, batch_rows, queries, steps, step_count - len(rows))
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
+def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
+    """Return the matching cost of each query and step, (L, B, N, K) float32. Padded steps mean
+    nothing."""
+    # the confidence, as in the focal loss
+    p = logits.float().sigmoid()  # (L, B, N)
+    log_p = (p + LOG_EPSILON).log()
+    log_without = (1 - p + LOG_EPSILON).log()
+    with_step = settings.alpha * (1 - p) ** settings.gamma * -log_p
+    without = (1 - settings.alpha) * p**settings.gamma * -log_without
+    advantage = (with_step - without)[..., None]  # (L, B, N, 1)
+    confidence = settings.confidence * advantage
+
+    # the boxes
+    boxes = boxes.float()[..., None, :]  # (L, B, N, 1, 2)
+    truth = targets.boxes.float()[:, None]  # (B, 1, K, 2)
+    difference = (boxes - truth).abs()
+    distance = difference.sum(dim=-1)  # (L, B, N, K)
+    agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))
+    return confidence + settings.l1 * distance - settings.giou * agreement

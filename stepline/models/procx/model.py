@@ -1,0 +1,500 @@
+"""The network that finds and describes the steps of a silent video: ProcX section 5, appendix D and
+figure 8.
+
+    levels = encoder(pyramid(values))                 4 scales, deformable self-attention
+    q_l, box_l, confidence_l, count_l = decoder(queries)   N learned queries; every layer moves the boxes of the last
+    words_l = word_decoder(word queries, box_l)       a second set of queries, with `query_form` "roles"
+    sentence = captioner(words or q, fuse_levels(levels))   of the queries that are asked
+
+Each block's sum is normalised after it, as in PDVC. Attributes that are modules or parameters
+(`sure`, `places`, `among`, ...) are keys of the weights on disk, so their names stay.
+Source: ProcX. What it leaves open is PDVC's code, as `settings.py` lists. Letters: B videos, R
+rows, F width of a feature row, L decoder layers or levels, P positions of all levels one after the
+other. N queries, C counts, M captions, A tokens of what is said, H heads, D width.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stepline.errors import ShapeError
+from stepline.models.procx.batch import Videos
+from stepline.models.procx.caption_context import CaptionContext
+from stepline.models.procx.captioner import Captioner
+from stepline.models.procx.deformable_attention import DeformableAttention
+from stepline.models.procx.lstm_captioner import LstmCaptioner
+from stepline.models.procx.matcher import QueryIndex
+from stepline.models.procx.output import ModelOutput, Predictions
+from stepline.models.procx.settings import ModelSettings, PositionForm
+from stepline.models.procx.temperature import Temperature
+from stepline.models.training.layers import Dropout, FeedForward, Linear
+
+PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
+LOGIT_EPSILON = 1e-5  # positions are kept so far from 0 and 1 before their logit; Deformable DETR
+# of a box's length at the start, about an eighth of the video. PDVC's code
+INITIAL_LENGTH_LOGIT = -2.0
+# normalised together: the 32 groups of PDVC's width 512. A lone one would lose its level
+CHANNELS_PER_GROUP = 16
+SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
+LENGTH_EPSILON = 1e-6  # PDVC's code
+# rows from the beginning of a row to where it is said to be. 0.5: PDVC's code
+POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
+
+
+def standardise(values: Tensor) -> Tensor:
+    """Return features (B, R, F) scaled so that the numbers of each video are 1 on average. Zero
+    stays zero.
+
+    Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the
+    contents are learned.
+    """
+    squares = values.float().square()
+    mean = squares.mean(dim=(1, 2), keepdim=True)
+    size = mean.sqrt()  # (B, 1, 1)
+    return values / size.clamp(min=1e-12)
+
+
+class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Temporal levels of half the length each: a linear map of the rows, then strided convolutions.
+    PDVC's code."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.steps = nn.ModuleList()
+        for level in range(settings.attention.levels):
+            # the second level is made of the features too, as PDVC's code has it
+            width_in = width
+            if level <= 1:
+                width_in = settings.features
+            self.steps.append(_pyramid_step(width_in, width, level))
+
+    def forward(self, values: Tensor) -> list[Tensor]:
+        """Return each level of rows (B, R, F), the finest first: (B, R / 2^level, D), halves
+        rounded up."""
+        rows = values.transpose(1, 2)  # (B, F, R)
+        levels = [self.steps[0](rows)]
+        for step in self.steps[1:]:
+            rows = step(rows)  # (B, D, R / 2^level)
+            levels.append(rows)
+        return [level.transpose(1, 2) for level in levels]
+
+
+def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
+    if level == 0:
+        convolution = nn.Conv1d(width_in, width, kernel_size=1)
+    else:
+        convolution = nn.Conv1d(width_in, width, kernel_size=3, stride=2, padding=1)
+    nn.init.xavier_uniform_(convolution.weight)
+    nn.init.zeros_(convolution.bias)
+    groups = width // math.gcd(CHANNELS_PER_GROUP, width)
+    return nn.Sequential(convolution, nn.GroupNorm(groups, width))
+
+
+class PositionalEncoding(nn.Module):  # type: ignore[misc]
+    """What is added to say where a position is, how long the video is, and which level it is of.
+
+    Half of the width is sines of the fraction of the video that has passed. Half is a linear map of
+    the duration as a row of ones. PDVC's code. With `longest_duration` 0 all are sines.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.longest = settings.longest_duration
+        self.offset = POSITION_OFFSETS[settings.position_form]
+        self.sines = width
+        self.duration: nn.Linear | None = None
+        if self.longest:
+            self.sines = width // 2
+            self.duration = nn.Linear(self.longest, width - self.sines)
+        level = torch.randn(settings.attention.levels, width)
+        self.level = nn.Parameter(level)
+
+    def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
+        """Return the encoding of all levels' positions, (B, P, D) float32. durations: (B,)
+        seconds."""
+        device = durations.device
+
+        # the fraction of the video that has passed
+        fractions = []
+        for length in lengths:
+            rows = torch.arange(length, device=device) + self.offset
+            fractions.append(rows / (length + LENGTH_EPSILON))
+        sines = sinusoidal_encoding(torch.cat(fractions), self.sines)
+        encoding = sines.expand(len(durations), -1, -1)  # (B, P, D / 2)
+
+        # how long the video is
+        if self.duration is not None:
+            seconds = torch.arange(self.longest, device=device)
+            is_within = seconds < durations[:, None].floor()  # (B, 256)
+            ones = is_within.to(self.level.dtype)
+            duration = self.duration(ones)[:, None]  # (B, 1, D / 2)
+            by_position = duration.expand(-1, encoding.shape[1], -1)
+            encoding = torch.cat((encoding, by_position), dim=-1)  # (B, P, D)
+
+        # which level it is of
+        counts = torch.tensor(lengths, device=device)
+        level = torch.repeat_interleave(self.level, counts, dim=0, output_size=sum(lengths))
+        return encoding + level
+
+
+def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
+    """Return sines and cosines in turn, of `width` in all, for fractions (P,) of a video: (P,
+    width)."""
+    columns = torch.arange(width, device=fraction.device)
+    slow = columns // 2 * 2 / width  # (width,)
+    angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
+    sines = angle[:, 0::2].sin()
+    cosines = angle[:, 1::2].cos()
+    pairs = torch.stack((sines, cosines), dim=2)
+    return pairs.flatten(1)
+
+
+def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
+    """Return the fraction of the video that has passed at the middle of each position, (P,)."""
+    fractions = []
+    for length in lengths:
+        rows = torch.arange(length, device=like.device)
+        fractions.append((rows + 0.5) / length)
+    return torch.cat(fractions)
+
+
+def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return all levels (B, P, D) stretched to the finest and added up, (B, R, D): appendix D,
+    Multi-Scale Fusion."""
+    finest, *coarser = levels.split(list(lengths), dim=1)
+    total = finest
+    for level in coarser:
+        stretched = F.interpolate(
+            level.transpose(1, 2), size=lengths[0], mode="linear", align_corners=False
+        )
+        total = total + stretched.transpose(1, 2)
+    return total
+
+
+class EncoderLayer(nn.Module):  # type: ignore[misc]
+    """Positions read each other at a few points (deformable self-attention), then a
+    feed-forward."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.attention = DeformableAttention(settings.attention)
+        self.attention_norm = nn.LayerNorm(settings.attention.width)
+        self.feed = ResidualFeedForward(settings)
+        self.drop = Dropout(settings.dropout)
+
+    def forward(
+        self,
+        rows: Tensor,
+        encoding: Tensor,
+        references: Tensor,
+        lengths: Sequence[int],
+        pad: Tensor | None,
+    ) -> Tensor:
+        """Return rows (B, P, D) after the layer. encoding: as rows. references: (B, P, L, 1). pad:
+        (B, P)."""
+        attended = self.attention(rows + encoding, references, rows, lengths, pad)
+        rows = rows + self.drop(attended)
+        normed = self.attention_norm(rows)
+        return self.feed(normed)
+
+
+class DecoderLayer(nn.Module):  # type: ignore[misc]
+    """Queries see each other, then a few points of the video (deformable cross-attention), then a
+    feed-forward."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.among = SelfAttention(width, settings.attention.heads)
+        self.among_norm = nn.LayerNorm(width)
+        self.attention = DeformableAttention(settings.decoder_attention)
+        self.attention_norm = nn.LayerNorm(width)
+        self.feed = ResidualFeedForward(settings)
+        self.drop = Dropout(settings.dropout)
+
+    def forward(
+        self,
+        queries: Tensor,
+        encoding: Tensor,
+        references: Tensor,
+        levels: Tensor,
+        lengths: Sequence[int],
+        pad: Tensor | None,
+    ) -> Tensor:
+        """Return queries (B, N, D) after the layer.
+
+        encoding: as queries. references: (B, N, L, 1 or 2). levels: (B, P, D). pad: (B, P).
+        """
+        attended = self.among(queries + encoding, queries)
+        queries = queries + self.drop(attended)
+        queries = self.among_norm(queries)
+        attended = self.attention(queries + encoding, references, levels, lengths, pad)
+        queries = queries + self.drop(attended)
+        normed = self.attention_norm(queries)
+        return self.feed(normed)
+
+
+class SelfAttention(nn.Module):  # type: ignore[misc]
+    """Multi-head attention of the queries of a video to each other."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.asked = Linear(width, 2 * width)  # queries and keys
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
+        # PDVC's code has queries, keys and values as one matrix (3 D, D), whose Xavier bound is this
+        bound = math.sqrt(6 / (width + 3 * width))
+        nn.init.uniform_(self.asked.weight, -bound, bound)
+        nn.init.uniform_(self.value.weight, -bound, bound)
+        nn.init.xavier_uniform_(self.out.weight)
+        for layer in (self.asked, self.value, self.out):
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
+        """Return what rows (B, N, D) read of each other. encoded: the same with their positions."""
+        queries, keys = self.asked(encoded).chunk(2, dim=-1)
+        values = self.value(rows)
+        mixed = F.scaled_dot_product_attention(
+            self._by_head(queries), self._by_head(keys), self._by_head(values)
+        )  # (B, H, N, D/H)
+        joined = mixed.transpose(1, 2).flatten(2)
+        return self.out(joined)
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """Return (B, N, D) as (B, H, N, D/H)."""
+        by_head = rows.unflatten(-1, (self.heads, -1))
+        return by_head.transpose(1, 2)
+
+
+class ResidualFeedForward(nn.Module):  # type: ignore[misc]
+    """Two linear layers with ReLU between them, added to what they read, and the norm of it."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.feed = FeedForward(width, settings.feed_forward, settings.dropout)
+        self.drop = Dropout(settings.dropout)
+        self.norm = nn.LayerNorm(width)
+        for layer in (self.feed.wide, self.feed.narrow):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return (B, N, D) for rows (B, N, D)."""
+        flat = rows.flatten(0, 1)
+        update = self.feed(flat).view(rows.shape)
+        return self.norm(rows + self.drop(update))
+
+
+class PredictionHeads(nn.Module):  # type: ignore[misc]
+    """Confidence, box and count head of one decoder layer. first: whether it is the first, whose
+    boxes begin short."""
+
+    def __init__(self, settings: ModelSettings, *, first: bool) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.sure = nn.Linear(width, 1)  # confidence
+        first_layer = Linear(width, width)
+        second_layer = Linear(width, width)
+        box_out = nn.Linear(width, 2)
+        self.box = nn.Sequential(first_layer, nn.ReLU(), second_layer, nn.ReLU(), box_out)
+        self.count = nn.Linear(width, settings.most_steps + 1)
+        odds_against = (1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY
+        nn.init.constant_(self.sure.bias, -math.log(odds_against))
+        nn.init.zeros_(box_out.weight)
+        nn.init.zeros_(box_out.bias)
+        if first:
+            nn.init.constant_(box_out.bias[1:], INITIAL_LENGTH_LOGIT)
+
+    def forward(self, queries: Tensor, references: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B, C).
+
+        references: (B, N, 1), points, or (B, N, 2), boxes, in [0, 1], which the boxes move from.
+        """
+        # (B, N, 1 or 2), no gradient passes at 0 and 1
+        start = references.float().logit(eps=LOGIT_EPSILON)
+        numbers = self.box(queries).float()
+        moved = start.shape[-1]
+        move, length = numbers.tensor_split([moved], dim=-1)
+        moved_start = move + start
+        logits = torch.cat((moved_start, length), dim=-1)  # (B, N, 2)
+        boxes = logits.sigmoid()
+        confidence = self.sure(queries)[..., 0]
+        counts = self.count(queries.amax(dim=1))
+        return confidence, boxes, counts
+
+
+class ProcX(nn.Module):  # type: ignore[misc]
+    """ProcX's network, or PDVC's by its settings, fresh until weights are loaded. vocabulary: how
+    many tokens."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        width = settings.attention.width
+
+        # the video
+        self.pyramid = FeaturePyramid(settings)
+        self.places = PositionalEncoding(settings)
+        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+
+        # the queries
+        self.queries = nn.Embedding(settings.queries, width)
+        self.query_places = nn.Embedding(settings.queries, width)
+        self.reference = nn.Linear(width, 1)
+        self.decoder = _decoder_layers(settings)
+        self.heads = nn.ModuleList()
+        for layer in range(settings.decoder_layers):
+            self.heads.append(PredictionHeads(settings, first=layer == 0))
+        if settings.query_form == "roles":
+            self.word_queries = nn.Embedding(settings.queries, width)
+            self.word_query_places = nn.Embedding(settings.queries, width)
+            self.word_decoder = _decoder_layers(settings)
+
+        # the sentences. Without a norm the fused levels drown the query
+        is_transformer = settings.captioner.kind == "transformer"
+        self.fused_norm: nn.LayerNorm | None = None
+        if is_transformer and settings.fuse:
+            self.fused_norm = nn.LayerNorm(width)
+        self.captioner: Captioner | LstmCaptioner
+        if is_transformer:
+            self.captioner = Captioner(settings.captioner, vocabulary)
+        else:
+            self.captioner = LstmCaptioner(settings.captioner, vocabulary, settings.attention)
+        self.temperature = Temperature()
+        nn.init.xavier_uniform_(self.reference.weight)
+        nn.init.zeros_(self.reference.bias)
+
+    def forward(self, videos: Videos) -> ModelOutput:
+        """Return what every decoder layer says of the videos. Raises ShapeError for values of
+        another width."""
+        values = videos.values
+        has_rows = values.ndim == 3 and values.shape[1]
+        if not has_rows or values.shape[2] != self.settings.features:
+            expected = f"(videos, rows, {self.settings.features})"
+            raise ShapeError(
+                f"features must be {expected}, not {tuple(values.shape)}; "
+                "set model.features to their width"
+            )
+        levels, lengths, pad = self._encode(videos)
+        queries, predictions = self._decode(levels, lengths, pad)
+        word_queries = queries
+        if self.settings.query_form == "roles":
+            boxes = predictions.boxes.detach()
+            word_queries = self._decode_words(boxes, levels, lengths, pad)
+        fused = None
+        if self.fused_norm is not None:
+            total = fuse_levels(levels, lengths)
+            fused = self.fused_norm(total)  # (B, R, D)
+        return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
+
+    def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
+        """Return the encoded levels (B, P, D), their lengths, and which of their positions are of
+        empty videos."""
+        values = videos.values
+        if self.settings.standardise:
+            values = standardise(values)
+        levels = self.pyramid(values)
+        lengths = tuple(level.shape[1] for level in levels)
+        rows = torch.cat(levels, dim=1)  # (B, P, D)
+        encoding = self.places(lengths, videos.durations)  # (B, P, D)
+        pad = _empty_rows(rows, videos.empty)
+        points = reference_points(lengths, rows)
+        points = points[None, :, None, None]  # (1, P, 1, 1)
+        references = points.expand(len(rows), -1, len(lengths), -1)  # (B, P, L, 1)
+        for layer in self.encoder:
+            rows = layer(rows, encoding, references, lengths, pad)
+        return rows, lengths, pad
+
+    def _decode(
+        self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
+    ) -> tuple[Tensor, Predictions]:
+        """Return the queries of every layer (L, B, N, D), and what is said of them."""
+        size = (len(levels), -1, -1)
+        queries = self.queries.weight.expand(size)  # (B, N, D)
+        places = self.query_places.weight
+        encoding = places.expand(size)  # (B, N, D)
+        points = self.reference(places).sigmoid()
+        start = points.expand(size)  # (B, N, 1)
+        references = start
+        queries_by_layer = []
+        logits = []
+        boxes = []
+        counts = []
+        for layer, heads in zip(self.decoder, self.heads, strict=True):
+            at_levels = _at_levels(references, lengths)
+            queries = layer(queries, encoding, at_levels, levels, lengths, pad)
+            layer_logits, layer_boxes, layer_counts = heads(queries, references)
+            queries_by_layer.append(queries)
+            logits.append(layer_logits)
+            boxes.append(layer_boxes)
+            counts.append(layer_counts)
+            if self.settings.refine:
+                references = layer_boxes.detach()
+        predictions = Predictions(torch.stack(logits), torch.stack(boxes), torch.stack(counts))
+        return torch.stack(queries_by_layer), predictions
+
+    def _decode_words(
+        self, boxes: Tensor, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
+    ) -> Tensor:
+        """Return the queries for words after every layer (L, B, N, D), each layer reading at that
+        layer's boxes (L, B, N, 2).
+
+        Source: ROS-DVC and DDVC, the idea of queries by role. The boxes a layer reads at are ours.
+        """
+        size = (len(levels), -1, -1)
+        queries = self.word_queries.weight.expand(size)  # (B, N, D)
+        encoding = self.word_query_places.weight.expand(size)  # (B, N, D)
+        by_layer = []
+        for layer, references in zip(self.word_decoder, boxes, strict=True):
+            at_levels = _at_levels(references, lengths)
+            queries = layer(queries, encoding, at_levels, levels, lengths, pad)
+            by_layer.append(queries)
+        return torch.stack(by_layer)
+
+    def context(
+        self,
+        output: ModelOutput,
+        query_index: QueryIndex,
+        speech: Tensor | None = None,
+        speech_pad: Tensor | None = None,
+    ) -> CaptionContext:
+        """Return what the captions of M queries are about. speech: (M, A) tokens spoken around
+        each, and their mask."""
+        index = (query_index.layer, query_index.video, query_index.query)
+        queries = output.word_queries[index]  # (M, D)
+        if self.settings.captioner.kind == "lstm":
+            return CaptionContext(
+                queries,
+                video=query_index.video,
+                feature_pad=_empty_rows(output.levels, output.empty),
+                levels=output.levels,
+                lengths=output.lengths,
+                boxes=output.predictions.boxes[index].detach(),  # (M, 2)
+            )
+        if output.fused is None:
+            return CaptionContext(queries, transcript=speech, transcript_pad=speech_pad)
+        pad = _empty_rows(output.fused, output.empty)
+        return CaptionContext(queries, output.fused, query_index.video, pad, speech, speech_pad)
+
+
+def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:
+    return nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+
+
+def _at_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return references (B, N, 1 or 2) for each level, (B, N, L, 1 or 2)."""
+    by_level = references[:, :, None]
+    return by_level.expand(-1, -1, len(lengths), -1)
+
+
+def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:
+    """Return which rows (B, P, D) are of empty videos, (B, P). None where no video is empty."""
+    if empty is None:
+        return None
+    return empty[:, None].expand(rows.shape[:2])

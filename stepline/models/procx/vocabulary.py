@@ -1,0 +1,295 @@
+"""Sentences to WordPiece tokens and back, with no unknown ones (ProcX section 6.3), and as padded
+token tensors.
+
+A sentence is normalised (Unicode NFC, white space to single blanks, lower case if so set) and split
+at blanks. Pieces inside a word begin with ##, so that tokens joined again are the sentence, its
+punctuation in place. The vocabulary holds each of its characters in both forms, so every word of
+them has tokens. Any other character is spelt as the half bytes of its UTF-8, 16 tokens in both
+forms. So is #, which else could be taken for the sign of a piece. Training is deterministic: all
+single characters get their numbers before pairs are counted. So ties do not depend on the
+order of a hash table. Letters: M captions, W tokens of the longest.
+"""
+
+import hashlib
+import json
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.models.procx.settings import VocabularySettings
+from stepline.models.training.batches import TensorRecord
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# numbers of the marks
+PAD_TOKEN = 0
+BEGIN_TOKEN = 1
+END_TOKEN = 2
+# with blanks: no word of a text can be one
+MARK_TOKENS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")
+# of the private use area: no text has them
+HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))
+LONGEST_WORD = 100  # characters; a longer one goes on as a new word
+INSIDE_PREFIX = "##"  # before a piece that goes on a word
+DIGEST_FORMAT = 1  # of what the sha256 is of
+# times that a word is handed to its training as one text. More is not faster
+MAX_WORD_REPEATS = 1000
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens by their numbers, the marks first. lower: whether sentences lose their
+    capitals."""
+
+    tokens: tuple[str, ...]
+    lower: bool = True
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def sha256(self) -> str:
+        """What distinguishes this vocabulary from any other, in hexadecimal."""
+        content = [DIGEST_FORMAT, self.lower, list(self.tokens)]
+        canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def encode(self, sentence: str) -> list[int]:
+        """Return the numbers of a sentence's tokens, without marks, [] for blanks."""
+        normalised = normalise(sentence, self.lower)
+        # A longer word is split, because WordPiece makes it unknown as a whole.
+        words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
+        spelling = spell_in_bytes(words, self._alphabet)
+        encoding = self._tokenizer.encode(spelling, add_special_tokens=False)
+        numbers: list[int] = encoding.ids
+        return numbers
+
+    def decode(self, numbers: Iterable[int]) -> str:
+        """Return the sentence of the tokens, up to the first end mark. Half bytes that are not a
+        character become U+FFFD.
+
+        Raises ShapeError for a number that is not a token.
+        """
+        pieces: list[str] = []
+        for number in numbers:
+            if number == END_TOKEN:
+                break
+            if not 0 <= number < len(self.tokens):
+                raise ShapeError(
+                    f"token {number} is not one of the vocabulary's {len(self.tokens)}; use its own"
+                )
+            if number not in (PAD_TOKEN, BEGIN_TOKEN):
+                pieces.append(self.tokens[number])
+        sentence = ""
+        # A piece with a prefix joins the word before it. Any other begins a new word.
+        for piece in pieces:
+            inside = piece.removeprefix(INSIDE_PREFIX)
+            if inside and inside != piece:
+                sentence += inside
+            else:
+                sentence += f" {piece}"
+        return _join_half_bytes(sentence).strip()
+
+    @cached_property
+    def _alphabet(self) -> frozenset[str]:
+        return frozenset(token for token in self.tokens if len(token) == 1)
+
+    @cached_property
+    def _tokenizer(self) -> "Tokenizer":
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordPiece
+        from tokenizers.pre_tokenizers import WhitespaceSplit
+
+        numbers = {token: number for number, token in enumerate(self.tokens)}
+        unknown = MARK_TOKENS[PAD_TOKEN]
+        # A character outside the alphabet is up to 4 bytes of UTF-8, so 8 half bytes.
+        max_chars = 8 * LONGEST_WORD
+        model = WordPiece(numbers, unk_token=unknown, max_input_chars_per_word=max_chars)
+        tokenizer = Tokenizer(model)
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        return tokenizer
+
+
+def train_vocabulary(
+    sentences: Iterable[str], settings: VocabularySettings | None = None
+) -> Vocabulary:
+    """Return the vocabulary that WordPiece training makes of the sentences. The same ones give the
+    same, in any order.
+
+    It has at most `size` tokens, fewer when the sentences hold no more. Raises ShapeError when
+    `size` has no room for the single characters.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.trainers import WordPieceTrainer
+
+    settings = settings or VocabularySettings()
+    # WordPiece training counts words and sees nothing else, so that of any number of sentences only
+    # these are held
+    words = Counter[str]()
+    for sentence in sentences:
+        normalised = normalise(sentence, settings.lower)
+        words.update(normalised.split())
+
+    # every character gets its number before pairs are counted
+    alphabet = _token_characters(words, settings)
+    marks = [*MARK_TOKENS]
+    for character in (*HALF_BYTES, *alphabet):
+        marks += [character, INSIDE_PREFIX + character]
+    if settings.size < len(marks):
+        characters = f"{len(alphabet)} characters in two forms"
+        raise ShapeError(
+            f"a vocabulary of {settings.size} has no room for {characters}; "
+            f"set size to {len(marks)} or more"
+        )
+    tokenizer = Tokenizer(WordPiece(unk_token=MARK_TOKENS[PAD_TOKEN]))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
+    letters = frozenset(alphabet)
+
+    # The trainer counts words in texts, so each word is given as often as it came.
+    def repeated() -> Iterator[str]:
+        for word, times in words.items():
+            text = f"{spell_in_bytes(word, letters)} "
+            for first in range(0, times, MAX_WORD_REPEATS):
+                repeats = min(MAX_WORD_REPEATS, times - first)
+                yield text * repeats
+
+    tokenizer.train_from_iterator(repeated(), trainer)
+    numbers: dict[str, int] = tokenizer.get_vocab()
+    tokens = sorted(numbers, key=lambda token: numbers[token])
+    return Vocabulary(tuple(tokens), settings.lower)
+
+
+def _token_characters(words: Counter[str], settings: VocabularySettings) -> list[str]:
+    """Return the characters that are tokens of their own: printable ASCII, and what comes often
+    enough."""
+    counts = Counter[str]()
+    for word, times in words.items():
+        for character in word:
+            counts[character] += times
+    # Printable ASCII has tokens even if no sentence has it.
+    characters = set(string.digits + string.ascii_lowercase + string.punctuation)
+    if not settings.lower:
+        characters |= set(string.ascii_uppercase)
+    for character, times in counts.items():
+        if times >= settings.rare:
+            characters.add(character)
+    # Half bytes and # have another meaning, so as characters they are spelt in bytes.
+    characters -= {*HALF_BYTES, *INSIDE_PREFIX}
+
+    alphabet = []
+    for character in sorted(characters):
+        # halves of surrogate pairs cannot be written
+        is_half = unicodedata.category(character) == "Cs"
+        if not character.isspace() and not is_half:
+            alphabet.append(character)
+    return alphabet
+
+
+def normalise(sentence: str, lower: bool) -> str:
+    """Return the sentence in Unicode's composed form, with single blanks, in lower case if
+    asked."""
+    if lower:
+        sentence = sentence.lower()
+    composed = unicodedata.normalize("NFC", sentence)
+    return " ".join(composed.split())
+
+
+def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
+    """Return the sentence with each character outside the alphabet as the half bytes of its
+    UTF-8."""
+    plain = alphabet.difference(HALF_BYTES) | {" "}
+    spelling = []
+    for character in sentence:
+        if character in plain:
+            spelling.append(character)
+        else:
+            # A half of a surrogate pair has no UTF-8, and becomes a question mark.
+            digits = character.encode("utf-8", "replace").hex()
+            spelling += [HALF_BYTES[int(digit, 16)] for digit in digits]
+    return "".join(spelling)
+
+
+def _join_half_bytes(text: str) -> str:
+    """Return the text with runs of half bytes as the characters that they spell."""
+
+    def character(run: re.Match[str]) -> str:
+        digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
+        # An odd half byte at the end is cut off.
+        whole_bytes = len(digits) // 2
+        encoded = bytes.fromhex(digits[: whole_bytes * 2])
+        return encoded.decode("utf-8", "replace")
+
+    return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", character, text)
+
+
+@dataclass(frozen=True)
+class CaptionTokens(TensorRecord):
+    """Captions for teacher forcing: what the captioner reads, and what it is to say next.
+
+    tokens: (M, W), the begin mark and the words.
+    targets: (M, W), the words and the end mark.
+    token_pad: (M, W).
+    truncated: how many were longer than W, and so have no end mark.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+    token_pad: Tensor
+    truncated: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, rows: Tensor) -> "CaptionTokens":
+        """Return the captions of these rows, (M',) indices, in their order. `truncated` stays that
+        of all."""
+        tokens = self.tokens[rows]
+        targets = self.targets[rows]
+        return CaptionTokens(tokens, targets, self.token_pad[rows], self.truncated)
+
+
+def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
+    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted. A blank
+    one is that alone."""
+    return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
+
+
+def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
+    """Return rows of tokens without marks as `tokenize` does sentences."""
+    targets = [[*row, END_TOKEN] for row in rows]
+    # A caption that is cut has no end mark, so that nothing learns to stop there.
+    truncated = sum(len(row) > longest for row in targets)
+    targets = [row[:longest] for row in targets]
+    # The input is the target moved by one: the begin mark, then the words.
+    tokens = [[BEGIN_TOKEN, *row[:-1]] for row in targets]
+    padded_targets, token_pad = pad_tokens(targets)
+    padded_tokens, _ = pad_tokens(tokens)
+    return CaptionTokens(padded_tokens, padded_targets, token_pad, truncated)
+
+
+def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return token rows as (M, W) with PAD after each, and where it is."""
+    width = max(map(len, rows), default=0)
+    filled = []
+    for row in rows:
+        padding = [PAD_TOKEN] * (width - len(row))
+        filled.append([*row, *padding])
+    padded = torch.tensor(filled, dtype=torch.int64)
+    # Without any row the view still has two dimensions.
+    padded = padded.view(len(rows), width)  # (M, W)
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    pad = torch.arange(width) >= lengths[:, None]
+    return padded, pad

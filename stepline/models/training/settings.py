@@ -1,0 +1,47 @@
+"""Settings of the training loop. Nothing heavy is imported here."""
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import Field
+
+from stepline.networks.device import DeviceName
+from stepline.settings import (
+    Batch,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Seed,
+    Settings,
+    ThreadsOrZero,
+)
+
+TextKind: TypeAlias = Literal["narration", "step"]
+StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
+
+CHECKPOINT_FILE: Final = "last.safetensors"  # in the folder of a run that is not finished
+# on what is learnt: a run may be resumed with others
+NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")
+
+
+class TrainSettings(Settings):
+    """How long and how fast a network learns. Defaults are NaSVA's, section 4.2 and its released
+    code."""
+
+    epochs: Count = 12  # NaSVA section 4.2; its released configuration has 20
+    batch: Batch = 8  # videos per step; supplement
+    learning_rate: Positive = 1e-4  # at the start; falls to 0 as a cosine; section 4.2
+    # share of the steps in which it first rises from 0 (0: none)
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    weight_decay: NonNegative = 5e-5  # AdamW's, of matrices alone; released code
+    clip: Positive = 1.0  # greatest norm of a gradient; released code
+    # held-out scores without a better one after which training ends. 0: it takes all epochs
+    patience: CountOrZero = 0
+    score_every: Count = 1  # epochs between held-out scores
+    seed: Seed = 0  # of the order of videos, of dropout and of whatever a batch draws
+    bf16: bool = False  # mixed precision; twice as slow on a CPU without its own bf16 units
+    save_every: Count = 200  # steps between checkpoints: what a killed run loses at most
+    # threads that read the next batches. 0: none, each step reads its own
+    readers: ThreadsOrZero = 2
+    # auto (a GPU where there is one), cpu, cuda, cuda:N, mps. --device wins
+    device: DeviceName = "auto"

@@ -1,0 +1,234 @@
+"""Benchmarks answered by a trained detector: sets of clips (VND) and the sentences of HTM-Align
+(WYS2, 4.2 and 4.3).
+
+    vnd         the score of each clip with its own words
+    htm-align   of each sentence: the best clip of the video (`seconds`), its score (`alignability`), and, where a
+                transcript says when it is spoken, the score of the clip in which it is (`shown`)
+
+Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability
+head, which was not released. Here the best clip of the video decides, as in MIL-NCE's row of the
+same table. Letters: K sentences, T feature rows.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stepline.errors import ModelError
+from stepline.files.atomic_files import write_atomic
+from stepline.media import probe
+from stepline.models.training.benchmark_answers import BenchmarkAnswers, answer_each
+from stepline.models.training.network_file import TrainedOn
+from stepline.models.training.sources import TextEncoder, text_encoder
+from stepline.models.wys2.clips import collate_pairs
+from stepline.models.wys2.detector import (
+    NETWORK_FILE,
+    Detector,
+    clips_at_once,
+    read_detector,
+    score_pairs,
+    trained_on,
+)
+from stepline.models.wys2.judge import MIN_CLIP_SECONDS, judged_span
+from stepline.models.wys2.predict import clip_or_frames
+from stepline.networks.device import current_device, device_of
+from stepline.records import FeatureSequence, Matrix, Span
+
+A = TypeVar("A")
+
+# where the best clip of a file is searched for
+FRAME_CLIPS_PER_SECOND = 1.0
+
+# a video's features, or its file for a detector of frames
+FeaturesOrFile: TypeAlias = FeatureSequence | Path
+VideoReader: TypeAlias = Callable[[str], FeaturesOrFile]  # of a video's id
+
+
+class LabelledClip(Protocol):
+    """A clip of a set of visual narrations: seconds of a video's file, and the words spoken in
+    them."""
+
+    @property
+    def id(self) -> str:
+        """Its own id."""
+
+    @property
+    def video(self) -> str:
+        """The path of the video, whose stem keys its features."""
+
+    @property
+    def span(self) -> Span:
+        """Its seconds."""
+
+    @property
+    def text(self) -> str:
+        """The words."""
+
+
+@dataclass(frozen=True)
+class DetectorForBenchmarks:
+    """A detector with the encoder of its texts. It need not be calibrated."""
+
+    network: Detector
+    encode: TextEncoder
+    video: str
+    path: Path
+
+    @property
+    def sees_frames(self) -> bool:
+        """Whether it takes the videos themselves, not their features."""
+        return self.network.settings.video == "s3d"
+
+    def check(self, features: FeaturesOrFile) -> None:
+        """Raise ModelError where features are not those that it was trained on."""
+        if isinstance(features, Path):
+            return
+        backbone = self.video or "its backbone"
+        cure = f"give features of {backbone}, or another --detector"
+        trained = TrainedOn(self.path, cure)
+        trained.check_width(self.network.settings.video_width, features)
+        trained.check_source("features", self.video, features.backbone)
+
+    def score(self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix) -> Matrix:
+        """Return (K,): how well each span of a video shows its text (K, D)."""
+        pairs = []
+        for k, span in enumerate(spans):
+            vector = vectors[k : k + 1]  # (1, D)
+            pairs.append(clip_or_frames(self.network, "", features, span, vector))
+        return score_pairs(self.network, pairs)
+
+
+def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
+    """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
+    name its encoder."""
+    file = NETWORK_FILE.find(path)
+    video, text = trained_on(file)
+    if not text:
+        fault = f"{file}: does not say what made its text vectors"
+        raise ModelError(f"{fault}; train it by `stepline train wys2`")
+    network = read_detector(file)
+    encode = text_encoder(text)
+    return DetectorForBenchmarks(network, encode, video, file)
+
+
+def answer_clips(
+    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
+) -> BenchmarkAnswers[float]:
+    """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
+    # By video, so that each is read once.
+    clips_of_videos: dict[str, list[LabelledClip]] = {}
+    for clip in clips:
+        video = Path(clip.video).stem
+        clips_of_videos.setdefault(video, []).append(clip)
+
+    def score(video: str) -> list[float]:
+        features = read_video(video)
+        loaded.check(features)
+        texts = []
+        spans = []
+        for clip in clips_of_videos[video]:
+            texts.append(clip.text)
+            spans.append(clip.span)
+        vectors = loaded.encode(texts)
+        scores: list[float] = loaded.score(features, spans, vectors).tolist()
+        return scores
+
+    videos = answer_each({video: video for video in clips_of_videos}, score)
+    # by clip what is known by video
+    answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
+    for video, video_clips in clips_of_videos.items():
+        ids = [clip.id for clip in video_clips]
+        if video in videos.missing:
+            reason = videos.missing[video]
+            answers.missing.update(dict.fromkeys(ids, reason))
+        else:
+            scores = videos.by_id[video]
+            answers.by_id.update(zip(ids, scores, strict=True))
+    _write(answers, out)
+    return answers
+
+
+def answer_sentences(
+    texts: Mapping[str, Sequence[str]],
+    spoken: Mapping[str, npt.NDArray[np.float64]],
+    loaded: DetectorForBenchmarks,
+    read_video: VideoReader,
+    out: Path,
+) -> BenchmarkAnswers[dict[str, list[float]]]:
+    """Write HTM-Align's answer.
+
+    texts: by video. spoken: (K, 2) seconds of a transcript, where there is one.
+
+    Raises DatasetError when no video can be answered.
+    """
+
+    def answer(video: str) -> dict[str, list[float]]:
+        features = read_video(video)
+        loaded.check(features)
+        vectors = loaded.encode(texts[video])
+        scores = score_seconds(loaded.network, features, vectors)  # (K, T)
+        rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
+        best_rows = scores.argmax(1)
+        columns = {"seconds": best_rows / rate, "alignability": scores.max(1)}
+        # Where a sentence is spoken, its own clip is judged too.
+        if video in spoken:
+            spans = []
+            for start, end in spoken[video].tolist():
+                sentence = Span(start, end)
+                spans.append(judged_span(sentence, MIN_CLIP_SECONDS))
+            columns["shown"] = loaded.score(features, spans, vectors)
+        return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
+
+    answers = answer_each({video: video for video in texts}, answer)
+    _write(answers, out)
+    return answers
+
+
+def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) -> Matrix:
+    """Return (K, T): how well the clip around each row, or each second of a file, shows each text
+    (K, D)."""
+    if isinstance(features, Path):
+        rate = FRAME_CLIPS_PER_SECOND
+        rows = max(1, math.floor(probe(features).duration * rate))
+    else:
+        rate = features.rate
+        rows = len(features.values)
+    # a clip around each row (only its picture is used)
+    half = MIN_CLIP_SECONDS / 2
+    middles = (np.arange(rows) + 0.5) / rate
+    any_vector = vectors[:1]
+    pairs = []
+    for middle in middles.tolist():
+        start = max(0.0, middle - half)
+        span = Span(start, middle + half)
+        pairs.append(clip_or_frames(network, "", features, span, any_vector))
+    # Texts are encoded once, and clips batch by batch.
+    batch = clips_at_once(network)
+    device = device_of(network)
+    network.eval()
+    with torch.inference_mode(), current_device().autocast():
+        text_array = np.ascontiguousarray(vectors, dtype=np.float32)
+        text_inputs = torch.from_numpy(text_array).to(device)
+        texts = network.encode_texts(text_inputs)
+        parts = []
+        for first in range(0, len(pairs), batch):
+            batch_pairs = pairs[first : first + batch]
+            clip_inputs = collate_pairs(batch_pairs).to(device)
+            clips = network.encode_clips(clip_inputs)
+            parts.append(network.compare(clips, texts))  # (B, K)
+    by_clip = torch.cat(parts)  # (T, K)
+    scores: Matrix = by_clip.T.float().cpu().numpy()
+    return scores
+
+
+def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
+    answers.require_any()
+    text = json.dumps(answers.by_id, allow_nan=False)
+    write_atomic(out, f"{text}\n")

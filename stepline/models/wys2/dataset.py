@@ -1,0 +1,392 @@
+"""Clips of records with their labels: which of them are visual narrations, inferred from key-steps
+(WYS2, section 3.1).
+
+    SS   sentence similarity: the narration says what its key-step says
+    VR   visual relevance: the clip shows any key-step
+    MC   modality consensus: picture and words rank high for the clip's own task, by two task classifiers
+
+Labels are (N,) bool. True means that the picture shows what is said, as far as key-steps can show.
+False is "not known to", because the paper draws its negatives by pairing clips with other clips'
+words. What cannot serve is left out and counted.
+Source: WYS2, section 3.1. Differs: the task classifiers are a softmax regression on ready features,
+where the paper trains SlowFast on frames. Each clip is scored by a classifier that never saw its
+video, so that no clip is known by heart. Letters: N clips, O tasks, C width of features.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from stepline.errors import DatasetError, ShapeError
+from stepline.features import FeatureStore
+from stepline.models.training.batches import Mask
+from stepline.models.training.gather import SEEN_TWICE, ExcludedIds
+from stepline.models.wys2.clip_sources import ClipSource, VideoFrames, clip_source, flaw_finder
+from stepline.models.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
+from stepline.models.wys2.settings import ClipSettings, CosineMapping, LabelSettings
+from stepline.records import Matrix, Record, Rejected, Transcript
+from stepline.text import embed
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
+TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
+
+RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
+CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
+MAX_FIT_ROUNDS = 100  # of L-BFGS
+MIN_SPREAD = 1e-6  # of a column that never varies
+
+
+@dataclass
+class ClipDataset:
+    """Clips and, aligned with them, their pairs. omitted: which videos were left out, and why."""
+
+    clips: list[NarratedClip] = field(default_factory=list)
+    pairs: list[ClipTextPair] = field(default_factory=list)
+    omitted: list[Rejected] = field(default_factory=list)
+
+    def of_videos(self, videos: frozenset[str]) -> "ClipDataset":
+        """Return the clips of some videos."""
+        part = ClipDataset()
+        for clip, pair in zip(self.clips, self.pairs, strict=True):
+            if clip.video in videos:
+                part.clips.append(clip)
+                part.pairs.append(pair)
+        return part
+
+    def pairs_of_own_text(self) -> list[ClipTextPair]:
+        """Return the pairs, each with its own text alone."""
+        pairs = []
+        for pair in self.pairs:
+            own_text = pair.text[:1]
+            own_pair = ClipTextPair(pair.id, pair.video, own_text)
+            pairs.append(own_pair)
+        return pairs
+
+    def positive(self, labels: Mask) -> list[ClipTextPair]:
+        """Return the pairs that labels (N,) call positive."""
+        flags = labels.tolist()
+        return list(compress(self.pairs, flags))
+
+
+def gather_clips(
+    records: Iterable[Record],
+    features: FeatureStore | VideoFrames,
+    encode: TextEncoder,
+    settings: ClipSettings,
+    transcripts: Mapping[str, Transcript] | None = None,
+    *,
+    excluded: ExcludedIds = frozenset(),
+) -> ClipDataset:
+    """Return the clips of records.
+
+    encode: sentences to vectors. transcripts: by video, for records that have none.
+
+    features: a store, or the videos themselves, whose clips are then frames. excluded: ids of
+    videos that are left out (a benchmark's own). A video without features or file, without
+    narration or with broken annotations is left out and its reason counted.
+    """
+    if transcripts is None:
+        transcripts = {}
+    source = clip_source(features)
+    dataset = ClipDataset()
+    videos = narrated_videos(
+        records, source, settings, transcripts, dataset.omitted, excluded=excluded
+    )
+    for record, clips in videos:
+        sentences = [sentence.text for sentence in record.sentences]
+        vectors = encode(sentences)
+        texts = []
+        for clip in clips:
+            # The clip's own sentence, then those next to it.
+            candidates = vectors[list(clip.candidates)]
+            texts.append((clip.span, candidates))
+        dataset.clips += clips
+        dataset.pairs += source.pairs(record.video.id, texts)
+    return dataset
+
+
+def narrated_videos(
+    records: Iterable[Record],
+    source: ClipSource,
+    settings: ClipSettings,
+    transcripts: Mapping[str, Transcript],
+    omitted: list[Rejected],
+    *,
+    excluded: ExcludedIds = frozenset(),
+    once: bool = False,
+) -> Iterator[tuple[Record, list[NarratedClip]]]:
+    """Yield each record that has narration and features, with its clips. The others are noted in
+    `omitted`.
+
+    As `gather_clips` takes them. once: a video that came before is omitted.
+    """
+    find_flaw = flaw_finder(source, excluded)
+    seen_ids: set[str] = set()
+    for record in records:
+        video = record.video.id
+        # Another source may say what is said.
+        if record.transcript is None and video in transcripts:
+            transcript = transcripts[video]
+            record = record.model_copy(update={"transcript": transcript})
+        # Why the video cannot serve.
+        flaw = find_flaw(video)
+        if once and video in seen_ids:
+            flaw = (SEEN_TWICE, "")
+        seen_ids.add(video)
+        if flaw is None:
+            try:
+                clips = narrated_clips(record, settings)
+            except DatasetError as error:
+                # Without id and cure, so that equal flaws count together.
+                message = str(error).removeprefix(f"{record.id}: ")
+                reason, _, _ = message.partition(";")
+                flaw = (reason, "")
+        if flaw is None:
+            yield record, clips
+        else:
+            reason, value = flaw
+            omitted.append(Rejected("video", reason, id=video, value=value))
+
+
+def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
+    """Return which clips count as visual narrations, (N,), by the kind of label that the settings
+    name.
+
+    Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
+    """
+    clips = dataset.clips
+    if settings.kind == "ss":
+        similarity = key_step_similarity(clips, settings)
+        return sentence_similarity_labels(similarity, settings)
+    if settings.kind == "vr":
+        return visual_relevance_labels(clips)
+    # MC: the task of each clip, and what the classifiers take it for
+    tasks = _clip_tasks(clips)
+    pictures = []
+    words = []
+    for pair in dataset.pairs:
+        if not isinstance(pair.video, np.ndarray):
+            raise DatasetError(
+                "MC labels classify the tasks of ready features; give --features, or labels.kind=ss"
+            )
+        pictures.append(pair.video.mean(axis=0, dtype=np.float32))
+        words.append(pair.text[0])
+    videos = [clip.video for clip in clips]
+    picture_rows = np.stack(pictures)
+    word_rows = np.stack(words)
+    by_picture = task_log_probabilities(picture_rows, tasks, videos)
+    by_words = task_log_probabilities(word_rows, tasks, videos)
+    return modality_consensus_labels(tasks, by_picture, by_words, settings)
+
+
+def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
+    """Return the number of each clip's task, (N,)."""
+    missing = sum(clip.task is None for clip in clips)
+    if missing:
+        fault = f"{missing} of {len(clips)} clips have no task"
+        raise DatasetError(f"{fault}; MC labels need the task of every video")
+    names = [str(clip.task) for clip in clips]
+    name_array = np.array(names, dtype=object)
+    _, numbers = np.unique(name_array, return_inverse=True)
+    return numbers.astype(np.int64)
+
+
+def key_step_similarity(
+    clips: Sequence[NarratedClip], settings: LabelSettings, encode: TextEncoder | None = None
+) -> Array:
+    """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
+
+    encode: texts to unit rows. By default it is that of `settings.text_model`.
+    """
+    # every text once
+    distinct_texts: set[str] = set()
+    for clip in clips:
+        if clip.key_step is not None:
+            distinct_texts.add(clip.text)
+            distinct_texts.add(clip.key_step)
+    texts = sorted(distinct_texts)
+    vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
+    rows = vectors.astype(np.float64)
+    vector_of = dict(zip(texts, rows, strict=True))
+    # Rows of length 1, so that the products below are cosines.
+    cosine = np.full(len(clips), np.nan)
+    for index, clip in enumerate(clips):
+        if clip.key_step is not None:
+            narration = vector_of[clip.text]
+            key_step = vector_of[clip.key_step]
+            cosine[index] = narration @ key_step
+    return map_cosine(cosine, settings.mapping)
+
+
+def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
+    """Return cosines as similarities in [0, 1]. The paper does not say how. NaN stays NaN."""
+    within = np.clip(cosine, -1.0, 1.0)
+    if mapping == "halved":
+        return np.asarray((1 + within) / 2)
+    if mapping == "angle":
+        angles = np.arccos(within)
+        return np.asarray(1 - angles / np.pi)
+    return np.maximum(within, 0.0)
+
+
+def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
+    """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without
+    a key-step.
+
+    Raises DatasetError when no clip has a key-step, or none is similar enough.
+    """
+    has_step = np.isfinite(similarity)
+    if not has_step.any():
+        fault = f"none of {len(similarity)} clips has a key-step"
+        raise DatasetError(f"{fault}; SS labels need key-steps with times")
+    similarities = similarity[has_step]
+    least = settings.similarity
+    if settings.quantile is not None:
+        quantile = np.quantile(similarities, 1 - settings.quantile)
+        least = float(quantile)
+    comparable = np.where(has_step, similarity, -1.0)
+    labels: Mask = has_step & (comparable >= least)
+    if not labels.any():
+        best = float(similarities.max())
+        raise DatasetError(
+            f"no narration reaches similarity {least:g}, the most similar has {best:.2f}; lower it"
+        )
+    return labels
+
+
+def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
+    """Return VR: clips with any key-step. Raises DatasetError when no clip has one."""
+    flags = [clip.key_step is not None for clip in clips]
+    has_step = np.array(flags, dtype=np.bool_)
+    return require_key_steps(has_step)
+
+
+def require_key_steps(has_step: Mask) -> Mask:
+    """Return VR labels from whether each clip shows a key-step, (N,). Raises DatasetError when none
+    does."""
+    if not has_step.any():
+        fault = f"none of {len(has_step)} clips has a key-step"
+        raise DatasetError(f"{fault}; VR labels need key-steps with times")
+    return has_step
+
+
+def modality_consensus_labels(
+    tasks: Tasks, video: Array, text: Array, settings: LabelSettings
+) -> Mask:
+    """Return MC: clips that rank high for their own task by the picture and by the words.
+
+    tasks: (N,) each clip's own. video, text: (N, O) the classifiers' log probabilities. `ranking`
+    "clips": among the best `rank` fraction of the clips of their task. `ranking` "tasks": their own
+    task is among the `rank` most likely.
+    Raises DatasetError when no clip does.
+    """
+    if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
+        shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
+        raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
+    high_by_picture = _ranks_high(tasks, video, settings)
+    high_by_words = _ranks_high(tasks, text, settings)
+    labels = high_by_picture & high_by_words
+    if not labels.any():
+        fault = f"no clip ranks within {settings.rank:g} by picture and words"
+        raise DatasetError(f"{fault}; raise labels.rank")
+    return labels
+
+
+def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
+    """Return which clips rank high for their own task by scores (N, O), as
+    `modality_consensus_labels` defines it."""
+    count = len(tasks)
+    own = scores[np.arange(count), tasks]  # (N,)
+    if settings.ranking == "tasks":
+        is_higher = scores > own[:, None]  # (N, O)
+        ranks = is_higher.sum(axis=1) + 1
+        return np.asarray(ranks <= settings.rank)
+    # By clips: the best fraction of each task.
+    high = np.zeros(count, dtype=np.bool_)
+    for task in np.unique(tasks):
+        rows = np.flatnonzero(tasks == task)
+        order = np.argsort(-own[rows], kind="stable")
+        high_count = round(settings.rank * len(rows))
+        best = order[:high_count]
+        high[rows[best]] = True
+    return high
+
+
+def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
+    """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over
+    videos.
+
+    tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
+    """
+    names = sorted(set(videos))
+    task_count = len(np.unique(tasks))
+    if len(names) < 2 or task_count < 2:
+        counts = f"{len(names)} videos of {task_count} tasks"
+        raise DatasetError(f"{counts}; a task classifier needs two of each")
+    # the fold of every row is that of its video
+    folds = {}
+    for number, name in enumerate(names):
+        folds[name] = number % CROSS_VALIDATION_FOLDS
+    fold_of_row = np.array([folds[video] for video in videos])
+    rows = standardise_columns(features)
+    class_count = int(tasks.max()) + 1
+    shape = (len(rows), class_count)
+    scores = np.zeros(shape)
+    for fold in np.unique(fold_of_row):
+        held_out = fold_of_row == fold
+        others = ~held_out
+        weights = fit_softmax_regression(rows[others], tasks[others], class_count)
+        inputs = _with_bias_column(rows[held_out])
+        logits = inputs @ weights
+        scores[held_out] = log_softmax(logits, axis=1)
+    return scores
+
+
+def fit_softmax_regression(
+    rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
+) -> Array:
+    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias."""
+    inputs = _with_bias_column(rows)  # (N, C + 1)
+    row_count, width = inputs.shape
+    truth = np.eye(count)[classes]  # (N, O)
+    no_decay = np.zeros((1, count))  # of the bias
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights = flat.reshape(width, count)
+        logs = log_softmax(inputs @ weights, axis=1)
+        # The bias is not drawn to 0.
+        decayed = np.concatenate([weights[:-1], no_decay])
+        losses = truth * logs
+        mean_loss = -losses.sum() / row_count
+        penalty = ridge * (decayed**2).sum() / 2
+        # The gradient of the mean loss and of the penalty.
+        errors = np.exp(logs) - truth
+        slope = inputs.T @ errors / row_count + ridge * decayed
+        return float(mean_loss + penalty), slope.ravel()
+
+    start = np.zeros(width * count)
+    options = {"maxiter": MAX_FIT_ROUNDS}
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    weights = result.x.reshape(width, count)
+    return np.asarray(weights)
+
+
+def standardise_columns(rows: Matrix) -> Array:
+    """Return the rows with mean 0 and spread 1 in every column. Constant columns become 0."""
+    values = rows.astype(np.float64)
+    centered = values - values.mean(axis=0)
+    deviation = values.std(axis=0)
+    spread = np.maximum(deviation, MIN_SPREAD)
+    return np.asarray(centered / spread)
+
+
+def _with_bias_column(rows: Array) -> Array:
+    ones = np.ones(len(rows))
+    return np.column_stack([rows, ones])

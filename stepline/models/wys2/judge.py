@@ -1,0 +1,140 @@
+"""Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said
+(WYS2, section 3).
+
+Without a trained detector this is what is weighed, by logistic regressions. They are fitted to real
+clips and measured on those of other makers (`benchmarks/fit_judge.py`). The numbers are in
+docs/wys2.md:
+
+    cited      whether a step rests on the sentence: chat is hardly ever shown
+    on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
+               when things are said, the objects that are named and seen, and motion
+    wording    where nothing was grounded: P(shown | the words alone), learnt on real videos (`text.visibility`)
+
+Letters: S sentences, K steps, T feature rows.
+"""
+
+import functools
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ShapeError
+from stepline.numeric import logit, sigmoid
+from stepline.records import Alignment, Matrix, Span, Step, Transcript
+from stepline.text.visibility import predict_visibility
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+MIN_CLIP_SECONDS = 3.0  # of the clip in which a sentence is judged; WYS2, section 4
+PROBABILITY_MARGIN = 1e-3  # how far from 0 and 1 a probability that is evidence is kept
+
+
+def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
+    """Return P(the picture shows it while it is said) of every sentence, (S,), by its words alone.
+
+    wording: (S, 384) MiniLM vectors. cited: whether a step rests on the sentence. Raises ShapeError
+    when they differ.
+    """
+    count = len(cited)
+    if count != len(wording):
+        raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {count}")
+    visibility = predict_visibility(wording)
+    evidence = logit(visibility, PROBABILITY_MARGIN)
+    cited_flags = np.asarray(cited, dtype=np.float64)
+    ones = np.ones(count)
+    rows = np.column_stack([evidence, cited_flags, ones])  # (S, 3)
+    return _probabilities(rows, regression_weights("words"))
+
+
+def judge_by_grounding(
+    transcript: Transcript,
+    steps: Sequence[Step],
+    alignment: Alignment,
+    *,
+    seconds: float = MIN_CLIP_SECONDS,
+    weights: Sequence[float] | None = None,
+) -> tuple[float, ...]:
+    """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that
+    were grounded.
+
+    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit.
+    None: as shipped.
+    Raises ShapeError for another count of rows.
+    """
+    cited, on_screen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
+    rows = judge_rows(cited, on_screen)
+    if weights is None:
+        return _probabilities(rows, regression_weights("grounding"))
+    return _probabilities(rows, np.array(weights))
+
+
+def judge_rows(cited: Array, on_screen: Array) -> Array:
+    """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
+    it, that, and 1."""
+    log_odds = logit(on_screen, PROBABILITY_MARGIN)
+    cited_odds = cited * log_odds
+    ones = np.ones(len(cited))
+    return np.column_stack([cited_odds, cited, ones])
+
+
+def grounding_evidence(
+    transcript: Transcript,
+    steps: Sequence[Step],
+    alignment: Alignment,
+    *,
+    seconds: float = MIN_CLIP_SECONDS,
+) -> tuple[Array, Array]:
+    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its
+    clip) (S,).
+
+    That is the alignment's best in the clip where it holds probabilities, else the step's own
+    P(shown) where its best span reaches into the clip.
+    """
+    row_count = len(alignment.scores)
+    if row_count != len(steps):
+        raise ShapeError(f"{len(steps)} steps need as many rows of alignment, not {row_count}")
+    sentences = transcript.sentences
+    cited = np.zeros(len(sentences))
+    on_screen = np.zeros(len(sentences))
+    # A sentence that several steps rest on has the most likely one.
+    for row, step in enumerate(steps):
+        for source in step.sources:
+            clip = judged_span(sentences[source].span, seconds)
+            cited[source] = 1.0
+            p = 0.0
+            # Only probabilities are read in the clip itself.
+            if alignment.kind == "probability":
+                clip_rows = alignment.rows(clip)
+                scores = alignment.scores[row, clip_rows]
+                p = float(scores.max(initial=0.0))
+            elif step.spans and step.spans[0].overlap(clip) > 0:
+                p = step.score or 0.0
+            on_screen[source] = max(on_screen[source], p)
+    return cited, on_screen
+
+
+def judged_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
+    """Return the seconds in which a sentence is judged: its own, widened around their middle to
+    `seconds`."""
+    lacking = max(0.0, seconds - span.duration)
+    start = max(0.0, span.start - lacking / 2)
+    end = max(span.end, start + seconds)
+    return Span(start, end)
+
+
+def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
+    probabilities = sigmoid(rows @ weights)
+    return tuple(probabilities.tolist())
+
+
+@functools.cache
+def regression_weights(kind: str) -> Array:
+    """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
+    file = resources.files("stepline.models.wys2").joinpath("judge.json")
+    text = file.read_text(encoding="utf-8")
+    model = json.loads(text)
+    return np.array(model[kind], dtype=np.float64)

@@ -1,0 +1,195 @@
+"""A trained detector as a judge: its scores of a video's sentences, turned into P(shown) by a
+fitted regression.
+
+The regression is fitted to the validation clips of the training run and is next to the detector it
+belongs to. Here is also which backbone gave the features and text vectors that a network takes, and
+whether a video's are the same.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.errors import ModelError, SettingsError
+from stepline.evaluate.calibration import (
+    MIN_ITEMS,
+    Logistic,
+    calibration_error,
+    fit_logistic,
+    read_logistic,
+)
+from stepline.files.atomic_files import write_atomic
+from stepline.files.digests import sha256
+from stepline.limits import parse_json
+from stepline.models.training.batches import Mask
+from stepline.models.wys2.clips import ClipTextPair, FrameClip, clip_text_pair
+from stepline.models.wys2.detector import (
+    DETECTOR_FILE,
+    Detector,
+    read_detector,
+    score_pairs,
+    trained_on,
+)
+from stepline.models.wys2.judge import judged_span
+from stepline.records import FeatureSequence, Matrix, Sentence, Span
+
+if TYPE_CHECKING:
+    from stepline.vision import Backbone
+
+CALIBRATION_KIND = "stepline.models.wys2.shown"
+# text encoders that belong to a backbone (all others know texts alone)
+BACKBONE_ENCODERS = ("conse", "clip", "internvideo", "s3d")
+NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
+
+
+@dataclass(frozen=True)
+class LoadedDetector:
+    """A detector, the backbones whose features and texts it takes ("": unknown), and its
+    regression.
+
+    path: its file, sha256: of that file.
+    """
+
+    network: Detector
+    video: str
+    text: str
+    logistic: Logistic
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class DetectorCalibration:
+    """A regression and its expected calibration error, each half of the clips judged by a fit to
+    the other."""
+
+    logistic: Logistic
+    error: float
+
+
+def load_detector(path: Path) -> LoadedDetector:
+    """Return a detector ready to judge. Raises ModelError for other files, and for one that was
+    never calibrated."""
+    file = path / DETECTOR_FILE if path.is_dir() else path
+    network = read_detector(file)
+    path = calibration_path(file)
+    if not path.exists():
+        cure = f"train it again with {NEEDED_CLIPS} validation clips of either kind or more"
+        raise ModelError(
+            f"{file}: no {path.name} next to it, so its scores are not probabilities; {cure}"
+        )
+    # Only the regression of this very file makes its scores probabilities.
+    digest = sha256(file)
+    try:
+        tree = parse_json(path.read_bytes())
+        logistic = read_logistic(tree, 1)
+        fitted_on = str(tree["detector"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{path}: not a calibration ({error}); train the detector again"
+        ) from error
+    if fitted_on != digest:
+        raise ModelError(
+            f"{path}: fitted to another detector; give the one that was trained with it"
+        )
+    return LoadedDetector(network, *trained_on(file), logistic, file, digest)
+
+
+def judge_by_detector(
+    loaded: LoadedDetector,
+    sentences: Sequence[Sentence],
+    video: FeatureSequence | Path,
+    vectors: Matrix,
+    seconds: float,
+) -> tuple[float, ...]:
+    """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least
+    `seconds`.
+
+    video: its features, or its file for a detector of frames.
+    vectors: the sentences (S, D) by the text encoder that the detector was trained with.
+    Raises ShapeError when widths do not fit, MediaError where the file shows nothing.
+    """
+    pairs = []
+    for k, sentence in enumerate(sentences):
+        span = judged_span(sentence.span, seconds)
+        pairs.append(clip_or_frames(loaded.network, str(k), video, span, vectors[k : k + 1]))
+    scores = score_pairs(loaded.network, pairs).astype(np.float64)
+    return tuple(loaded.logistic(scores[:, None]).tolist())
+
+
+def clip_or_frames(
+    network: Detector, id: str, video: FeatureSequence | Path, span: Span, text: Matrix
+) -> ClipTextPair:
+    """Return a clip with its text as a detector takes it. video: its features, or its file."""
+    if isinstance(video, Path):
+        settings = network.settings
+        return ClipTextPair(id, FrameClip(video, span, settings.frames, settings.side), text)
+    return clip_text_pair(id, video, span, text)
+
+
+def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
+    """Return the regression of scores (N,) on labels (N,), or None where a half has too few clips
+    of either kind.
+
+    A half is every second clip, so that a video's clips are in both: the error is that of other
+    clips of known videos.
+    """
+    rows = scores[:, None].astype(np.float64)
+    halves = [(rows[k::2], labels[k::2]) for k in (0, 1)]
+    for _, flags in halves:
+        if min(int(flags.sum()), int((~flags).sum())) < MIN_ITEMS:
+            return None
+    # The error is of fits to the other half. What is kept is fitted to both.
+    even, odd = halves
+    p = np.concatenate([fit_logistic(*even)(odd[0]), fit_logistic(*odd)(even[0])])
+    error = calibration_error(np.concatenate([odd[1], even[1]]), p)
+    return DetectorCalibration(fit_logistic(rows, labels), error)
+
+
+def calibration_path(detector: Path) -> Path:
+    """Return where the regression of a detector's file lies."""
+    return detector.with_name(f"{detector.stem}.shown.json")
+
+
+def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
+    """Write a calibration next to the detector's file that it was fitted with."""
+    tree = {
+        "kind": CALIBRATION_KIND,
+        "detector": sha256(detector),
+        "error": calibration.error,
+        **asdict(calibration.logistic),
+    }
+    write_atomic(calibration_path(detector), json.dumps(tree, indent=1) + "\n")
+
+
+def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
+    """Raise SettingsError where a video's features are of another backbone than a network was
+    trained on.
+
+    trained: names of what gave its features and its text vectors, "" where it does not say.
+    """
+    video, text = trained
+    if video and video != backbone:
+        cure = f"set vision.backbone to {video}, or give another network"
+        raise SettingsError(
+            f"{path}: trained on features of {video!r}, these are of {backbone!r}; {cure}"
+        )
+    encoder = text.partition(":")[0]  # without the folder of its weights
+    if encoder in BACKBONE_ENCODERS and encoder != backbone:
+        raise SettingsError(
+            f"{path}: trained on text vectors of {encoder!r}; set vision.backbone to {encoder}"
+        )
+
+
+def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matrix:
+    """Return the vectors (N, D) of texts by the encoder of that name: the backbone's own, or one of
+    texts alone."""
+    if not name or name.partition(":")[0] in BACKBONE_ENCODERS:
+        return backbone.encode_texts(texts)
+    from stepline.text import embed
+
+    return embed(texts, model=name)

@@ -1,0 +1,209 @@
+"""Pseudo-labels (WYS2, section 3.1): the detector labels clips without labels, and is trained
+again on all.
+
+For instance, `choose_threshold` by best F1, of 4 validation clips sorted by score:
+
+    score    label       F1 if clips from here up count as positive
+    0.9      positive    2 x 1 / (1 + 2) = 0.67
+    0.7      other       2 x 1 / (2 + 2) = 0.5
+    0.6      positive    2 x 2 / (3 + 2) = 0.8      the best, so the threshold is 0.6
+    0.4      other       2 x 2 / (4 + 2) = 0.67
+    unlabelled clips with 0.8 and 0.5: the first is kept as positive, the second is not
+
+The paper leaves open when V(v, t) = 1. Here the threshold is the one that best separates labelled
+validation clips, or keeps a fraction of the unlabelled clips. Letters: N validation clips, U
+unlabelled clips.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from stepline.errors import DatasetError
+from stepline.evaluate.ranking import roc_auc
+from stepline.models.training.batches import Mask, joined_samples
+from stepline.models.wys2.clips import ClipTextPair, pair_length
+from stepline.models.wys2.detector import Detector, score_pairs
+from stepline.models.wys2.settings import PseudoSettings
+from stepline.models.wys2.unlabelled import References, Reservoir, UnlabelledClips
+from stepline.records import Matrix
+
+log = logging.getLogger(__name__)
+
+# pairs and round, 0 without pseudo-labels
+TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
+
+
+@dataclass(frozen=True)
+class ValidationClips:
+    """Clips that no training sees.
+
+    positive: (N,) bool, as their labels say. The rest are not known to be.
+    """
+
+    pairs: Sequence[ClipTextPair]
+    positive: Mask
+
+    def auc(self, network: Detector) -> float:
+        """Return the ROC-AUC of a network's scores on their labels."""
+        return roc_auc(self.positive.astype(np.float64), score_pairs(network, self.pairs))
+
+
+@dataclass(frozen=True)
+class TrainingRound:
+    """What one training saw and gave.
+
+    pairs: how many it was trained on.
+    pseudo_labelled: of these.
+    of: unlabelled clips.
+    threshold: None in round 0.
+    auc: on the validation clips' labels.
+    precision: of the pseudo-labels, where the truth is known.
+    """
+
+    number: int
+    pairs: int
+    pseudo_labelled: int
+    of: int
+    threshold: float | None
+    auc: float
+    precision: float | None = None
+
+    def row(self) -> dict[str, float | None]:
+        """Return the round as run.json has it."""
+        return {
+            "number": self.number,
+            "pairs": self.pairs,
+            "kept": self.pseudo_labelled,
+            "of": self.of,
+            "threshold": self.threshold,
+            "auc": self.auc,
+            "precision": self.precision,
+        }
+
+
+@dataclass(frozen=True)
+class TrainedDetector:
+    """A detector at rest after the last round, and the report of every round."""
+
+    detector: Detector
+    rounds: tuple[TrainingRound, ...]
+
+
+def train_once(
+    pairs: Sequence[ClipTextPair], validation: ValidationClips, train: TrainOnPairs
+) -> TrainedDetector:
+    """Return the detector trained on labelled pairs alone.
+
+    Raises DatasetError when the validation clips are of one class.
+    """
+    positive = validation.positive
+    if positive.all() or not positive.any():
+        count = len(positive)
+        raise DatasetError(
+            f"all {count} validation clips are of one class; give more videos, or other labels"
+        )
+    network = train(pairs, 0)
+    auc = validation.auc(network)
+    return TrainedDetector(network, (TrainingRound(0, len(pairs), 0, 0, None, auc),))
+
+
+def train_with_pseudo_labels(
+    labelled: Sequence[ClipTextPair],
+    unlabelled: UnlabelledClips,
+    validation: ValidationClips,
+    train: TrainOnPairs,
+    settings: PseudoSettings | None = None,
+    truth: Mask | None = None,
+) -> TrainedDetector:
+    """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds`
+    rounds.
+
+    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed
+    clips, for the report alone. Raises DatasetError without unlabelled clips, when the validation
+    clips are of one class, or when no clip reaches the threshold.
+    """
+    settings = settings or PseudoSettings()
+    count = len(unlabelled)
+    if not count:
+        raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
+    # Round 0: the labelled clips alone.
+    network = train(labelled, 0)
+    auc = validation.auc(network)
+    rounds = [TrainingRound(0, len(labelled), 0, count, None, auc)]
+    # The last network labels, and a new one is trained on all.
+    for number in range(1, settings.rounds + 1):
+        rng = np.random.default_rng(number)
+        threshold, positive = choose_clips(network, unlabelled, validation, settings, rng)
+        if not len(positive):
+            cure = "take pseudo.threshold=share"
+            raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
+        log.info("round %d: %d of %d unlabelled clips kept", number, len(positive), count)
+        pairs = joined_samples(labelled, unlabelled.pairs(positive), pair_length)
+        network = train(pairs, number)
+        precision = None if truth is None else float(truth[positive].mean())
+        auc = validation.auc(network)
+        rounds.append(
+            TrainingRound(number, len(pairs), len(positive), count, threshold, auc, precision)
+        )
+    return TrainedDetector(network, tuple(rounds))
+
+
+def choose_clips(
+    network: Detector,
+    clips: UnlabelledClips,
+    validation: ValidationClips,
+    settings: PseudoSettings,
+    rng: np.random.Generator,
+) -> tuple[float, References]:
+    """Return the score from which a clip counts as positive, and the references of the clips that
+    reach it.
+
+    Of a share of the clips, the threshold is known only after the last one. So at most `most` of
+    all are drawn before. Otherwise at most that many of those that reach it are drawn.
+    """
+    by_share = settings.threshold == "share"
+    validation_scores = score_pairs(network, validation.pairs)
+    scores = np.zeros(0, np.float32)  # of unlabelled clips
+    references: References = scores
+    threshold = -np.inf
+    # The best F1 needs validation clips alone.
+    if not by_share:
+        threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
+    # One pass over the unlabelled clips. A sample of them stays.
+    sample = Reservoir(settings.most, rng)
+    for block, pairs in clips.blocks():
+        block_scores = score_pairs(network, pairs)
+        high = block_scores >= threshold
+        sample.add(block_scores[high], block[high])
+    if sample.columns:
+        scores, references = sample.columns
+    if by_share:
+        threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
+    return threshold, references[scores >= threshold]
+
+
+def choose_threshold(
+    scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings
+) -> float:
+    """Return the score from which a clip counts as positive.
+
+    scores: (U,) of unlabelled clips. validation: (N,) of validation clips, labelled by `positive`.
+    """
+    if settings.threshold == "share":
+        return float(np.quantile(scores, 1 - settings.share))
+    if not positive.any() or positive.all():
+        what = "nothing but a" if positive.any() else "no"
+        clips = f"{len(positive)} validation clips"
+        raise DatasetError(f"{what} positive among {clips}; a threshold needs both classes")
+    # F1 where the clips down to each one are positive: 2 hits / (selected + positive).
+    order = np.argsort(-validation, kind="stable")
+    ranked = validation[order]
+    hits = np.cumsum(positive[order])
+    f1 = 2 * hits / (np.arange(1, len(ranked) + 1) + positive.sum())
+    # of equal scores, all are above the threshold or none
+    last_of_equals = np.append(np.diff(ranked) != 0, True)
+    return float(ranked[int(np.where(last_of_equals, f1, -1.0).argmax())])

@@ -1,0 +1,190 @@
+"""Settings of WYS2: labels, detector and its training, judge, summaries, summarizer.
+
+Nothing heavy is imported here.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from stepline.models.training.settings import TrainSettings
+from stepline.settings import (
+    Count,
+    Fraction,
+    Heads,
+    Layers,
+    NonNegative,
+    Offset,
+    Positive,
+    Settings,
+    Width,
+)
+
+LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
+CosineMapping: TypeAlias = Literal["clipped", "halved", "angle"]
+Ranking: TypeAlias = Literal["tasks", "clips"]
+Score: TypeAlias = Literal["dot", "cosine", "joint"]
+NegativeKind: TypeAlias = Literal["texts", "videos", "both"]
+Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
+JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
+
+SETTINGS_FILE = "settings.json"  # in the folder of a training run
+# For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
+# chance.
+DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
+# its own. IV-Sum's are not in its paper
+SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
+
+
+class ClipSettings(Settings):
+    """Which clips a narration is cut into: WYS2, section 4."""
+
+    seconds: Positive = 3.0  # of a clip; VideoCLIP's overlapping clips have 16
+    # s between the middles of one sentence's clips. The paper's counts mean 1
+    stride: Positive = 3.0
+    candidates: Count = 1  # sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE
+    resolve: bool = True  # name what pronouns stand for before texts are compared
+
+
+class LabelSettings(Settings):
+    """Which clips count as visual narrations: WYS2, section 3.1."""
+
+    kind: LabelKind = "ss"  # sentence similarity, visual relevance, or consensus of the modalities
+    similarity: Fraction = 0.5  # ss: c, the least similarity of narration and key-step
+    # ss: instead of c, the share of clips with a key-step that is kept, the most similar first
+    quantile: Fraction | None = None
+    # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
+    mapping: CosineMapping = "clipped"
+    # ss: what compares texts. The paper's InferSent is not available
+    text_model: str = "minilm"
+    # mc: rank of the clip among the clips of its task, or of its task among the tasks
+    ranking: Ranking = "clips"
+    rank: Positive = 0.35  # mc: k; a share of the clips, or a number of tasks
+
+
+class DetectorSettings(Settings):
+    """The two towers: WYS2, section 3.2."""
+
+    video_width: Width = 512  # of a feature row; 512: S3D
+    text_width: Width = 512  # of a text vector
+    # two layers on ready features, or S3D itself, trained on frames
+    video: Literal["head", "s3d"] = "head"
+    # s3d: of a clip, spread over it. Unsaid, MIL-NCE's own
+    frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = 32
+    # s3d: pixels of the frames' middle square. Unsaid
+    side: Annotated[int, Field(ge=32, le=1024, multiple_of=2)] = 224
+    # two layers, or the vectors as they come (the paper's)
+    text: Literal["head", "frozen"] = "head"
+    hidden: Width = 128  # width between a head's two layers
+    width: Width = 64  # of the space that both towers share; "frozen" texts: their own width
+    # a cosine over temperature, the paper's raw dot product, or TAN's joint head
+    score: Score = "cosine"
+    temperature: Positive = 0.1  # cosine: smaller is sharper
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # between a head's two layers
+
+
+class ContrastSettings(Settings):
+    """What the detector is trained to tell apart: WYS2, section 3.2, and its baselines."""
+
+    # "mil-nce-released" counts a clip's own candidates twice among the rivals
+    objective: Objective = "nce"
+    negatives: Count | None = 4  # rivals of a positive, drawn from the batch; None: all of it
+    # other texts with the clip, other clips with the text, or as many of each
+    rivals: NegativeKind = "texts"
+
+
+class PseudoSettings(Settings):
+    """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
+
+    rounds: Annotated[int, Field(ge=1, le=100)] = 1  # of labelling and training again
+    # of the validation clips' labels, or a share of the unlabelled
+    threshold: Literal["best F1", "share"] = "best F1"
+    share: Fraction = 0.1  # share: of the unlabelled clips that is kept, the best ones
+    # clips held to choose from, drawn evenly where more reach the threshold. 28 bytes each
+    most: Count = 4_000_000
+
+
+class Wys2Settings(Settings):
+    """Everything that makes a detector."""
+
+    clips: ClipSettings = ClipSettings()
+    labels: LabelSettings = LabelSettings()
+    detector: DetectorSettings = DetectorSettings()
+    contrast: ContrastSettings = ContrastSettings()
+    pseudo: PseudoSettings = PseudoSettings()
+    train: TrainSettings = DETECTOR_TRAINING
+
+
+class JudgeSettings(Settings):
+    """Who says whether the picture shows what is said."""
+
+    # file or run folder of a trained detector. None: the wording and the picture's fit
+    detector: Path | None = None
+    seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
+    # of on screen, cited, and 1, as research/refit fits them. None: as shipped
+    weights: JudgeWeights | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before_without_weights(
+        self, plain: SerializerFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        """Leave weights out where they are as shipped: what was made before there were any is known
+        by the same."""
+        tree: dict[str, JsonValue] = plain(self)
+        return (
+            tree
+            if self.weights is not None
+            else {name: tree[name] for name in tree if name != "weights"}
+        )
+
+
+class SummarySettings(Settings):
+    """How long a summary is, and where it may be cut."""
+
+    seconds: Positive | None = None  # most seconds; None: every shown step
+    # most of the video's length. The smaller one counts
+    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    gap: NonNegative = 1.0  # s; segments closer than this become one
+    reach: NonNegative = 6.0  # s an end moves to leave a sentence whole; else to a word's end
+    pad: NonNegative = 0.15  # s of the pause kept before and after speech
+
+    def target(self, duration: float) -> float | None:
+        """Return the most seconds that a summary of a video of `duration` s may have. None: no
+        limit."""
+        limits = [self.seconds, None if self.share is None else self.share * duration]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+
+class SummarizerSettings(Settings):
+    """The network and its segments: IV-Sum, section 3. Sizes that it leaves open are small."""
+
+    video_width: Width = 512  # of a feature row; a training run takes that of its features
+    # of a sentence vector. 0: speech is not used. A training run takes this from its features too
+    text_width: Annotated[int, Field(ge=0, le=65_536)] = 0
+    seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 per second
+    width: Width = 128  # between layers
+    heads: Heads = 4
+    layers: Layers = 2
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SummarizerSettings":
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(
+                f"width {self.width} must be even and a multiple of heads {self.heads}"
+            )
+        return self
+
+
+class SummarizerRunSettings(Settings):
+    """Everything that makes a summarizer."""
+
+    summarizer: SummarizerSettings = SummarizerSettings()
+    train: TrainSettings = SUMMARIZER_TRAINING

@@ -1,0 +1,293 @@
+"""Which seconds of a video are worth watching: those that show its steps, cut where no one is in
+mid-sentence.
+
+WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is
+shown. Its value is the probability that it is shown, times the importance that a summarizer gives
+its seconds, where there is a summarizer. It is cut in the pauses between sentences, or at least
+between words.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import MediaError, ShapeError
+from stepline.models.wys2.settings import SummarySettings
+from stepline.records import Record, Span, Step
+
+MIN_PART_SECONDS = 2.0  # of a step that is shortened; a shorter look shows hardly anything
+MIN_ADDED_SECONDS = 0.1  # by which a value is divided
+ROUNDING_SECONDS = 1e-9
+TOUCHING_SECONDS = 1e-6  # between the start of speech and a second that is its start
+MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
+SUMMARIZED_STATUSES = ("shown", "unclear")
+Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
+
+
+@dataclass(frozen=True)
+class SummarySegment:
+    """Seconds of a summary, the steps that they show in the video's order, and how much they
+    matter, in [0, 1]."""
+
+    span: Span
+    steps: tuple[Step, ...]
+    value: float
+
+
+def summarize(
+    record: Record, settings: SummarySettings | None = None, importance: Importance | None = None
+) -> tuple[SummarySegment, ...]:
+    """Return the segments of a summary in the video's order: apart from each other, and together
+    within the target.
+
+    Without a target every step with a span is in it. Raises MediaError when no step has one,
+    ShapeError when `importance` is not one finite number per second.
+    """
+    if settings is None:
+        settings = SummarySettings()
+    if importance is not None:
+        _check_importance(importance)
+    # every step that is shown is a candidate
+    pauses = PauseFinder(record, settings)
+    candidates = []
+    for step in record.steps:
+        if step.status not in SUMMARIZED_STATUSES or not step.spans:
+            continue
+        span = pauses.move_out_of_speech(step.spans[0], step.at)
+        value = 1.0
+        if step.score is not None:
+            value = step.score
+        if importance is not None:
+            value *= _mean_importance(importance, span)
+        candidates.append(SummarySegment(span, (step,), value))
+    if not candidates:
+        fault = "no step of it is shown, so there is nothing to summarize"
+        raise MediaError(f"{record.id}: {fault}; see its page for why")
+    # all of them where they fit into the target, else the most valuable
+    merged = _merge_near(candidates, settings.gap)
+    total = _length(merged)
+    target = settings.target(record.video.duration or total)
+    if target is None or total <= target:
+        return merged
+    selected = _select_within(candidates, target, pauses, settings.gap)
+    return _merge_near(selected, settings.gap)
+
+
+def _check_importance(importance: Importance) -> None:
+    is_sequence = importance.ndim == 1 and len(importance) > 0
+    if not is_sequence or not np.isfinite(importance).all():
+        shape = importance.shape
+        raise ShapeError(f"importance must be (T,) finite numbers, one per second, not {shape}")
+
+
+def _mean_importance(importance: Importance, span: Span) -> float:
+    """Return how much the seconds of a span matter, at least one of them."""
+    first = min(int(span.start), len(importance) - 1)
+    end = max(first + 1, round(span.end))
+    return float(importance[first:end].mean())
+
+
+def _select_within(
+    candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder", gap: float
+) -> list[SummarySegment]:
+    """Return candidates that together last at most `target` s, greedily by value per second that
+    each adds.
+
+    The rest of the target goes to parts of others, the most valuable first, around their most
+    likely seconds.
+    """
+    # whole segments
+    selected: list[SummarySegment] = []
+    remaining = list(candidates)
+    length = 0.0
+    while remaining:
+        # a segment near a selected one also adds the gap that is closed between them
+        current = _merged_length(selected, gap)
+        best = None
+        best_seconds = 0.0
+        best_rate = -1.0
+        for segment in remaining:
+            seconds = _merged_length([*selected, segment], gap) - current
+            rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
+            if length + seconds <= target and rate > best_rate:
+                best = segment
+                best_seconds = seconds
+                best_rate = rate
+        if best is None:
+            break
+        selected.append(best)
+        remaining.remove(best)
+        length += best_seconds
+    # parts of the others
+    for segment in sorted(remaining, key=lambda segment: -segment.value):
+        room = target - _merged_length(selected, gap)
+        if selected and room < MIN_PART_SECONDS:
+            break
+        span = pauses.shorten(segment.span, segment.steps[0].at, room)
+        if selected and span.duration < MIN_PART_SECONDS:
+            continue
+        part = replace(segment, span=span)
+        # near a selected segment the gap between them counts, too
+        length = _merged_length([*selected, part], gap)
+        if length <= target + ROUNDING_SECONDS:
+            selected.append(part)
+    return selected
+
+
+def _merged_length(segments: Sequence[SummarySegment], gap: float) -> float:
+    """Return the seconds of segments, with the gaps below `gap` s between them."""
+    return _length(_merge_near(segments, gap))
+
+
+def _length(segments: Iterable[SummarySegment]) -> float:
+    return sum(segment.span.duration for segment in segments)
+
+
+def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
+    """Return segments in order. Those less than `gap` s apart become one, as valuable as its best
+    part."""
+    merged: list[SummarySegment] = []
+    for segment in sorted(segments, key=_start):
+        if not merged or segment.span.start - merged[-1].span.end >= gap:
+            merged.append(segment)
+            continue
+        last = merged[-1]
+        end = max(last.span.end, segment.span.end)
+        span = Span(last.span.start, end)
+        steps = (*last.steps, *segment.steps)
+        value = max(last.value, segment.value)
+        merged[-1] = SummarySegment(span, steps, value)
+    return tuple(merged)
+
+
+def _start(segment: SummarySegment) -> float:
+    return segment.span.start
+
+
+class PauseFinder:
+    """The speech of a video, and the ends of spans moved out of it."""
+
+    def __init__(self, record: Record, settings: SummarySettings) -> None:
+
+        self._sentence_spans = [sentence.span for sentence in record.sentences]
+        # the numbers of the sentences that steps rest on
+        self._sources: set[int] = set()
+        for step in record.steps:
+            self._sources.update(step.sources)
+        spans = []
+        for sentence in record.sentences:
+            for word in sentence.words:
+                if word.span is not None:
+                    spans.append(word.span)
+        self._words = sorted(spans, key=lambda span: span.start)
+        self._end = record.video.duration
+        self._settings = settings
+
+    def move_out_of_speech(self, span: Span, at: float | None) -> Span:
+        """Return the span with its ends moved out of sentences, around its most likely second.
+
+        An end inside a sentence that no step rests on (a greeting) moves so that the sentence is
+        gone. That holds where it leaves the most likely second in the span. An end inside any other
+        moves so that the sentence is whole. Farther than `reach`, it moves to a word's end.
+        """
+        middle = _most_likely_second(span, at)
+        start = self._moved(span.start, middle, starts=True)
+        end = self._moved(span.end, middle, starts=False)
+        # What the move leaves too short stays as it was.
+        if end - start < MIN_SPAN_SECONDS:
+            return span
+        return Span(round(start, 3), round(end, 3))
+
+    def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
+        """Return at most `seconds` of the span around its most likely second, its ends moved
+        inwards out of words."""
+        middle = _most_likely_second(span, at)
+        start = max(span.start, middle - seconds / 2)
+        last_start = max(span.start, span.end - seconds)
+        start = min(start, last_start)
+        end = min(span.end, start + seconds)
+        # inwards out of words, or of sentences where words have no times
+        speech = self._words or self._sentence_spans
+        inner_start = start
+        if first := _span_around(speech, start):
+            inner_start = first.end
+        inner_end = end
+        if last := _span_around(speech, end):
+            inner_end = last.start
+        if inner_end - inner_start < MIN_SPAN_SECONDS:
+            return Span(start, end)
+        return Span(inner_start, inner_end)
+
+    def _moved(self, second: float, middle: float, *, starts: bool) -> float:
+        """Return the start, or the end, of a span moved out of its sentence, or else of its
+        word."""
+        padded = self._padded_stop
+        if starts:
+            padded = self._padded_start
+        sentence = _span_around(self._sentence_spans, second)
+        if sentence is None:
+            return padded(second)
+        # the end of the sentence where it is whole, and the one where it is gone
+        outer = sentence.end
+        inner = sentence.start
+        keeps_middle = inner >= middle
+        if starts:
+            outer = sentence.start
+            inner = sentence.end
+            keeps_middle = inner <= middle
+        is_near = abs(second - outer) <= self._settings.reach
+        is_source = self._sentence_spans.index(sentence) in self._sources
+        if is_near and (is_source or not keeps_middle):
+            return padded(outer)
+        if keeps_middle:
+            return padded(inner)
+        # too far: to the end of a word
+        word = _span_around(self._words, second)
+        if word is None:
+            return second
+        return word.start if starts else word.end
+
+    def _padded_start(self, second: float) -> float:
+        """Return a start with a little of the pause before the speech that begins there."""
+        speech_begins = False
+        earlier_end = 0.0
+        for span in self._sentence_spans:
+            if abs(span.start - second) < TOUCHING_SECONDS:
+                speech_begins = True
+            if span.end <= second:
+                earlier_end = max(earlier_end, span.end)
+        # Only where speech begins is there a pause before it.
+        if not speech_begins:
+            return second
+        return max(earlier_end, second - self._settings.pad)
+
+    def _padded_stop(self, second: float) -> float:
+        """Return an end with a little of the pause after the speech that ends there."""
+        spans = self._sentence_spans
+        later_starts = [span.start for span in spans if span.start >= second]
+        next_start = min(later_starts, default=self._end)
+        padded = second
+        if any(abs(span.end - second) < TOUCHING_SECONDS for span in spans):
+            padded = second + self._settings.pad
+        if next_start is None:
+            return padded
+        # The end stays before what is said next.
+        return min(next_start, padded)
+
+
+def _most_likely_second(span: Span, at: float | None) -> float:
+    """Return the step's best second where it is in the span, else the middle."""
+    if at is None or at not in span:
+        return span.center
+    return at
+
+
+def _span_around(spans: Sequence[Span], second: float) -> Span | None:
+    """Return the first span that a second is inside of."""
+    for span in spans:
+        if span.start < second < span.end:
+            return span
+    return None

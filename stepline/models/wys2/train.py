@@ -1,0 +1,425 @@
+"""Training the detector of visual narrations (WYS2, sections 3.1 and 3.2), with pseudo-labels where
+asked.
+
+run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
+videos.json            which videos were for training, validation and test; test videos are never looked at
+round-N/               checkpoint and log of each training, from which a killed run goes on
+detector.safetensors   the last round's network
+s3d_wys2.pth           of a detector of frames: its S3D in the released form, with its s3d_dict.npy
+detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from stepline.datasets.excluded import read_excluded
+from stepline.errors import DatasetError, SettingsError
+from stepline.features import FeatureStore, open_video_store
+from stepline.files.atomic_files import write_atomic
+from stepline.files.digests import sha256
+from stepline.models.training.distributed import one_process
+from stepline.models.training.gather import reasons_in_words, source_flaw
+from stepline.models.training.loop import Loss, Progress, TrainingTask
+from stepline.models.training.run import TrainingRun, run_training, train_network
+from stepline.models.training.run_folder import RUN_FILE
+from stepline.models.training.settings import TrainSettings
+from stepline.models.training.sources import (
+    LabelledTexts,
+    read_records,
+    store_text_vectors,
+    text_encoder,
+)
+from stepline.models.wys2.clip_sources import VideoFrames
+from stepline.models.wys2.clips import (
+    ClipTextPair,
+    FrameClip,
+    collate_pairs,
+    pair_length,
+    split_videos,
+)
+from stepline.models.wys2.dataset import ClipDataset, gather_clips, infer_labels
+from stepline.models.wys2.detector import (
+    DETECTOR_FILE,
+    Detector,
+    S3DTower,
+    contrastive_loss,
+    score_pairs,
+    write_detector,
+)
+from stepline.models.wys2.predict import (
+    NEEDED_CLIPS,
+    DetectorCalibration,
+    calibrate,
+    calibration_path,
+    write_calibration,
+)
+from stepline.models.wys2.pseudo_labels import (
+    TrainedDetector,
+    ValidationClips,
+    train_once,
+    train_with_pseudo_labels,
+)
+from stepline.models.wys2.settings import (
+    DETECTOR_TRAINING,
+    SETTINGS_FILE,
+    ContrastSettings,
+    DetectorSettings,
+    Wys2Settings,
+)
+from stepline.models.wys2.unlabelled import ClipStream
+from stepline.networks.device import device_of
+from stepline.records import Record, Rejected, Transcript, count_reasons
+
+VIDEOS_FILE = "videos.json"
+TRAINED_S3D = "s3d_wys2.pth"
+
+
+@dataclass(frozen=True)
+class DetectorRun(TrainedDetector):
+    """A run's detector, its rounds, and its calibration, which is None where the validation clips
+    were too few."""
+
+    calibration: DetectorCalibration | None
+    validation: int
+    positive: int
+
+    @property
+    def calibration_report(self) -> str:
+        """How far the stated P lies from what is so, or why nothing can be stated."""
+        clips = f"{self.validation} validation clips, {self.positive} of them positive"
+        if self.calibration is None:
+            return f"not calibrated, so no judge: {clips}; {NEEDED_CLIPS} of either kind are needed"
+        return f"expected calibration error {self.calibration.error:.3f} on {clips}"
+
+
+@dataclass(frozen=True)
+class DetectorClips:
+    """The clips of a run.
+
+    labelled: those of videos with key-steps. gather_unlabelled: returns those without, None for no
+    pseudo-labels. It is called once the labelled clips will do, since it may take hours. video,
+    text: what gave features and vectors, kept in the detector's file. s3d: released weights from
+    which a detector of frames begins.
+    """
+
+    labelled: ClipDataset
+    gather_unlabelled: Callable[[], ClipStream] | None = None
+    video: str = ""
+    text: str = ""
+    s3d: Path | None = None
+
+
+@dataclass(frozen=True)
+class DetectorSources:
+    """What a run reads: key_steps, narrations, unlabelled as `read_records` takes them.
+
+    features: a store, or its URL.
+    videos: files by id, for a detector of frames. One of the two is given.
+    narrations: what is said in videos whose own source lacks it.
+    unlabelled: narrated videos without key-steps.
+    vectors: an encoder as `text_encoder` takes it.
+    s3d: released weights.
+    excluded: lists that `stepline excluded` wrote.
+    """
+
+    key_steps: tuple[str, ...]
+    features: Path | str | None = None
+    videos: Mapping[str, Path] | None = None
+    narrations: tuple[str, ...] = ()
+    unlabelled: tuple[str, ...] = ()
+    vectors: str = "minilm"
+    s3d: Path | None = None
+    excluded: tuple[Path, ...] = ()
+
+    def prepare(
+        self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
+    ) -> DetectorClips:
+        """Return the clips of a run. on_omitted: gets how many videos were left out, by reason.
+
+        Raises SettingsError unless either features or videos are given, and what the sources raise.
+        """
+        # clips with key-steps
+        features = self._open_features(settings)
+        encode = text_encoder(self.vectors)
+        excluded = read_excluded(self.excluded)
+        labelled = gather_clips(
+            _records(self.key_steps),
+            features,
+            encode,
+            settings.clips,
+            self._transcripts(self.key_steps),
+            excluded=excluded,
+        )
+        on_omitted(count_reasons(labelled.omitted))
+        self._require_each_source(labelled)
+        # clips without, which are read only where they are used
+        vectors_folder = folder / "vectors" / "narration"
+
+        def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
+            return store_text_vectors(texts, encode, vectors_folder, name=self.vectors)
+
+        def gather_unlabelled() -> ClipStream:
+            clips = ClipStream(
+                partial(_records, self.unlabelled),
+                features,
+                store_vectors,
+                settings.clips,
+                self._transcripts(self.unlabelled),
+                excluded=excluded,
+            )
+            on_omitted(count_reasons(clips.omitted))
+            return clips
+
+        return DetectorClips(
+            labelled,
+            gather_unlabelled if self.unlabelled else None,
+            features.backbone if isinstance(features, FeatureStore) else "",
+            self.vectors,
+            self.s3d,
+        )
+
+    def _require_each_source(self, labelled: ClipDataset) -> None:
+        """Raise DatasetError for one of several sources of key-steps that gives no clip."""
+        if len(self.key_steps) == 1 or not labelled.clips:
+            return
+        with_clips = {clip.video for clip in labelled.clips}
+        for source in self.key_steps:
+            videos = {record.video.id for record in read_records(source)}
+            if not videos & with_clips:
+                omitted = [row for row in labelled.omitted if row.id in videos]
+                raise DatasetError(f"{source}: {source_flaw(omitted)}")
+
+    def _open_features(self, settings: Wys2Settings) -> FeatureStore | VideoFrames:
+        if (self.features is None) == (self.videos is None):
+            raise SettingsError(
+                "give --features or --videos: one of them is what the detector sees"
+            )
+        if self.videos is not None:
+            return VideoFrames(self.videos, settings.detector.frames, settings.detector.side)
+        if self.s3d is not None:
+            raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
+        return open_video_store(str(self.features))
+
+    def _transcripts(self, sources: Sequence[str]) -> dict[str, Transcript]:
+        """Return what the narrations say of the videos of other sources that lack a transcript."""
+        if not self.narrations:
+            return {}
+        # Only videos without a transcript of their own.
+        silent = {record.video.id for record in _records(sources) if record.transcript is None}
+        transcripts = {}
+        for record in _records(self.narrations):
+            if record.transcript is not None and record.video.id in silent:
+                transcripts[record.video.id] = record.transcript
+        return transcripts
+
+
+def _records(sources: Sequence[str]) -> Iterator[Record]:
+    return chain.from_iterable(map(read_records, sources))
+
+
+def train_detector_run(
+    clips: DetectorClips,
+    folder: Path,
+    settings: Wys2Settings,
+    *,
+    report: Callable[[Progress], None] | None = None,
+) -> DetectorRun:
+    """Train on clips with key-steps, and in rounds on those without. Write the folder and return
+    what came out.
+
+    Raises DatasetError when no clip is left or validation holds one class of clips only,
+    SettingsError when the folder holds a run with other settings.
+    """
+    labelled = clips.labelled
+    if not labelled.clips:
+        raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
+    one_process("train wys2")
+
+    def write(outcome: _Outcome, path: Path) -> None:
+        write_detector(outcome.trained.detector, path, video=clips.video, text=clips.text)
+
+    identity = settings.model_dump(mode="json")
+    if clips.s3d is not None:
+        identity["s3d"] = sha256(clips.s3d)
+    run = TrainingRun(folder, identity, write, final=DETECTOR_FILE, identity_file=SETTINGS_FILE)
+    outcome = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
+
+    # what is next to the detector's file
+    detector, rounds = outcome.trained.detector, outcome.trained.rounds
+    if clips.s3d is not None and isinstance(detector.video, S3DTower):
+        from stepline.vision.s3d import write_s3d
+
+        write_s3d(detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
+    positive = outcome.validation.positive
+    calibration = calibrate(score_pairs(detector, outcome.validation.pairs), positive)
+    if calibration is None:  # none of another run stays
+        calibration_path(folder / DETECTOR_FILE).unlink(missing_ok=True)
+    else:
+        write_calibration(calibration, folder / DETECTOR_FILE)
+    result = DetectorRun(detector, rounds, calibration, len(positive), int(positive.sum()))
+    outcome_tree = {
+        "settings": settings.model_dump(mode="json"),
+        "counts": outcome.counts,
+        "omitted": {
+            "labelled": count_reasons(labelled.omitted),
+            "unlabelled": count_reasons(outcome.unlabelled_omitted),
+        },
+        "rounds": [training_round.row() for training_round in rounds],
+        "calibration": result.calibration_report,
+    }
+    write_atomic(folder / RUN_FILE, json.dumps(outcome_tree, indent=1) + "\n")
+    return result
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the trainings of a run made, and of what."""
+
+    trained: TrainedDetector
+    validation: ValidationClips
+    counts: dict[str, int]
+    unlabelled_omitted: Sequence[Rejected]
+
+
+def _train_on_clips(
+    clips: DetectorClips,
+    folder: Path,
+    settings: Wys2Settings,
+    report: Callable[[Progress], None] | None,
+) -> _Outcome:
+    """Split the videos, and train once, or in rounds where there are clips without key-steps."""
+    # the videos of each split
+    labelled = clips.labelled
+    clip_videos = [clip.video for clip in labelled.clips]
+    train_videos, validation_videos, test_videos = split_videos(clip_videos, settings.train.seed)
+    videos = {
+        "train": sorted(train_videos),
+        "validation": sorted(validation_videos),
+        "test": sorted(test_videos),
+    }
+    write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
+    # their clips and labels
+    training = labelled.of_videos(train_videos)
+    held_out = labelled.of_videos(validation_videos)
+    positive = infer_labels(training, settings.labels)
+    held_out_labels = infer_labels(held_out, settings.labels)
+    validation = ValidationClips(held_out.pairs_of_own_text(), held_out_labels)
+    detector = _fitting_settings(settings.detector, training.pairs[0])
+
+    def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
+        start = None
+        if clips.s3d is not None:
+            start = _detector_on_s3d(detector, clips.s3d, settings.train.seed)
+        return train_detector(
+            pairs,
+            folder / f"round-{number}",
+            detector=detector,
+            contrast=settings.contrast,
+            settings=settings.train,
+            start=start,
+            report=report,
+        )
+
+    # train
+    pairs = training.positive(positive)
+    counts = {
+        "clips": len(training.clips),
+        "positive": int(positive.sum()),
+        "validation": len(held_out.clips),
+    }
+    if clips.gather_unlabelled is None:
+        trained = train_once(pairs, validation, train_round)
+        return _Outcome(trained, validation, counts, ())
+    unlabelled = clips.gather_unlabelled()
+    trained = train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings.pseudo)
+    return _Outcome(trained, validation, counts, unlabelled.omitted)
+
+
+def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
+    """Return the settings with the widths of a pair, where they name none. Raises SettingsError for
+    the other tower."""
+    of_frames = isinstance(pair.video, FrameClip) or pair.video.ndim == 4
+    tower = "s3d" if of_frames else "head"
+    if "video" in detector.model_fields_set and detector.video != tower:
+        cure = "give --features" if of_frames else "give --videos"
+        fault = f"detector.video={detector.video} is not trained on what is given"
+        raise SettingsError(f"{fault}; {cure}, or leave it out")
+    # What the pair itself says, where no setting does.
+    fitting = {"text_width": pair.text.shape[1], "video": tower}
+    if not isinstance(pair.video, FrameClip):
+        fitting["video_width"] = pair.video.shape[-1]
+    for name in detector.model_fields_set & fitting.keys():
+        del fitting[name]
+    return detector.model_copy(update=fitting)
+
+
+def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
+    """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for
+    another file."""
+    from stepline.vision.s3d import DICTIONARY_FILE, read_dictionary, read_s3d
+
+    torch.manual_seed(seed)
+    detector = Detector(settings)
+    if not isinstance(detector.video, S3DTower):
+        raise SettingsError(f"{weights}: S3D's weights are for detector.video=s3d; give --videos")
+    dictionary = read_dictionary(weights.parent / DICTIONARY_FILE)
+    detector.video.s3d.load_state_dict(read_s3d(weights, dictionary.size)[0].state_dict())
+    return detector
+
+
+def train_detector(
+    pairs: Sequence[ClipTextPair],
+    folder: Path,
+    *,
+    detector: DetectorSettings,
+    contrast: ContrastSettings | None = None,
+    settings: TrainSettings = DETECTOR_TRAINING,
+    start: Detector | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Detector:
+    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`,
+    at rest.
+
+    A run in `folder` that was killed goes on. Raises DatasetError for fewer than two pairs,
+    which cannot be contrasted.
+    """
+    # One pair has no other that it could be contrasted with.
+    if len(pairs) < 2:
+        rule = "contrast needs two or more: loosen the labels, add videos"
+        raise DatasetError(f"{len(pairs)} positive clips; {rule}")
+    return train_network(
+        lambda: start or Detector(detector),
+        detector_task(pairs, contrast or ContrastSettings()),
+        settings,
+        folder,
+        report,
+    )
+
+
+def detector_task(
+    pairs: Sequence[ClipTextPair], settings: ContrastSettings
+) -> TrainingTask[ClipTextPair]:
+    """Return what training learns. A batch that is left with one pair, the last of an epoch,
+    teaches nothing."""
+
+    def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
+        collated = collate_pairs(batch).to(device_of(network))
+        scores = network(collated)
+        if len(batch) < 2:
+            # what is not padding, so that the gradient is finite
+            return [Loss(0 * scores[scores.isfinite()].sum(), scores.new_zeros(()))]
+        return [contrastive_loss(scores, settings)]
+
+    def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
+        # frames are read ahead of the step
+        return [batch[index].read() for index in rng.permutation(len(batch))]
+
+    return TrainingTask(pairs, pair_length, augment, losses)

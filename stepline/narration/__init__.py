@@ -1,9 +1,0 @@
-"""A small network over MiniLM that reads narration.
-
-It says where sentences end, which of them describes a step and of what kind, and which words make
-the step.
-"""
-
-from stepline.narration.tagger import NarrationTagger, SentenceReading, load_tagger
-
-__all__ = ["NarrationTagger", "SentenceReading", "load_tagger"]

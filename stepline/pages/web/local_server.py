@@ -1,0 +1,349 @@
+"""A web application for this machine alone, unless its caller lets others in.
+
+Only requests to localhost by name are answered, so the page of another site cannot reach it by
+rebinding a name. Requests from other sites' pages are refused, and a request that sends something
+must carry a header that no form of another site can send.
+"""
+
+import re
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePath
+from typing import Literal, TypeVar
+
+import uvicorn
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from stepline.errors import SettingsError, SteplineError
+from stepline.pages.layout import base_style, page_html, policy
+from stepline.pages.web.connections import MAX_WAITING_CLIENTS, LimitedProtocol
+
+Model = TypeVar("Model", bound=BaseModel)
+
+LOCAL_HOST = "127.0.0.1"
+# The Host header of a request to this machine.
+THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
+MAX_BODY_BYTES = 4096  # of a request
+MAX_LENGTH_DIGITS = 18  # of a number of bytes. No file has more
+MAX_STOPPING_SECONDS = 3  # that requests in work have to end once the server stops
+ASSET_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+# What a browser shows that opens an address where there is an error.
+ERROR_PAGE = """{% extends "layout.html" %}
+{% block title %}{{ status }} - Stepline{% endblock %}
+{% block body %}
+<header class="top"><h1>{{ reason }}</h1></header>
+<main><p><a href="/">All videos</a></p></main>
+{% endblock %}
+"""
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether the Host header of a request, name and port, is this machine."""
+    return THIS_MACHINE.fullmatch(host) is not None
+
+
+@dataclass(frozen=True)
+class Guards:
+    """The rules of an application for requests and replies.
+
+    token: value of the header X-Stepline in requests that send something.
+    tells_header: whether the error of a request without it says the value, which is not a secret
+    then.
+    policy: Content-Security-Policy of replies that have none of their own.
+    answers_to: whether a Host header is this server.
+    max_bytes: of a request's body.
+    refuse: a reply instead of the route's, for a user without access.
+    count: called with each request, the status of its reply, and the seconds until it began.
+    """
+
+    token: str
+    policy: str
+    answers_to: Callable[[str], bool] = is_this_machine
+    max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
+    refuse: Callable[[Request], Response | None] = lambda _: None
+    tells_header: bool = False
+    count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
+
+    async def guard(
+        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        """Return the route's reply, or a refusal, with the headers that protect the page."""
+        begun = time.monotonic()
+        response = self._refusal(request)
+        if response is None:
+            response = await call_next(request)
+        self.count(request, response.status_code, time.monotonic() - begun)
+        # What a browser must know to protect the page.
+        headers = response.headers
+        own_policy = headers.get("Content-Security-Policy", self.policy)
+        headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"
+        headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        headers["Referrer-Policy"] = "no-referrer"
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    def _refusal(self, request: Request) -> Response | None:
+        # A page that binds its own name to this address asks by that name.
+        if not self.answers_to(request.headers.get("Host", "")):
+            return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
+        if _is_of_another_site(request):
+            return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
+        # What only reads needs no token.
+        if request.method in ("GET", "HEAD"):
+            if request.headers.get("Content-Length", "0") != "0":
+                return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
+        else:
+            fault = self._fault_of_sender(request)
+            if fault is not None:
+                return error_reply(HTTPStatus.BAD_REQUEST, fault)
+        return self.refuse(request)
+
+    def _fault_of_sender(self, request: Request) -> str | None:
+        """Return why a request that sends something is refused. None for one that may go on."""
+        if request.headers.get("X-Stepline") != self.token:
+            if not self.tells_header:
+                return "not an answer of this page"
+            return f"a request that sends something needs the header `X-Stepline: {self.token}`"
+        length = request.headers.get("Content-Length", "")
+        if not is_whole_number(length):
+            return "state the size of the body in the header Content-Length"
+        most = self.max_bytes(request)
+        if int(length) > most:
+            return f"a body of {length} bytes is too long; the limit here is {most}"
+        return None
+
+
+def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
+    """Return an application with these routes behind the guards.
+
+    A SteplineError of a route becomes a reply with its message (409). A request that makes no
+    sense, a ValueError or LookupError, gets one that says so (400).
+    """
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
+        exception_handlers={
+            **dict.fromkeys((ValueError, LookupError, TypeError, OverflowError), _senseless),
+            SteplineError: _conflict,
+            HTTPException: _http_error,
+            Exception: _fault,
+        },
+    )
+
+
+async def _conflict(request: Request, error: Exception) -> Response:
+    return _error_of_route(request, HTTPStatus.CONFLICT, str(error))
+
+
+async def _senseless(request: Request, _: Exception) -> Response:
+    reason = "that request makes no sense here; load the page again"
+    return _error_of_route(request, HTTPStatus.BAD_REQUEST, reason)
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
+    return _error_of_route(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return _error_of_route(request, HTTPStatus.NOT_FOUND, "no such page")
+    reason = error.detail
+    if reason == HTTPStatus(error.status_code).phrase:
+        reason = "no such page"
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            reason = f"{request.method} is not a method of this address"
+    response = _error_of_route(request, error.status_code, reason)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _error_of_route(request: Request, status: int, reason: str) -> Response:
+    """Return the reply of an error: as a page where a browser opens an address, else as JSON."""
+    if request.headers.get("Sec-Fetch-Dest") != "document":
+        return error_reply(status, reason)
+    page = page_html(ERROR_PAGE, style="", footer="", status=int(status), reason=reason)
+    # the server's own policy allows no style inside a page
+    return HTMLResponse(page, status, {"Content-Security-Policy": policy(base_style())})
+
+
+def error_reply(status: int, reason: str) -> Response:
+    """Return the reply of an error, as JSON."""
+    return JSONResponse({"error": reason}, status)
+
+
+def post(path: str, kind: type[Model], take: Callable[[Model], None]) -> Route:
+    """Return the route that gives a POST's body, as a model, to `take`. Its reply is empty."""
+
+    async def endpoint(request: Request) -> Response:
+        body = await request.body()
+        await run_in_threadpool(lambda: take(kind.model_validate_json(body)))
+        return JSONResponse({})
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def asset(file: Traversable) -> Response:
+    """Return a file of the package, with the type of its suffix."""
+    return Response(file.read_bytes(), media_type=ASSET_TYPES[PurePath(file.name).suffix])
+
+
+def is_whole_number(text: str) -> bool:
+    """Return whether a text of a request is a number, of no more digits than a file has bytes."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
+
+
+def _is_of_another_site(request: Request) -> bool:
+    """Return whether another site's page sent a request, other than by a link that a person
+    followed."""
+    headers = request.headers
+    own_origin = f"{request.scope['scheme']}://{headers['Host']}"
+    if headers.get("Origin", own_origin) != own_origin:
+        return True
+    # Browsers say where a request comes from, other clients do not.
+    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+        return False
+    # A link that a person followed may open a page.
+    is_link = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
+        "navigate",
+        "document",
+    )
+    return not (is_link and request.method == "GET")
+
+
+ONE_RANGE = re.compile(rb"bytes=(\d+-\d*|-\d+)")
+LONG_NUMBER = re.compile(rb"\d{19,}")  # more than any file has bytes
+
+
+def file_response(request: Request, path: Path, media_type: str) -> Response:
+    """Return a file, or the one range of it that the request names: 416 where the file does not
+    have it.
+
+    Any other range (several, of another unit, or reversed) is ignored and the whole file is sent,
+    as RFC 9110, section 14.2 allows.
+    """
+    # A range that is not understood is dropped, so that the whole file is sent.
+    headers = []
+    for name, value in request.scope["headers"]:
+        if name == b"range":
+            if not ONE_RANGE.fullmatch(value):
+                continue
+            value = LONG_NUMBER.sub(b"9" * MAX_LENGTH_DIGITS, value)
+            first, _, last = value.removeprefix(b"bytes=").partition(b"-")
+            if first and last and int(first) > int(last):
+                continue
+        headers.append((name, value))
+    request.scope["headers"] = headers
+    return FileResponse(path, media_type=media_type)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Files for https: the certificates as PEM, the server's own first, and its key, which may be
+    in the same file.
+
+    Raises SettingsError where they are not PEM, or do not fit.
+    """
+
+    certfile: Path
+    keyfile: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.tls_context()
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return how a server speaks TLS with this certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        try:
+            # Without a password OpenSSL would ask for that of an encrypted key at the terminal.
+            context.load_cert_chain(self.certfile, self.keyfile, password="")
+        except OSError as error:  # SSLError too
+            pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
+            names = f"{self.certfile}, {self.keyfile or 'its own key'}"
+            raise SettingsError(f"{names}: {error}; give {pems}") from error
+        return context
+
+
+class LocalServer:
+    """An application on a port of this machine. Raises OSError where the port is taken.
+
+    lifespan: whether the application begins and ends something with the server.
+    host: an address of this machine that others can reach.
+    connections: at a time.
+    certificate: for https.
+    """
+
+    def __init__(
+        self,
+        application: Starlette,
+        port: int = 0,
+        *,
+        host: str = LOCAL_HOST,
+        connections: int | None = None,
+        certificate: Certificate | None = None,
+        lifespan: Literal["on", "off"] = "off",
+    ) -> None:
+        is_ipv6 = ":" in host
+        family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family)
+        self.port: int = self._socket.getsockname()[1]
+        scheme = "http" if certificate is None else "https"
+        self.address = f"{scheme}://{f'[{host}]' if is_ipv6 else host}:{self.port}/"
+        tls = None if certificate is None else certificate.tls_context()
+        # TLS is the protocol's own, so that a connection counts before its handshake.
+        limits = {"most": connections, "tls": tls}
+        config = uvicorn.Config(
+            application,
+            http=type("Protocol", (LimitedProtocol,), limits),
+            ws="none",
+            loop="asyncio",
+            lifespan=lifespan,
+            log_config=None,
+            access_log=False,  # its lines would hold the token of the address that is opened
+            backlog=MAX_WAITING_CLIENTS,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=MAX_STOPPING_SECONDS,
+        )
+        self._server = uvicorn.Server(config)
+
+    def run(self) -> None:
+        """Serve until `stop` is called. Ctrl-C raises KeyboardInterrupt once requests in work are
+        answered."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        self._server.should_exit = True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `run` is about to return, so that endless replies must end."""
+        return self._server.should_exit
+
+
+def serve_page(
+    routes: Sequence[BaseRoute], port: int = 0, *, token: str, policy: str
+) -> LocalServer:
+    """Return a server of one page on this machine. token, policy: see Guards."""
+    return LocalServer(local_application(routes, Guards(token, policy)), port)

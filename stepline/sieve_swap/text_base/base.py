@@ -1,0 +1,201 @@
+"""A text base on disk, opened: its documents, its steps and their vectors, read as they are asked
+for."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from stepline.errors import ModelError, ShapeError, StoreError
+from stepline.records import Matrix
+from stepline.sieve_swap.text_base.deduplicate import DOCUMENT_GROUP_ROWS, STEP_GROUP_ROWS
+from stepline.sieve_swap.text_base.documents import Document, TextStep
+from stepline.sieve_swap.text_base.encoding import encoder_facts
+from stepline.sieve_swap.text_base.index import Index, open_index, open_vectors, require_manifest
+from stepline.sieve_swap.text_base.manifest import Manifest
+from stepline.sieve_swap.text_base.parquet_tables import PartedTable, Row
+from stepline.sieve_swap.text_base.settings import Engine
+from stepline.sieve_swap.text_base.vectors import NO_ROW, Block, Neighbours, Rows, nearest_exact
+
+BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
+
+
+class TextBase:
+    """An opened text base. A row is the number of a step. Documents are numbered in reading order.
+
+    Near-duplicate lines share a row. Nothing is loaded whole.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.encoder = manifest.encoder  # name or folder of the encoder whose vectors these are
+        self.width = manifest.width  # D of a vector
+        self.step_count = manifest.steps
+        self.document_count = manifest.documents
+        # The tables of all parts, each read as one.
+        step_files = []
+        step_counts = []
+        document_files = []
+        document_counts = []
+        for part in manifest.parts:
+            part_folder = folder / "parts" / part.name
+            step_files.append(part_folder / "steps.parquet")
+            step_counts.append(part.steps)
+            document_files.append(part_folder / "documents.parquet")
+            document_counts.append(part.documents)
+        self._steps = PartedTable(step_files, step_counts, STEP_GROUP_ROWS)
+        self._documents = PartedTable(document_files, document_counts, DOCUMENT_GROUP_ROWS)
+        self._vectors = open_vectors(folder, manifest)
+        self._indexes: dict[Engine, Index] = {}
+        self._last: tuple[Rows, Rows] | None = None  # documents of the last search, and their rows
+        # Tables and vectors must be of the same lines.
+        vector_count = len(self._vectors)
+        if vector_count != manifest.steps:
+            fault = f"{vector_count} vectors for {manifest.steps} steps"
+            raise StoreError(f"{folder}: {fault}; build it again")
+
+    @property
+    def engine(self) -> Engine:
+        """What searches unless another is named: the index built last, "exact" without an index."""
+        indexes = self.manifest.indexes
+        if not indexes:
+            return "exact"
+        return indexes[-1].engine
+
+    def documents(self) -> Iterator[Document]:
+        """Yield every document in reading order, from number 0 on, in its own wording."""
+        for row in self._documents:
+            yield _document(row)
+
+    def document(self, number: int) -> Document:
+        """Return one document. Raises ShapeError for a number outside [0, document_count)."""
+        return _document(self._documents[number])
+
+    def rows_of(self, number: int) -> Rows:
+        """Return the rows of a document's steps, in its order: (its steps,)."""
+        document = self._documents[number]
+        rows = document["rows"]
+        return np.array(rows, dtype=np.int64)
+
+    def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
+        """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that
+        is not there."""
+        numbers = [int(row) for row in rows]
+        steps = {}
+        # in their order on disk, so that each group is read once
+        for row in sorted(set(numbers)):
+            fields = self._steps[row]
+            steps[row] = TextStep(**fields)
+        return [steps[row] for row in numbers]
+
+    def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
+        """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a
+        row not there."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        return self._vectors.take(numbers)
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
+        has changed."""
+        from stepline.text import embed
+
+        # The name may mean other weights by now.
+        digest, *_ = encoder_facts(self.encoder)
+        if digest != self.manifest.encoder_sha256:
+            fault = f"{self.encoder}: not the encoder that {self.folder} was built with"
+            raise ModelError(f"{fault}; build it again")
+        return embed(texts, model=self.encoder)
+
+    def nearest(
+        self,
+        queries: Matrix,
+        k: int = 1,
+        *,
+        engine: Engine | None = None,
+        effort: int | None = None,
+        documents: Sequence[int] | Rows | None = None,
+    ) -> Neighbours:
+        """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
+        float32.
+
+        queries: (N, D) unit vectors. Best first, equal cosines to the lower row. Where fewer than k
+        steps exist, the rest are row -1 with cosine -1. documents: search the steps of these only
+        (then always exactly).
+        engine: any but exact needs its index (`add_index`). None is the index built last, exact
+        without an index.
+        effort: lists probed, or ef. None is the one that measured the recall asked for.
+        Raises ShapeError for another width, StoreError for an index that is missing.
+        """
+        if queries.ndim != 2 or queries.shape[1] != self.width:
+            need = f"queries {queries.shape}: need (N, {self.width})"
+            raise ShapeError(f"{need}; embed them with {self.encoder}")
+        # Of some documents, exactly.
+        if documents is not None:
+            return self._nearest_of(queries, k, documents)
+        if engine is None:
+            engine = self.engine
+        # Without an index, all vectors are compared.
+        if engine == "exact":
+            blocks = self._vectors.blocks()
+            return nearest_exact(queries, blocks, k)
+        # An index, opened once, at the effort for which its recall was measured.
+        entries = {entry.engine: entry for entry in self.manifest.indexes}
+        if engine not in entries:
+            engines = ", ".join(entries) or "none"
+            cure = f"`stepline text-base index {self.folder} --engine {engine}` builds it"
+            raise StoreError(f"{self.folder}: has no {engine} index (built: {engines}); {cure}")
+        if engine not in self._indexes:
+            self._indexes[engine] = open_index(self.folder, engine)
+        if effort is None:
+            effort = entries[engine].effort
+        index = self._indexes[engine]
+        return index.search(queries, k, effort)
+
+    def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
+        """Search the steps of some documents, read a piece at a time."""
+        document_array = np.asarray(documents, dtype=np.int64)
+        numbers = np.unique(document_array)
+        rows = self._rows_of_all(numbers)
+
+        def blocks() -> Iterator[Block]:
+            for start in range(0, len(rows), BLOCK_VECTORS):
+                block_rows = rows[start : start + BLOCK_VECTORS]
+                yield start, self._vectors.take(block_rows)
+
+        indexes, cosines = nearest_exact(queries, blocks(), k)
+        # index -1, nothing, is row -1
+        rows_or_none = np.append(rows, NO_ROW)
+        return rows_or_none[indexes], cosines
+
+    def _rows_of_all(self, documents: Rows) -> Rows:
+        """Return the rows that some documents hold, ascending. Those of the last search are
+        kept."""
+        if self._last is not None:
+            last_documents, last_rows = self._last
+            if np.array_equal(last_documents, documents):
+                return last_rows
+        lists = [np.empty(0, dtype=np.int64)]
+        for number in documents.tolist():
+            lists.append(self.rows_of(number))
+        rows = np.unique(np.concatenate(lists))
+        self._last = (documents, rows)
+        return rows
+
+
+def open_base(folder: Path) -> TextBase:
+    """Return the text base in a folder. Raises StoreError, with the cure, where there is no base or
+    it is damaged."""
+    manifest = require_manifest(folder)
+    return TextBase(folder, manifest)
+
+
+def _document(row: Row) -> Document:
+    return Document.from_texts(
+        row["id"],
+        row["title"],
+        texts=row["texts"],
+        source=row["source"],
+        licence=row["licence"],
+        ingredients=row["ingredients"],
+    )

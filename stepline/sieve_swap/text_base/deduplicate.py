@@ -1,0 +1,476 @@
+"""Shards of read documents made one part of the base: its lines merged, its documents pointing at
+rows.
+
+A part's files: steps.parquet (a row per line), documents.parquet (a row per document, in its own
+wording), and arrays. The first arrays are keys and key_rows (the key of normal words -> its row),
+bands, pairs and ends (sketches of its lines). The others are identities (keys of its documents'
+ids), holder_rows and holders (which documents hold a row). The first occurrence of a line
+represents all. What was read earlier never changes its row. Memory: 40 bytes per line read, and
+what sorting may use.
+
+Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either
+represents itself or is merged into the earliest line that says the same. So a line that has a row
+is never dropped by what is appended later. Each merged line is within the threshold of the one that
+represents it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.sieve_swap.text_base.near_duplicates import (
+    BAND_COUNT,
+    Hashes,
+    Sketch,
+    jaccard,
+    line_key,
+    sketch,
+    text_key,
+)
+from stepline.sieve_swap.text_base.parquet_tables import ColumnType, Row, write_table
+from stepline.sieve_swap.text_base.read_sources import Tally, read_shard
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base.vectors import Rows, read_array, write_arrays
+
+Array: TypeAlias = npt.NDArray[Any]  # of any numbers
+Flags: TypeAlias = npt.NDArray[np.bool_]
+LinePair: TypeAlias = tuple[int, int]  # a line and an earlier one
+
+HASH_SORT_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
+HASH_BITS = 64
+MAX_RANGES = 1 << 16  # of hashes that are sorted one after another
+# lines with one band's hash that a line is compared with. More are hardly more alike.
+MAX_CANDIDATES = 50
+STEP_GROUP_ROWS = 4_096  # of steps.parquet that are read together when one is asked for
+DOCUMENT_GROUP_ROWS = 1_000  # the same of documents.parquet
+COPY_NUMBERS = 1 << 20  # numbers of an array copied at a time
+
+STEP_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "text": "text",
+    "document": "text",
+    "position": "int32",
+    "source": "text",
+    "licence": "text",
+}
+DOCUMENT_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "title": "text",
+    "source": "text",
+    "licence": "text",
+    "texts": "texts",
+    "ingredients": "texts",
+    "rows": "int64s",
+}
+
+
+def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
+    """Return for each key the place of the first key equal to it: (N,) int64.
+
+    keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort
+    in.
+    """
+    count = sum(map(len, keys))
+    firsts = np.arange(count, dtype=np.int64)
+    for places, edges in _equal_groups(keys, memory):
+        # Sorting is stable, so the first of a group is its earliest key.
+        group_firsts = places[edges[:-1]]
+        group_sizes = np.diff(edges)
+        firsts[places] = np.repeat(group_firsts, group_sizes)
+    return firsts
+
+
+def near_duplicates(
+    sketches: Sequence[Sketch], known_count: int, threshold: float, memory: int
+) -> Rows:
+    """Return for each line the place of the line that represents it, itself without a near one:
+    (N,) int64.
+
+    known_count: how many of the lines were merged before, which stay. threshold: Jaccard likeness
+    of the word pairs, 1 merges nothing.
+    """
+    count = sum(len(part.keys) for part in sketches)
+    representatives = np.arange(count, dtype=np.int64)
+    if threshold >= 1.0:
+        return representatives
+    lines = _Pairs(sketches)
+    # the earliest line near each
+    earliest = np.full(count, count, dtype=np.int64)
+    _, band_count = sketches[0].bands.shape
+    for band in range(band_count):
+        keys = [part.bands[:, band] for part in sketches]
+        candidates = _candidates(keys, known_count, memory)
+        for row, leader in candidates:
+            if leader >= earliest[row]:
+                continue
+            if jaccard(lines[row], lines[leader]) >= threshold:
+                earliest[row] = leader
+    # the line that represents the near one may be farther, so it is compared too
+    has_near = earliest < count
+    rows_with_near = np.flatnonzero(has_near)
+    for row in rows_with_near.tolist():
+        near = earliest[row]
+        leader = int(representatives[near])
+        if leader == near or jaccard(lines[row], lines[leader]) >= threshold:
+            representatives[row] = leader
+    return representatives
+
+
+class _Pairs:
+    """The word pairs of lines that several sketches hold."""
+
+    def __init__(self, sketches: Sequence[Sketch]) -> None:
+        self._sketches = sketches
+        sizes = [0]
+        for part in sketches:
+            sizes.append(len(part.keys))
+        self._starts = np.cumsum(sizes)
+
+    def __getitem__(self, row: int) -> npt.NDArray[np.uint32]:
+        next_number = np.searchsorted(self._starts, row, side="right")
+        number = int(next_number) - 1
+        part = self._sketches[number]
+        line = int(row - self._starts[number])
+        start = 0
+        if line:
+            start = part.ends[line - 1]
+        end = part.ends[line]
+        return np.asarray(part.pairs[start:end])
+
+
+def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
+    """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
+    MAX_CANDIDATES earlier ones each."""
+    for places, edges in _equal_groups(keys, memory):
+        has_several = np.diff(edges) > 1
+        groups = np.flatnonzero(has_several)
+        for group in groups.tolist():
+            start = edges[group]
+            end = edges[group + 1]
+            members = places[start:end].tolist()
+            for number, member in enumerate(members):
+                if member < known_count:
+                    continue
+                leader_count = min(number, MAX_CANDIDATES)
+                for leader in members[:leader_count]:
+                    yield member, leader
+
+
+def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, Rows]]:
+    """Yield (places, edges) of all keys: places[edges[n] : edges[n + 1]] have equal keys, in their
+    order.
+
+    Keys are sorted by ranges of the hash, one after another, each within the memory.
+    """
+    sizes = [len(array) for array in keys]
+    sort_bytes = sum(sizes) * HASH_SORT_BYTES
+    range_count = 1
+    while sort_bytes > memory * range_count and range_count < MAX_RANGES:
+        range_count *= 2
+    range_bits = range_count.bit_length() - 1
+    shift = np.uint64(HASH_BITS - range_bits)
+    starts = np.cumsum([0, *sizes])
+    for number in range(range_count):
+        # the hashes of this range and their places
+        places = []
+        hashes = []
+        for start, array in zip(starts, keys, strict=False):
+            if range_count == 1:
+                # a shift by all 64 bits is undefined
+                rows = np.arange(len(array))
+            else:
+                ranges = array >> shift
+                in_range = ranges == np.uint64(number)
+                rows = np.flatnonzero(in_range)
+            part_hashes = array[rows]
+            places.append(rows + start)
+            hashes.append(np.asarray(part_hashes))
+        if not any(map(len, hashes)):
+            continue
+        # equal ones side by side
+        all_hashes = np.concatenate(hashes)
+        all_places = np.concatenate(places)
+        order = np.argsort(all_hashes, kind="stable")
+        ordered = all_hashes[order]
+        is_new = ordered[1:] != ordered[:-1]
+        is_edge = np.concatenate([[True], is_new, [True]])
+        edges = np.flatnonzero(is_edge)
+        yield all_places[order], edges
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one part holds: documents, lines read, merged as equal and as near, added, and
+    (documents, lines) per source."""
+
+    documents: int
+    lines: int
+    same: int
+    near: int
+    steps: int
+    by_source: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class _MergeResult:
+    """rows: (N,) the row of every line read. firsts: (N,) bool, which of them bring a new row."""
+
+    rows: Rows
+    firsts: Flags
+    near: int
+
+
+def write_tables(
+    shards: Sequence[Path],
+    parts: Sequence[Path],
+    part: Path,
+    tallies: Sequence[Tally],
+    settings: TextBaseSettings,
+) -> Counts:
+    """Write a part's tables and arrays from its shards. parts: the folders of earlier parts, in
+    order.
+
+    Documents whose id was read before are left out and counted in the tallies.
+    """
+    memory = settings.memory << 20  # bytes
+    new = _NewDocuments(shards, parts, part, tallies, memory)
+    merged = _merge(new, parts, part, settings)
+    rows = new.rows()
+    steps = _first_lines(rows, merged.firsts)
+    write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
+    # both by the number of their source
+    documents: Counter[int] = Counter()
+    lines: Counter[int] = Counter()
+
+    def documents_with_rows() -> Iterator[Row]:
+        start = 0
+        for row in new.rows():
+            origin = row["origin"]
+            count = len(row["texts"])
+            end = start + count
+            documents[origin] += 1
+            lines[origin] += count
+            line_rows = merged.rows[start:end]
+            yield row | {"rows": line_rows.tolist()}
+            start = end
+
+    path = part / "documents.parquet"
+    write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
+    _write_holders(new.rows(), merged, parts, part)
+    step_count = int(merged.firsts.sum())
+    line_count = len(merged.rows)
+    by_source = []
+    for origin in range(len(tallies)):
+        counts = (documents[origin], lines[origin])
+        by_source.append(counts)
+    return Counts(
+        documents=documents.total(),
+        lines=line_count,
+        same=line_count - step_count - merged.near,
+        near=merged.near,
+        steps=step_count,
+        by_source=tuple(by_source),
+    )
+
+
+def line_sketch(part: Path) -> Sketch:
+    """Return the sketch of a part's lines, memory-mapped.
+
+    Its keys are the first band: only their number is used.
+    """
+    bands = read_array(part / "bands.u64", BAND_COUNT)
+    pairs = read_array(part / "pairs.u32")
+    ends = read_array(part / "ends.i64")
+    first_band = bands[:, 0]
+    return Sketch(first_band, bands, pairs, ends)
+
+
+class _NewDocuments:
+    """The documents of some shards whose id no earlier document has. Their ids' keys are
+    written."""
+
+    def __init__(
+        self,
+        shards: Sequence[Path],
+        parts: Sequence[Path],
+        part: Path,
+        tallies: Sequence[Tally],
+        memory: int,
+    ) -> None:
+        earlier_keys = [read_array(folder / "identities.u64") for folder in parts]
+        key_list = []
+        for row in _shard_rows(shards):
+            key_list.append(text_key(row["id"]))
+        keys = np.array(key_list, dtype=np.uint64)
+        self._shards = shards
+        _, self._is_new = _are_first(earlier_keys, keys, memory)
+        if not self._is_new.all():
+            rows = _shard_rows(shards)
+            for row, is_new in zip(rows, self._is_new, strict=True):
+                if not is_new:
+                    tally = tallies[row["origin"]]
+                    tally.add("duplicate id", row["id"])
+        new_keys = keys[self._is_new]
+        write_arrays(part / "identities.u64", [new_keys])
+
+    def by_shard(self) -> Iterator[list[Row]]:
+        """Yield the new documents of one shard after another."""
+        flags = iter(self._is_new.tolist())
+        for shard in self._shards:
+            yield [row for row in read_shard(shard) if next(flags)]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield all new documents."""
+        return chain.from_iterable(self.by_shard())
+
+
+def _shard_rows(shards: Sequence[Path]) -> Iterator[Row]:
+    for shard in shards:
+        yield from read_shard(shard)
+
+
+def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Rows, Flags]:
+    """Return the place of the first key equal to each, among earlier ones and these, and whether it
+    is that key itself."""
+    earlier_count = sum(map(len, earlier))
+    all_firsts = first_places([*earlier, keys], memory)
+    firsts = all_firsts[earlier_count:]
+    own_places = np.arange(earlier_count, len(all_firsts))
+    return firsts, firsts == own_places
+
+
+# ---------------------------------------------------------------- merging
+
+
+def _merge(
+    new: _NewDocuments, parts: Sequence[Path], part: Path, settings: TextBaseSettings
+) -> _MergeResult:
+    """Find the row of every line. Write the part's keys and sketches."""
+    memory = settings.memory << 20
+    work_folder = part / "work"
+    # lines of the same normal words
+    old_keys = [read_array(folder / "keys.u64") for folder in parts]
+    texts = (text for row in new.rows() for text in row["texts"])
+    line_keys = map(line_key, texts)
+    keys = np.fromiter(line_keys, dtype=np.uint64)
+    first, is_distinct = _are_first(old_keys, keys, memory)
+    _write_sketches(new, is_distinct, work_folder)
+    # distinct lines that are near an earlier one
+    old_sketches = [line_sketch(folder) for folder in parts]
+    sketches = [*old_sketches, line_sketch(work_folder)]
+    known_count = sum(len(old.ends) for old in old_sketches)
+    all_representatives = near_duplicates(sketches, known_count, settings.merge, memory)
+    representatives = all_representatives[known_count:]
+    own_places = np.arange(known_count, len(all_representatives))
+    alone = representatives == own_places
+    # the row of each distinct line: an old one, or the next free one
+    row_of = representatives
+    if len(representatives):
+        new_row_numbers = np.cumsum(alone) - 1 + known_count
+        new_representatives = np.maximum(representatives - known_count, 0)
+        is_old = representatives < known_count
+        new_rows_of = new_row_numbers[new_representatives]
+        row_of = np.where(is_old, representatives, new_rows_of)
+    distinct = np.flatnonzero(is_distinct)
+    _write_part_sketches(part, keys[distinct], row_of, alone)
+    # the row of every line, by the first line of the same words
+    old_rows = [read_array(folder / "key_rows.i64") for folder in parts]
+    new_rows = np.full(len(keys), -1, np.int64)
+    new_rows[distinct] = row_of
+    all_rows = np.concatenate([*old_rows, new_rows])
+    firsts = np.zeros(len(keys), dtype=bool)
+    distinct_firsts = distinct[alone]
+    firsts[distinct_firsts] = True
+    near_count = int((~alone).sum())
+    return _MergeResult(all_rows[first], firsts, near_count)
+
+
+def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
+    """Write the sketches of the distinct lines, a shard at a time."""
+    flags = iter(is_distinct.tolist())
+    total = 0
+    with (
+        (work / "bands.u64").open("wb") as bands,
+        (work / "pairs.u32").open("wb") as pairs,
+        (work / "ends.i64").open("wb") as ends,
+    ):
+        for rows in new.by_shard():
+            texts = [text for row in rows for text in row["texts"] if next(flags)]
+            shard_sketch = sketch(texts)
+            shifted_ends = shard_sketch.ends + total
+            bands.write(shard_sketch.bands.tobytes())
+            pairs.write(shard_sketch.pairs.tobytes())
+            ends.write(shifted_ends.tobytes())
+            total += len(shard_sketch.pairs)
+
+
+def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -> None:
+    """Write the keys of all distinct lines and the sketches of those that represent themselves."""
+    write_arrays(part / "keys.u64", [keys])
+    write_arrays(part / "key_rows.i64", [row_of])
+    lines = line_sketch(part / "work")
+    sizes = np.diff(lines.ends, prepend=0)
+    ends = np.cumsum(sizes[alone])
+    pair_marks = np.repeat(alone, sizes)
+    bands = _marked(lines.bands, alone)
+    pairs = _marked(lines.pairs, pair_marks)
+    write_arrays(part / "bands.u64", bands)
+    write_arrays(part / "ends.i64", [ends])
+    write_arrays(part / "pairs.u32", pairs)
+
+
+def _marked(array: Array, marks: Flags) -> Iterator[Array]:
+    """Yield the marked rows of an array, a piece at a time."""
+    for start in range(0, len(marks), COPY_NUMBERS):
+        piece = slice(start, start + COPY_NUMBERS)
+        piece_marks = marks[piece]
+        yield array[piece][piece_marks]
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _first_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
+    """Yield the lines that bring a new row."""
+    flags = iter(firsts.tolist())
+    for row in rows:
+        document = row["id"]
+        for position, text in enumerate(row["texts"]):
+            if next(flags):
+                yield {
+                    "id": f"{document}#{position}",
+                    "text": text,
+                    "document": document,
+                    "position": position,
+                    "source": row["source"],
+                    "licence": row["licence"],
+                }
+
+
+def _write_holders(
+    rows: Iterable[Row], merged: _MergeResult, parts: Sequence[Path], part: Path
+) -> None:
+    """Write which documents hold each row, sorted by row: two arrays side by side, no pair
+    twice."""
+    # the document of every line
+    known_count = sum(len(read_array(folder / "identities.u64")) for folder in parts)
+    text_counts = [len(row["texts"]) for row in rows]
+    counts = np.array(text_counts, dtype=np.int64)
+    numbers = np.arange(known_count, known_count + len(counts))
+    documents = np.repeat(numbers, counts)
+    # by row, then by document
+    order = np.lexsort((documents, merged.rows))
+    holder_rows = merged.rows[order]
+    holders = documents[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new_row = holder_rows[1:] != holder_rows[:-1]
+    is_new_holder = holders[1:] != holders[:-1]
+    is_new[1:] = is_new_row | is_new_holder
+    write_arrays(part / "holder_rows.i64", [holder_rows[is_new]])
+    write_arrays(part / "holders.i64", [holders[is_new]])

@@ -1,0 +1,304 @@
+"""Vectors and other arrays of a text base: on disk, memory-mapped, and searched exactly.
+
+Flat integer arrays have the type that the file's ending names. Vectors are .npy. VectorStore joins
+the vectors of all parts of a base into one table that is never loaded whole. `nearest_exact`
+compares with all of them: blocked matrix products in PyTorch, on a GPU where there is one. Its
+memory is two tiles and what the caller holds. N queries, D width, k neighbours.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ShapeError, StoreError
+from stepline.files.atomic_files import atomic_path
+from stepline.networks.device import current_device
+from stepline.records import Matrix
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+Array: TypeAlias = npt.NDArray[Any]  # of any numbers
+NumberType: TypeAlias = np.dtype[Any]
+# the row of its first vector, vectors (n, D) of any float
+Block: TypeAlias = tuple[int, Array]
+Neighbours: TypeAlias = tuple[Rows, Matrix]  # rows (N, k) and cosines (N, k) of N queries
+
+
+# the types of flat arrays, by the ending of their file
+ARRAY_TYPES: dict[str, NumberType] = {
+    ".u32": np.dtype("<u4"),
+    ".u64": np.dtype("<u8"),
+    ".i64": np.dtype("<i8"),
+}
+
+
+def write_arrays(path: Path, pieces: Iterable[Array]) -> None:
+    """Write the pieces one after another, whole or not at all."""
+    type = ARRAY_TYPES[path.suffix]
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        _write_pieces(file, pieces, type)
+
+
+def _write_pieces(file: BinaryIO, pieces: Iterable[Array], type: NumberType) -> None:
+    for piece in pieces:
+        array = np.ascontiguousarray(piece, dtype=type)
+        file.write(array.tobytes())
+
+
+def read_array(path: Path, width: int = 0) -> Array:
+    """Return a memory-mapped array, (N,) or (N, width). Raises StoreError when it is missing or cut
+    off."""
+    type = ARRAY_TYPES[path.suffix]
+    with _damage_of(path):
+        size = path.stat().st_size  # bytes
+        count = size // type.itemsize
+        shape: tuple[int, ...] = (count,)
+        if width:
+            shape = (count // width, width)
+        # an empty file cannot be mapped
+        if size == 0:
+            return np.empty(shape, dtype=type)
+        flat = np.memmap(path, dtype=type, mode="r")
+        array: Array = flat.reshape(shape)
+    return array
+
+
+@contextmanager
+def _damage_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(f"{path}: not readable ({error}); build the text base again") from error
+
+
+def write_vectors(
+    path: Path, pieces: Iterable[Array], shape: tuple[int, int], precision: str
+) -> None:
+    """Write rows of vectors as one .npy of a known shape, a piece at a time, whole or not at
+    all."""
+    type = np.dtype(precision).newbyteorder("<")
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        # of the .npy format
+        header = {"descr": type.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        _write_pieces(file, pieces, type)
+
+
+def read_vectors(path: Path) -> Array:
+    """Return a memory-mapped .npy (N, D). Raises StoreError when it is missing or damaged."""
+    with _damage_of(path):
+        vectors: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return vectors
+
+
+BLOCK_VECTORS = 65_536  # offered at a time
+
+
+class VectorStore:
+    """Memory-mapped unit vectors (N, D). Row n of part p comes after all rows of earlier parts."""
+
+    def __init__(self, files: Sequence[Path], width: int, precision: str) -> None:
+        self.width = width
+        self.precision = precision
+        self._arrays = []
+        sizes = [0]
+        for file in files:
+            array = read_vectors(file)
+            if not _has_width(array, width):
+                shapes = f"vectors {array.shape}, not (N, {width})"
+                raise ShapeError(f"{file}: {shapes}; build the text base again")
+            self._arrays.append(array)
+            sizes.append(len(array))
+        self._starts = np.cumsum(sizes)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def blocks(self, size: int = BLOCK_VECTORS) -> Iterator[Block]:
+        """Yield (row of the first, vectors) over all parts, at most `size` at a time."""
+        for part, array in enumerate(self._arrays):
+            start = int(self._starts[part])
+            for offset in range(0, len(array), size):
+                vectors = array[offset : offset + size]
+                yield start + offset, vectors
+
+    def take(self, rows: Rows | Sequence[int]) -> Matrix:
+        """Return the vectors of these rows (len(rows), D) as float32. Raises ShapeError for a row
+        that is not there."""
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size:
+            first = rows.min()
+            last = rows.max()
+            if first < 0 or last >= len(self):
+                raise ShapeError(f"rows {first} to {last}: the base has {len(self)}")
+        shape = (len(rows), self.width)
+        vectors = np.empty(shape, dtype=np.float32)
+        # each row is read from the last part that starts at it or before
+        starts = self._starts
+        next_parts = np.searchsorted(starts, rows, side="right")
+        parts = next_parts - 1
+        for part in np.unique(parts):
+            array = self._arrays[part]
+            start = starts[part]
+            in_part = parts == part
+            rows_of_part = rows[in_part] - start
+            vectors[in_part] = array[rows_of_part]
+        return vectors
+
+
+def _has_width(vectors: Array, width: int) -> bool:
+    if vectors.ndim != 2:
+        return False
+    return bool(vectors.shape[1] == width)
+
+
+TILE_VECTORS = 4_096  # base vectors compared at a time
+TILE_QUERIES = 1_024  # queries compared at a time; a tile of scores is 16 MiB, near the cores
+NO_ROW = -1  # row of a neighbour that does not exist; its cosine is -1, too
+
+
+class Nearest:
+    """The best k of each query so far. Tiles of scores are offered in any order."""
+
+    def __init__(self, count: int, k: int, device: str) -> None:
+        import torch
+
+        self.k = k
+        shape = (count, k)
+        lowest = float("-inf")
+        self.rows = torch.full(shape, NO_ROW, dtype=torch.int64, device=device)
+        self.cosines = torch.full(shape, lowest, device=device)
+
+    def offer(self, queries: "Tensor", scores: "Tensor", rows: "Tensor") -> None:
+        """Take scores (n, m) of the queries with these numbers (n,) against these rows (m,),
+        ascending.
+
+        No query is offered a row twice. Equal cosines go to the lower row.
+        """
+        import torch
+
+        # only queries with a score that may enter their best k: b of n
+        best = scores.amax(dim=1)  # (n,)
+        worst_so_far = self.cosines[queries, -1]
+        may_enter = best >= worst_so_far
+        better = torch.nonzero(may_enter).squeeze(1)  # (b,)
+        if not len(better):
+            return
+        numbers = queries[better]
+        better_scores = scores[better]  # (b, m)
+        if self.k == 1:
+            # the first of equal ones
+            columns = better_scores.argmax(dim=1, keepdim=True)  # (b, 1)
+            best_scores = best[better].unsqueeze(1)
+        else:
+            _, row_count = scores.shape
+            width = min(self.k, row_count)
+            best_scores, columns = top(better_scores, width)  # (b, <= k)
+        best_rows = rows[columns]
+        earlier_cosines = self.cosines[numbers]
+        earlier_rows = self.rows[numbers]
+        all_cosines = [earlier_cosines, best_scores]
+        all_rows = [earlier_rows, best_rows]
+        cosines = torch.cat(all_cosines, dim=1)
+        candidates = torch.cat(all_rows, dim=1)
+        # by row, then by cosine: equal cosines stay in the order of their rows
+        by_row = torch.argsort(candidates, dim=1, stable=True)
+        candidates = candidates.gather(1, by_row)
+        cosines = cosines.gather(1, by_row)
+        by_cosine = torch.argsort(cosines, dim=1, descending=True, stable=True)
+        best_k = by_cosine[:, : self.k]
+        best_cosines = cosines.gather(1, best_k)
+        best_candidates = candidates.gather(1, best_k)
+        self.cosines[numbers] = best_cosines
+        self.rows[numbers] = best_candidates
+
+    def result(self) -> Neighbours:
+        """Return rows (N, k) and cosines (N, k)."""
+        is_missing = self.rows == NO_ROW
+        cosines = self.cosines.masked_fill(is_missing, -1.0)
+        cosines = cosines.clamp(-1.0, 1.0)
+        row_array = self.rows.cpu().numpy()
+        cosine_array = cosines.cpu().numpy()
+        return row_array, cosine_array
+
+
+def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
+    """Return the k greatest of each row and their columns, (n, k) both. Of equal ones the lower
+    column comes first."""
+    import torch
+
+    values, columns = scores.topk(k, dim=1)
+    # topk keeps any of the columns that tie for the last rank, so rows with ties are sorted
+    least = values[:, -1:]
+    is_candidate = scores >= least
+    candidate_counts = is_candidate.sum(dim=1)
+    has_ties = candidate_counts > k
+    tied_rows = torch.nonzero(has_ties).squeeze(1)
+    if len(tied_rows):
+        tied_scores = scores[tied_rows]
+        order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
+        best_columns = order[:, :k]
+        best_values = tied_scores.gather(1, best_columns)
+        columns[tied_rows] = best_columns
+        values[tied_rows] = best_values
+    return values, columns
+
+
+def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neighbours:
+    """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N, k)
+    float32.
+
+    queries: (N, D) unit vectors. Where fewer than k rows exist the rest are -1 with cosine -1.
+    Equal cosines go to the lower row. Raises ShapeError for widths that differ or k < 1.
+    """
+    import torch
+
+    if k < 1 or queries.ndim != 2:
+        raise ShapeError(f"queries {queries.shape}, k {k}: need (N, D) and k >= 1")
+    device = current_device().name
+    query_count, width = queries.shape
+    all_queries = as_tensor(queries, device)  # (N, D)
+    numbers = torch.arange(query_count, device=device)
+    best = Nearest(query_count, k, device)
+    # the scores of every tile are written here
+    tile_scores = TILE_QUERIES * TILE_VECTORS
+    score_memory = torch.empty(tile_scores, device=device)
+    with torch.inference_mode():
+        for first_row, vectors in blocks:
+            if not _has_width(vectors, width):
+                shapes = f"vectors {vectors.shape} for queries {queries.shape}"
+                raise ShapeError(f"{shapes}: the widths must agree")
+            vector_count = len(vectors)
+            for start in range(0, vector_count, TILE_VECTORS):
+                stored_tile = vectors[start : start + TILE_VECTORS]
+                tile = as_tensor(stored_tile, device)  # (m, D)
+                tile_size = len(tile)
+                row = first_row + start
+                next_row = row + tile_size
+                rows = torch.arange(row, next_row, device=device)
+                for first_query in range(0, query_count, TILE_QUERIES):
+                    chunk = slice(first_query, first_query + TILE_QUERIES)
+                    chunk_queries = all_queries[chunk]  # (n, D)
+                    chunk_size = len(chunk_queries)
+                    used_memory = score_memory[: chunk_size * tile_size]
+                    scores = used_memory.view(chunk_size, tile_size)
+                    torch.mm(chunk_queries, tile.T, out=scores)  # (n, m)
+                    best.offer(numbers[chunk], scores, rows)
+    return best.result()
+
+
+def as_tensor(vectors: Array, device: str) -> "Tensor":
+    """Return stored vectors as float32 on the device."""
+    import torch
+
+    # read from disk here. Torch takes no memory-mapped rows, and no foreign order of bytes.
+    native_type = vectors.dtype.newbyteorder("=")
+    rows = np.array(vectors, dtype=native_type, order="C")
+    tensor = torch.from_numpy(rows)
+    return tensor.to(device).float()

@@ -1,0 +1,7 @@
+"""Speech to text: `transcribe` listens, `read_captions` takes a transcript that exists already."""
+
+from stepline.speech.captions import read_captions
+from stepline.speech.settings import AsrSettings
+from stepline.speech.transcribe import TranscriptionResult, transcribe, transcribe_many
+
+__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe", "transcribe_many"]

@@ -1,0 +1,161 @@
+"""A stream of sound cut into windows that end in silences, so that an hour of it never sits in
+memory."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
+from stepline.records import Word
+from stepline.speech.settings import AsrSettings
+from stepline.speech.vad import FRAME_SAMPLES, middle_of_longest_silence, voice_probability
+
+# a larger hole in the stream ends the window instead of being filled with silence
+MAX_FILLED_SECONDS = 1.0
+# of sound before a window that the voice detector hears first: it starts cold otherwise
+CONTEXT_SECONDS = 3.0
+MIN_ADVANCE = 0.25  # fraction of a window that is left behind when the next one starts early
+NO_SOUND: Samples = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class AudioWindow:
+    """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) per 32 ms
+    frame.
+
+    last: the sound ends with it, or has a hole behind it.
+    """
+
+    start: float
+    samples: Samples
+    voice: Samples
+    last: bool
+
+    @property
+    def end(self) -> float:
+        """Second at which the window ends."""
+        seconds = len(self.samples) / SAMPLE_RATE
+        return self.start + seconds
+
+    def voiced(self, start: float, end: float) -> Samples:
+        """Return P(speech) of the frames that overlap the seconds [start, end)."""
+        first = self._frame(start)
+        last = self._frame(end)
+        return self.voice[max(0, first) : last + 1]
+
+    def _frame(self, second: float) -> int:
+        offset = second - self.start
+        return int(offset * SAMPLE_RATE / FRAME_SAMPLES)
+
+
+@dataclass(frozen=True)
+class WindowTranscript:
+    """The words that a recogniser found in one window of sound, before any is doubted.
+
+    words: in spoken order, times from the start of the video, each with the space before it.
+    log_probability: mean over its tokens, natural logarithm. None when nothing was read or the
+    recogniser does not say.
+    """
+
+    words: tuple[Word, ...]
+    language: str | None = None
+    log_probability: float | None = None
+
+
+class AudioWindower:
+    """Cuts a stream into windows. Memory holds at most one window of sound, and what came just
+    before it."""
+
+    def __init__(self, settings: AsrSettings) -> None:
+        self._settings = settings
+        self._size = int(settings.window * SAMPLE_RATE)
+        self._start = 0.0
+        self._length = 0  # samples of the last window
+        self._passed = 0  # of them, those that the next window does not hold again
+        self._samples = NO_SOUND
+        self._context = NO_SOUND
+
+    def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
+        """Yield the sound in windows. `resume` between two of them makes the next one start
+        early."""
+        for block in blocks:
+            end = self._start + len(self._samples) / SAMPLE_RATE
+            gap = float(block.start) - end
+            if gap > MAX_FILLED_SECONDS or not len(self._samples):
+                yield from self._rest()
+                self._start = float(block.start)
+                self._samples = NO_SOUND
+                self._context = NO_SOUND
+                gap = 0.0
+            # A small hole before the block becomes silence, what it repeats is left out.
+            hole = round(gap * SAMPLE_RATE)
+            silent_count = max(0, hole)
+            silence = np.zeros(silent_count, np.float32)
+            repeated = max(0, -hole)
+            samples = np.asarray(block.samples, np.float32)
+            pieces = [self._samples, silence, samples[repeated:]]
+            self._samples = np.concatenate(pieces)
+            while len(self._samples) > self._size:
+                yield from self._next_window(last=False)
+        yield from self._rest()
+
+    def resume(self, second: float) -> float:
+        """Make the next window start at `second`, inside the last window. Return where it really
+        will.
+
+        A quarter of the window is always left behind, so that the reading comes to an end. The last
+        call counts.
+        """
+        sample = round((second - self._start) * SAMPLE_RATE)
+        min_passed = int(MIN_ADVANCE * self._length)
+        sample = max(sample, min_passed)
+        self._passed = min(self._length, sample)
+        return self._start + self._passed / SAMPLE_RATE
+
+    def _rest(self) -> Iterator[AudioWindow]:
+        while len(self._samples):
+            yield from self._next_window(last=True)
+
+    def _next_window(self, *, last: bool) -> Iterator[AudioWindow]:
+        settings = self._settings
+        sample_count = len(self._samples)
+        samples = self._samples[: self._size]
+        context_frames = len(self._context) // FRAME_SAMPLES
+        heard_samples = np.concatenate([self._context, samples])
+        voice = voice_probability(heard_samples)
+        voice = voice[context_frames:]
+        frames = len(voice)
+
+        # up to the middle of the longest silence near its end
+        if not last or sample_count > self._size:
+            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES)
+            first = max(1, frames - end_frames)
+            frames = first + middle_of_longest_silence(voice[first:], settings.voice)
+        self._length = min(sample_count, frames * FRAME_SAMPLES)
+        self._passed = self._length
+        is_end = last and self._length == sample_count
+        samples = self._samples[: self._length]
+        voice = voice[:frames]
+        yield AudioWindow(self._start, samples, voice, is_end)
+
+        # `resume` may have been called in the meantime
+        count = self._passed
+        if is_end:
+            count = sample_count
+        past = np.concatenate([self._context, self._samples[:count]])
+        self._context = context_of(past)
+        self._samples = self._samples[count:]
+        self._start += count / SAMPLE_RATE
+
+
+def context_of(samples: Samples) -> Samples:
+    """Return the end of past sound that the voice detector hears again.
+
+    It has whole frames, so that the detector's stay aligned.
+    """
+    max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
+    whole_frames = len(samples) // FRAME_SAMPLES
+    frames = min(max_frames, whole_frames)
+    start = len(samples) - frames * FRAME_SAMPLES
+    return samples[start:]

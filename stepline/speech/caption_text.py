@@ -1,0 +1,150 @@
+"""What of a caption's text is words: bytes to text, markup and sounds left out."""
+
+import html
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from stepline.errors import CaptionError
+from stepline.limits import MAX_CAPTIONS_BYTES, LimitError, read_limited
+from stepline.records import Word
+from stepline.speech.text_encodings import DecodedText, decode_text
+
+# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML. Others are
+# words.
+TAG_PATTERN = re.compile(
+    r"</?(?:[biucvaps]|em|strong|font|span|div|br|lang|ruby|rt|rp|tt|sub|sup)"
+    r"(?:[.\s/:][^<>]{0,200})?>",
+    re.IGNORECASE,
+)
+INLINE_CLOCK = re.compile(r"<(?:\d{1,6}:)?\d{1,4}:\d{1,2}(?:[.,]\d{1,9})?>")
+OVERRIDE_PATTERN = re.compile(r"\{\\[^{}]{0,500}\}")  # of SubStation Alpha: {\an8}
+SPEAKER_MARK = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
+BRACKET_PATTERN = re.compile(
+    r"\[[^\[\]]{0,120}\]|\([^()]{0,120}\)|【[^【】]{0,120}】|（[^（）]{0,120}）"
+)
+SONG_MARKS = re.compile(r"♪[^♪]{0,200}♪|[♪♫]")
+# words that name a sound wherever they are in a bracket
+SOUND_WORD = re.compile(
+    r"\b(?:music|song|singing|applause|laugh\w*|giggl\w*|chuckl\w*|cheer\w*|sigh\w*"
+    r"|cough\w*|sneez\w*"
+    r"|gasp\w*|groan\w*|scream\w*|sobs|sobbing|silence|silent|inaudible|unintelligible"
+    r"|indistinct|crosstalk"
+    r"|bleep\w*|beep\w*|noises?|blank_audio|m[uú]sica|musik|musique|muziek|muzyka|m[uü]zik"
+    r"|musiikki|hudba"
+    r"|музыка|музика|aplausos?|applaus|applaudissements|applausi|аплодисменты|risas|risos"
+    r"|risate|rires"
+    r"|gelächter|смех)\b|音楽|音乐|音樂|음악|拍手|鼓掌|掌声|掌聲|박수|笑|웃음|موسيقى|संगीत",
+    re.IGNORECASE,
+)
+# a bracket that ends with one says what sounds: "oil sizzling", "door creaks"
+SOUND_ENDING = re.compile(
+    r"\b(?:play|hum|clap|whistl|bark|meow|chirp|buzz|hiss|ring|ding|chim|click|clatter"
+    r"|clank|clink|crackl"
+    r"|sizzl|rustl|rumbl|thud|knock|bang|slam|creak|squeak|splash|whirr?|whoosh|chatter"
+    r"|snor|growl|rattl"
+    r"|shout|yell|whisper|murmur|mumbl|cry|exhal|inhal|yawn|sniff|grunt|roar|thunder|gurgl|bubbl)"
+    r"(?:e?s|(?:[mngpt])?ing)$",
+    re.IGNORECASE,
+)
+SPOKEN_LANGUAGE = re.compile(
+    r"(?:foreign|foreign language|(?:speaking|speaks) \w+)$", re.IGNORECASE
+)
+
+
+def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
+    """Return a caption file as text with plain line ends. encoding: what the user says it is in.
+
+    Raises CaptionError for what cannot be read, is too large or is not a text.
+    """
+    # A file that can be read, and is not too large.
+    try:
+        data = read_limited(path, MAX_CAPTIONS_BYTES)
+    except LimitError as error:
+        raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
+    except OSError as error:
+        raise CaptionError(
+            f"{path}: cannot be read ({error.strerror}); give a caption file"
+        ) from error
+    # Its text, in the encoding that is named, marked or guessed.
+    try:
+        decoded = decode_text(data, encoding)
+    except UnicodeDecodeError as error:
+        damage = f"begins as {error.encoding} but is damaged at byte {error.start}"
+        if encoding is not None:
+            damage = f"is not {error.encoding} at byte {error.start}"
+        raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
+    except LookupError as error:
+        cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
+        raise CaptionError(f"{path}: encoding {encoding!r} is not known; {cure}") from error
+    # Binary data, or two bytes per letter without a mark.
+    if "\0" in decoded.text:
+        raise CaptionError(
+            f"{path}: holds zero bytes, so it is not caption text; give srt, vtt, csv or json"
+        )
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
+    return DecodedText(text, decoded.guess)
+
+
+def strip_markup(text: str) -> str:
+    """Return the text of a subtitle without tags and overrides, entities resolved."""
+    without_tags = INLINE_CLOCK.sub("", TAG_PATTERN.sub("", text))
+    return html.unescape(OVERRIDE_PATTERN.sub("", without_tags))
+
+
+def strip_speaker_marks(text: str) -> str:
+    """Return the text without the dashes and arrows that show who speaks at the begin of a line."""
+    return SPEAKER_MARK.sub("", text)
+
+
+def strip_sounds(text: str) -> str:
+    """Return the text without "[Music]", "(applause)" and notes. Line breaks and other brackets
+    stay."""
+    parts = []
+    last = 0
+    for start, end in _sound_ranges(text):
+        parts += [text[last:start], " "]
+        last = end
+    return "".join([*parts, text[last:]])
+
+
+def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return timed words without those that are part of a sound."""
+    text = "".join(word.text for word in words)
+    sounds = _sound_ranges(text)
+    remaining = []
+    position = 0
+    number = 0
+    for word in words:
+        # where it begins, behind its space
+        begin = position + len(word.text) - len(word.text.lstrip())
+        position += len(word.text)
+        while number < len(sounds) and sounds[number][1] <= begin:
+            number += 1
+        # A word that goes on behind the sound stays.
+        inside = number < len(sounds) and sounds[number][0] <= begin
+        if not inside or position > sounds[number][1]:
+            remaining.append(word)
+    return tuple(remaining)
+
+
+def _sound_ranges(text: str) -> list[tuple[int, int]]:
+    """Return where sounds are in a text, in order, none inside another."""
+    ranges = [match.span() for match in SONG_MARKS.finditer(text)]
+    for match in BRACKET_PATTERN.finditer(text):
+        if _is_sound(match.group()[1:-1]):
+            ranges.append(match.span())
+    apart: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if not apart or start >= apart[-1][1]:
+            apart.append((start, end))
+    return apart
+
+
+def _is_sound(content: str) -> bool:
+    """Return whether what is in brackets names a sound, or nothing, as for a word that is bleeped."""
+    bare = " ".join(content.split()).strip(" .,!~*…")
+    if not any(letter.isalnum() for letter in bare):
+        return True
+    patterns = (SOUND_WORD, SOUND_ENDING, SPOKEN_LANGUAGE)
+    return any(pattern.search(bare) for pattern in patterns)

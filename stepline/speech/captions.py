@@ -1,0 +1,364 @@
+"""Any caption file to a transcript: the format is known by its content, then by its name.
+
+Rolling captions are repaired: a line that several cues show is said once, where it first appears.
+In JSON it is, by TAN's rule, where it is last repeated. No two cues overlap.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from pathlib import Path
+
+from stepline.errors import CaptionError
+from stepline.limits import MAX_CUE_CHARS, MAX_TRANSCRIPT_WORDS
+from stepline.records import Rejected, Span, Transcript, Word
+from stepline.speech.caption_formats import (
+    MAX_CUE_GAP_SECONDS,
+    MIN_CUE_SECONDS,
+    Cue,
+    has_csv_header,
+    parse_csv,
+    parse_json,
+    unusable_time_reason,
+)
+from stepline.speech.caption_text import read_caption_text, strip_sounds, words_without_sounds
+from stepline.speech.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
+from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
+from stepline.speech.settings import AsrSettings
+from stepline.speech.shown_captions import ShownCaption, ShownLine, TimedPiece, first_appearances
+from stepline.speech.subtitles import SubtitleFile, has_sbv_timing, parse_subtitles
+from stepline.speech.transcribe import DEFAULT_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
+from stepline.speech.ttml import is_ttml, parse_ttml
+
+NO_CUE_REASON = "it is outside of every caption, so it has no time"
+TITLE_REASON = "placed as a title on the picture, not as speech"
+CAPTION_CURE = "give srt, vtt, json or a csv with start,end,text, or sbv, ttml, dfxp"
+MAX_NOTE_CHARS = 60  # of a note that a warning shows
+
+
+@dataclass
+class _CaptionFile:
+    """Content of a file. rolling: its cues may repeat lines by TAN's rule."""
+
+    cues: list[Cue]
+    dropped: list[Rejected]
+    warnings: list[str]
+    rolling: bool = False
+
+
+def read_captions(
+    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULT_SETTINGS
+) -> TranscriptionResult:
+    """Return the transcript that a caption file holds, and what of it was left out.
+
+    video_id picks one video of a file that holds many. Words get times by linear interpolation in
+    their cue where the file has none. settings.language says what is spoken, since most files do
+    not. Without punctuation and word times, a cue is a sentence.
+
+    settings.encoding: of the file, by Python's name for it. None: UTF-8, or guessed with a warning.
+    Raises CaptionError for a file that cannot be read or has another form.
+    """
+    file = _read_file(Path(path), video_id, settings.encoding)
+    cues, dropped = _usable_cues(file.cues)
+
+    # cues without the times of their words are repaired
+    plain = [cue for cue in cues if not cue.words]
+    if file.rolling:
+        plain = repair_rolling_captions(plain)
+    else:
+        plain = _on_one_line(plain)
+        plain = _cut_overlaps(plain)
+    timed = [cue for cue in cues if cue.words]
+    cues = sorted(plain + timed, key=_times)
+
+    # words, with punctuation
+    if sum(_word_count(cue) for cue in cues) > MAX_TRANSCRIPT_WORDS:
+        cure = "cut this video's part out of it"
+        raise CaptionError(
+            f"{path}: more than {MAX_TRANSCRIPT_WORDS} words, which no video says; {cure}"
+        )
+    groups = []
+    for cue in cues:
+        groups.append(list(cue.words) or _interpolate_words(cue))
+    words = list(chain(*groups))
+    if lacks_punctuation(words, settings.language):
+        words = restore_punctuation(words)
+    stops = sum(ends_sentence(word.text) for word in words)
+    has_stops = stops >= MIN_STOPS_PER_WORD * len(words)
+    if has_stops or all(cue.words for cue in cues):
+        groups = [words]
+
+    # sentences
+    pause = settings.pause
+    longest = settings.longest
+    sentences = []
+    for group in groups:
+        sentences += split_sentences(group, pause=pause, longest=longest)
+    sentences.sort(key=start_and_end)
+    transcript = Transcript(
+        language=settings.language, sentences=tuple(sentences), recogniser="captions"
+    )
+    all_dropped = file.dropped + dropped
+    return TranscriptionResult(transcript, tuple(all_dropped), tuple(file.warnings))
+
+
+def _times(cue: Cue) -> tuple[float, float]:
+    return cue.start or 0.0, cue.end or 0.0
+
+
+def _word_count(cue: Cue) -> int:
+    """Return how many words a cue will have."""
+    if cue.words:
+        return len(cue.words)
+    return cue.text.count(" ") + 1
+
+
+def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
+    decoded = read_caption_text(path, encoding)
+    text = decoded.text
+    warnings = []
+    # An encoding that is a guess is reported.
+    if decoded.guess:
+        cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
+        warnings.append(f"{path.name}: {decoded.guess}; {cure}")
+    # A subtitle may begin with "[Music]", which is not JSON.
+    begin = text.lstrip()[:6]
+    suffix = path.suffix.lower()
+    has_arrows = "-->" in text
+    is_subtitles = suffix == ".sbv"
+    if suffix in (".srt", ".vtt"):
+        is_subtitles = has_arrows
+    is_json = begin.startswith(("{", "["))
+    if is_json and not is_subtitles:
+        cues = parse_json(text, str(path), video)
+        return _CaptionFile(cues, [], warnings, rolling=True)
+    # All other forms list what is shown.
+    if suffix == ".csv" or has_csv_header(text):
+        rows = parse_csv(text, str(path))
+        subtitles = SubtitleFile([_shown_row(row) for row in rows])
+    elif is_ttml(text):
+        subtitles = parse_ttml(text, str(path))
+    elif begin == "WEBVTT" or has_arrows or has_sbv_timing(text):
+        subtitles = parse_subtitles(text, str(path))
+    else:
+        raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
+    return _cues_of_subtitles(path, subtitles, warnings)
+
+
+def _shown_row(cue: Cue) -> ShownCaption:
+    lines = []
+    for line in cue.text.splitlines():
+        piece = TimedPiece(line)
+        lines.append(ShownLine((piece,)))
+    return ShownCaption(cue.start, cue.end, tuple(lines))
+
+
+def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _CaptionFile:
+    """Return a cue for what each caption is the first to show. What is not speech is dropped."""
+    dropped = [_rejected(text, NO_CUE_REASON) for text in file.outside]
+    captions = [caption for caption in file.captions if caption.texts]
+    title_count = sum(caption.title for caption in captions)
+    # Where most are up there, that is where this file puts speech.
+    has_titles = 2 * title_count <= len(captions)
+    usable = []
+    broken = []
+    for caption in captions:
+        text = "\n".join(caption.texts)
+        cue = Cue(text, caption.start, caption.end)
+        if caption.title and has_titles:
+            dropped.append(_rejected(text, TITLE_REASON))
+        elif unusable_time_reason(cue) is not None:
+            broken.append(cue)
+        else:
+            usable.append(caption)
+
+    # what a user is warned of
+    if title_count and has_titles:
+        count = f"{title_count} of {len(captions)} captions are placed as titles"
+        warnings.append(f"{path.name}: {count}, not as speech, and left out")
+    if file.notes:
+        first = file.notes[0][:MAX_NOTE_CHARS]
+        count = f"{len(file.notes)} notes that are not speech are left out"
+        warnings.append(f"{path.name}: {count}, the first: {first!r}")
+    cues = first_appearances(usable)
+    return _CaptionFile([*cues, *broken], dropped, warnings)
+
+
+def _rejected(text: str, reason: str) -> Rejected:
+    shortened = _flat_text(text)[:MAX_DROPPED_CHARS]
+    return Rejected(what="sentence", text=shortened, reason=reason)
+
+
+def _on_one_line(cues: Sequence[Cue]) -> list[Cue]:
+    flat = []
+    for cue in cues:
+        text = _flat_text(cue.text)
+        flat.append(replace(cue, text=text))
+    return flat
+
+
+def _flat_text(text: str) -> str:
+    """Return a text on one line, with single spaces."""
+    return " ".join(text.split())
+
+
+def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
+    """Return the cues that say something at a usable time, sorted, and the others with their
+    reasons."""
+    usable: list[Cue] = []
+    dropped: list[Rejected] = []
+    for cue in cues:
+        if not cue.text.strip():
+            continue
+        speech = strip_sounds(cue.text)
+        reason = _unusable_reason(cue, speech)
+        if reason is not None:
+            dropped.append(_rejected(cue.text, reason))
+            continue
+        words = words_without_sounds(cue.words)
+        # Timed words that do not make what is said are left out, to be interpolated.
+        timed_text = "".join(word.text for word in words)
+        if _letters(timed_text) != _letters(speech):
+            words = ()
+        start, _ = _times(cue)
+        start = max(0.0, start)
+        usable.append(replace(cue, text=speech, start=start, words=words))
+    usable.sort(key=lambda cue: cue.start or 0.0)
+    return usable, dropped
+
+
+def _unusable_reason(cue: Cue, speech: str) -> str | None:
+    """Return why a cue is left out, or None when it says something at a usable time."""
+    if not any(letter.isalnum() for letter in speech):
+        return "a sound, not speech"
+    if len(speech) > MAX_CUE_CHARS:
+        return f"it has more than {MAX_CUE_CHARS} characters"
+    reason = unusable_time_reason(cue)
+    start, end = _times(cue)
+    length = end - start
+    if reason is None and length <= MIN_CUE_SECONDS:
+        reason = f"shown for {length:.2f} s, and {MIN_CUE_SECONDS} s is too short for speech"
+    return reason
+
+
+def _letters(text: str) -> str:
+    """Return a text without its spaces."""
+    return "".join(text.split())
+
+
+def _interpolate_words(cue: Cue) -> list[Word]:
+    """Return the words of a cue, each with an equal part of its seconds."""
+    tokens = cue.text.split()
+    start, end = _times(cue)
+    edges = []
+    for number in range(len(tokens)):
+        offset = number * (end - start) / len(tokens)
+        edges.append(start + offset)
+    edges.append(end)
+    words = []
+    for number, token in enumerate(tokens):
+        first = edges[number]
+        last = edges[number + 1]
+        span = None
+        if first < last:
+            span = Span(first, last)
+        words.append(Word(text=f" {token}", span=span))
+    return words
+
+
+# ---------------------------------------------------------------- rolling captions
+
+
+def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
+    """Return the cues with each text once, one line each, overlaps cut at their middle.
+
+    Needs times, sorted by start. A last line that the next cue begins with goes to the next. A cue
+    that grows into the next is merged with it.
+    Source: the sentencified HowTo100M of TAN. Its cases are tests/asr/test_captions.py.
+    """
+    # cues of lines without spare spaces, and none after the last
+    trimmed = []
+    for cue in cues:
+        lines = [_flat_text(line) for line in cue.text.splitlines()]
+        text = "\n".join(filter(None, lines))
+        trimmed.append(replace(cue, text=text))
+    trimmed.append(Cue("", None, None))
+
+    # each text once
+    single = []
+    for cue, following in pairwise(trimmed):
+        text = _without_repeated_lines(cue, following)
+        if text.strip():
+            single.append(replace(cue, text=_flat_text(text)))
+    merged = _merge_growing(single)
+    return _cut_overlaps(merged)
+
+
+def _without_repeated_lines(cue: Cue, following: Cue) -> str:
+    """Return the text of a cue without the last lines that the next one, touching it, begins with."""
+    if not _touching(cue, following):
+        return cue.text
+    lines = cue.text.split("\n")
+    next_lines = following.text.split("\n")
+    # The longest repetition counts.
+    max_count = min(len(lines) - 1, len(next_lines))
+    for count in range(max_count, 0, -1):
+        if lines[-count:] == next_lines[:count]:
+            return "\n".join(lines[:-count])
+    return cue.text
+
+
+def _merge_growing(cues: Sequence[Cue]) -> list[Cue]:
+    """Merge each cue with the next where the next one says the same and goes on."""
+    merged: list[Cue] = []
+    for cue in cues:
+        if merged and _grows_into(merged[-1], cue):
+            last = merged.pop()
+            end = max(last.end or 0.0, cue.end or 0.0)
+            cue = replace(cue, start=last.start, end=end)
+        merged.append(cue)
+    return merged
+
+
+def _grows_into(cue: Cue, following: Cue) -> bool:
+    if not _touching(cue, following):
+        return False
+    text = f"{following.text} "
+    return text.startswith(f"{cue.text} ")
+
+
+def _touching(cue: Cue, following: Cue) -> bool:
+    if cue.end is None or following.start is None:
+        return False
+    gap = following.start - cue.end
+    return gap <= MAX_CUE_GAP_SECONDS
+
+
+def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
+    """Cut overlaps in the middle.
+
+    A cue inside another takes its seconds. Two that start together stay.
+    """
+    parted: list[Cue] = []
+    for cue in cues:
+        if parted:
+            parted[-1], cue = _part(parted[-1], cue)
+        parted.append(cue)
+    return parted
+
+
+def _part(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
+    """Return two cues, the first to end where the second starts."""
+    if cue.start is None or cue.end is None:
+        return cue, following
+    start, end = _times(following)
+    if cue.end <= start:
+        return cue, following
+    # Half of the overlap for each, where both still last.
+    middle = (cue.end + start) / 2
+    if cue.start < middle < end:
+        following = replace(following, start=middle)
+        return replace(cue, end=middle), following
+    if start > cue.start:
+        cue = replace(cue, end=start)
+    return cue, following

@@ -1,0 +1,160 @@
+"""Punctuation for speech that has none: captions of a recogniser, which are cut by length alone.
+
+The speaker ends "pasta" at 12.4 s and begins "then" at 14.5 s:
+
+    'first you drain the pasta then you rinse it with cold water'
+    ->  'First you drain the pasta. Then you rinse it with cold water.'
+
+A small network says after each word whether a mark follows. Silence between two words speaks for
+the end of a sentence.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from stepline.numeric import softmax
+from stepline.records import Word
+from stepline.speech.sentences import ends_sentence
+from stepline.text.narration.marks import load_mark_reader
+from stepline.text.narration.words import (
+    FUNCTION_WORDS,
+    OUTER_MARKS,
+    WORD_MARKS,
+    bare_word,
+    looks_english,
+    word_set,
+)
+
+MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
+MIN_WORDS: Final = 40  # fewer are too few to tell how a text is punctuated
+# Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
+STOP_LOG_ODDS: Final = 0.5  # speech is cut more often than a writer would
+STOP_PER_SECOND: Final = 1.0
+MAX_SILENCE_SECONDS: Final = 3.0
+MARK_SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
+MIN_CHANCE: Final = 1e-6
+# English conjunctions that begin a clause which needs another, and what may come before them.
+DEPENDENT_OPENERS: Final = word_set(
+    "when whenever if unless once while as because since after before until till whereas which"
+)
+SENTENCE_OPENERS: Final = word_set("and so but now then or um uh well okay")
+MAX_DEPENDENT_WORDS: Final = 12  # longer ones hold their main clause too often
+SURE_STOP: Final = 0.9  # P(full stop) from which it still stays
+
+
+def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
+    """Return whether the words are English and hardly ever end a sentence."""
+    if language is not None:
+        base_language = language.lower().split("-")[0]
+        if base_language not in ("en", "english"):
+            return False
+    if len(words) < MIN_WORDS:
+        return False
+    stops = 0
+    bare_words = []
+    for word in words:
+        stops += ends_sentence(word.text)
+        bare = word.text.strip(OUTER_MARKS + " ")
+        bare_words.append(bare.lower())
+    if stops >= MIN_STOPS_PER_WORD * len(words):
+        return False
+    return looks_english(bare_words)
+
+
+def restore_punctuation(words: Sequence[Word]) -> list[Word]:
+    """Return the words with the marks that a writer would put, capital letters behind full stops.
+
+    Raises ModelError when the sentence encoder is missing.
+    """
+    # P(mark) after each word, by the network alone.
+    texts = [_plain_text(word.text) for word in words]
+    chances = load_mark_reader().read_marks(texts)  # (W, 4)
+    logits = np.log(np.maximum(chances, MIN_CHANCE))
+    stop = WORD_MARKS.index("stop")
+    # Silence after a word speaks for a full stop.
+    stop_log_odds = STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
+    logits[:, stop] += stop_log_odds
+    chances = softmax(logits)
+    best = chances.argmax(axis=1)
+    _join_dependent_clauses(texts, best, chances[:, stop])
+    # A caption may begin with a capital. Words that are written small elsewhere lose it.
+    lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
+    marked = []
+    begins = True
+    for plain, number, word in zip(texts, best, words, strict=True):
+        mark = WORD_MARKS[int(number)]
+        sign = MARK_SIGNS[mark]
+        space = " " if word.text.startswith(" ") else ""
+        text = space + plain
+        if begins or plain == "i" or plain.startswith("i'"):
+            text = _capitalised(text)
+        elif plain.istitle() and plain.lower() in lower_words:
+            text = text.lower()  # a caption began with it
+        if sign and text[-1:].isalnum():
+            text += sign
+        marked.append(word.model_copy(update={"text": text}))
+        begins = sign in (".", "?")
+    return marked
+
+
+def _join_dependent_clauses(texts: Sequence[str], best: np.ndarray, stops: np.ndarray) -> None:
+    """Put a comma, in place, for the full stop that parts a dependent clause from its main one.
+
+    "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.": the
+    less likely of the stops before and behind the clause goes.
+
+    best: the mark after each word.
+    stops: P(full stop) there, (W,).
+    """
+    stop = WORD_MARKS.index("stop")
+    comma = WORD_MARKS.index("comma")
+    ends = np.flatnonzero(best == stop).tolist()
+    begin = 0
+    for end in ends:
+        clause = slice(begin, end + 1)
+        if _is_dependent(texts[clause], best[begin:end]):
+            behind = float(stops[end]) if end + 1 < len(texts) else 1.0
+            before = float(stops[begin - 1]) if begin else 1.0
+            place = end if behind <= before else begin - 1
+            if best[place] == stop and stops[place] < SURE_STOP:
+                best[place] = comma
+        begin = end + 1
+
+
+def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
+    """Tell whether a short stretch without marks begins as a clause that cannot be alone."""
+    if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
+        return False
+    for text in texts:
+        word = bare_word(text)
+        if word not in SENTENCE_OPENERS:
+            return word in DEPENDENT_OPENERS
+    return False
+
+
+def _plain_text(text: str) -> str:
+    """Return a word without the brackets that captions put around what was hardly heard."""
+    return text.strip().strip("[]")
+
+
+def _silences(words: Sequence[Word]) -> np.ndarray:
+    """Return the seconds of silence after each word, (W,), 0 where times are unknown."""
+    silences = np.zeros(len(words))
+    for number, (word, following) in enumerate(pairwise(words)):
+        if word.span is None or following.span is None:
+            continue
+        silence = following.span.start - word.span.end
+        silence = max(0.0, silence)
+        silences[number] = min(silence, MAX_SILENCE_SECONDS)
+    return silences
+
+
+def _capitalised(text: str) -> str:
+    """Return a word, which may have a space before it, with its first letter large."""
+    word = text.lstrip()
+    space = text.removesuffix(word)
+    initial = word[:1].upper()
+    return space + initial + word[1:]

@@ -1,0 +1,203 @@
+"""The choice of the recogniser: the fast English model, or, where its words are doubtful, a
+multilingual one."""
+
+import logging
+from collections.abc import Hashable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from stepline.media.audio import SAMPLE_RATE
+from stepline.networks.weights import weights_fetched
+from stepline.plugins import load_plugin
+from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.hallucinations import find_repetitions
+from stepline.speech.settings import AsrSettings
+from stepline.speech.vad import FRAME_SAMPLES
+
+if TYPE_CHECKING:
+    from stepline.speech.whisper import Models
+
+log = logging.getLogger(__name__)
+
+ENGLISH_MODEL = "whisper-tiny.en"
+MULTILINGUAL_MODEL = "whisper-base"
+LANGUAGE_ADVICE = (
+    "perhaps it is not English: `stepline weights get whisper-base` adds Whisper base, "
+    "which knows 99 languages"
+)
+
+
+class Recogniser(Protocol):
+    """What every recogniser has: a name, the language it listens for (None = not known yet), and
+    `read`.
+
+    at_once: windows that are best given together, to `read_many`.
+    """
+
+    name: str
+    language: str | None
+    at_once: int
+
+    def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
+        """Return what is said in the window."""
+
+    def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
+        """Return what is said in each window. The language is known."""
+
+
+class RecogniserSwitch:
+    """Reads windows with the recogniser of the settings. At the first speech a doubtful English one
+    may be replaced."""
+
+    def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
+        """models: Whisper's that are loaded already, by name, and that stay so. None: each goes
+        with its reader."""
+        self._settings = settings
+        self._models = models
+        self._recogniser: Recogniser | None = None
+        # free to choose another model by what is heard first
+        self._undecided = (
+            settings.model is None
+            and settings.language is None
+            and settings.recogniser == "whisper"
+            and not settings.translate
+            and weights_fetched(MULTILINGUAL_MODEL)
+        )
+
+    @property
+    def name(self) -> str | None:
+        """Name of the model in use, None while there was nothing to hear."""
+        if self._recogniser is None:
+            return None
+        return self._recogniser.name
+
+    @property
+    def advice(self) -> str:
+        """What to add to a doubt about the words, empty when the model knows other languages
+        already."""
+        if not self.english_only or weights_fetched(MULTILINGUAL_MODEL):
+            return ""
+        return LANGUAGE_ADVICE
+
+    @property
+    def english_only(self) -> bool:
+        """Whether the model in use is the fast one, which takes whatever it hears for English."""
+        return self.name == ENGLISH_MODEL
+
+    @property
+    def at_once(self) -> int:
+        """How many windows to give together: one until the language is known."""
+        if self._recogniser is None or self._recogniser.language is None or self._undecided:
+            return 1
+        return self._recogniser.at_once
+
+    def read(self, window: AudioWindow) -> WindowTranscript:
+        """Return what is said in one window, as `read_many` does."""
+        return self.read_many([window])[0]
+
+    def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
+        """Return what is said in each window. A reading that repeats itself is tried once more with
+        another beam."""
+        self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
+        if len(windows) > 1:
+            transcripts = self._recogniser.read_many(windows)
+        else:
+            transcripts = [self._recogniser.read(windows[0])]
+            if self._undecided and transcripts[0].log_probability is not None:
+                transcripts = [self._decide(windows[0], transcripts[0])]
+        return self._without_repetitions(windows, transcripts)
+
+    def _without_repetitions(
+        self, windows: Sequence[AudioWindow], transcripts: list[WindowTranscript]
+    ) -> list[WindowTranscript]:
+        assert self._recogniser is not None
+        beam = self._settings.retry_beam
+        # The same beam would give the same words again.
+        if beam == self._settings.beam:
+            return transcripts
+        for index, transcript in enumerate(transcripts):
+            if not _repeats_itself(transcript):
+                continue
+            second = self._recogniser.read(windows[index], beam=beam)
+            if not _repeats_itself(second):
+                transcripts[index] = second
+        return transcripts
+
+    def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
+        """Ask the multilingual model what language an unsure first reading is in.
+
+        Read again with it if the language is not English.
+        """
+        from stepline.speech.whisper import Whisper
+
+        settings = self._settings
+        voiced = float((window.voice >= settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+        if voiced < settings.switch_voice:
+            return transcript  # too little for a language to be known
+        self._undecided = False
+        log_probability = transcript.log_probability or 0.0
+        if log_probability >= settings.switch_below and not _repeats_itself(transcript):
+            return transcript
+        other = Whisper(MULTILINGUAL_MODEL, settings, self._models)
+        language, probability = other.detect(window)
+        log.info("first speech: language %s with probability %.2f", language, probability)
+        if language == "en" or probability < settings.switch_above:
+            return transcript
+        other.language = language
+        self._recogniser = other
+        return other.read(window)
+
+
+def read_together(
+    requests: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
+) -> list[list[WindowTranscript]]:
+    """Return what is said in each sound's windows, as its own `read_many` does. Several windows
+    share batches."""
+    # Which sounds share batches. A sound without a key shares none.
+    batches: dict[Hashable, list[int]] = {}
+    for number, (switch, windows) in enumerate(requests):
+        key: Hashable = None
+        if len(windows) > 1:
+            key = getattr(switch._recogniser, "batch_key", None)
+        if key is None:
+            key = number
+        batches.setdefault(key, []).append(number)
+
+    # One recogniser reads a batch. Then each sound gets its own answers.
+    transcripts: dict[int, list[WindowTranscript]] = {}
+    for numbers in batches.values():
+        switch, windows = requests[numbers[0]]
+        if len(numbers) == 1 or switch._recogniser is None:
+            transcripts[numbers[0]] = switch.read_many(windows)
+            continue
+        batch: list[AudioWindow] = []
+        for number in numbers:
+            batch += requests[number][1]
+        readings = iter(switch._recogniser.read_many(batch))
+        for number in numbers:
+            own, windows = requests[number]
+            answers = list(islice(readings, len(windows)))
+            transcripts[number] = own._without_repetitions(windows, answers)
+    return [transcripts[number] for number in range(len(requests))]
+
+
+def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recogniser:
+    if settings.recogniser == "whisperx":
+        from stepline.speech.whisperx import WhisperX
+
+        return WhisperX(settings)
+    if settings.recogniser != "whisper":
+        recogniser: Recogniser = load_plugin("recognisers", settings.recogniser)(settings)
+        return recogniser
+    from stepline.speech.whisper import Whisper
+
+    model = settings.model
+    if model is None:
+        model = MULTILINGUAL_MODEL
+        if settings.language in (None, "en") and not settings.translate:
+            model = ENGLISH_MODEL
+    return Whisper(model, settings, models)
+
+
+def _repeats_itself(transcript: WindowTranscript) -> bool:
+    return bool(find_repetitions([word.text for word in transcript.words]))

@@ -1,0 +1,311 @@
+"""Subtitle files to what they show: SubRip, WebVTT (also joined segments of HLS) and SubViewer.
+
+All text between two timings belongs to the first of them, also behind an empty line. What is not
+text of a caption is listed as such.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stepline.errors import CaptionError
+from stepline.speech.caption_text import strip_markup, strip_speaker_marks
+from stepline.speech.shown_captions import ShownCaption, ShownLine, TimedPiece
+
+CLOCK_PATTERN = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
+TIMING_PATTERN = re.compile(rf"\s*{CLOCK_PATTERN}\s*-->\s*{CLOCK_PATTERN}(?:\s(.*))?$")
+SBV_TIMING_PATTERN = re.compile(
+    rf"\s*{CLOCK_PATTERN.replace('[.,]', '[.]')}\s*,\s*{CLOCK_PATTERN.replace('[.,]', '[.]')}()\s*$"
+)
+# a timing with a fault: words have no clock on either side of an arrow
+BROKEN_TIMING_PATTERN = re.compile(r"\s*\d+:\S*\s*-->\s*\d+:\S*(?:\s.*)?$")
+WEBVTT_LINE = re.compile(r"WEBVTT(?:[ \t].*)?$")
+COMMENT_LINE = re.compile(r"(?:NOTE(?:[ \t].*)?|STYLE|REGION)[ \t]*$")
+HEADER_FIELD = re.compile(r"[A-Za-z][\w-]*\s*[:=]|::cue|##$|[^{]*\{|\s*\}")
+INLINE_TIME = re.compile(rf"<{CLOCK_PATTERN}>")
+# {\an7} to {\an9}, {\a5} to {\a11}, {\pos(10,10)}: above the lowest third of the picture, or anywhere
+TITLE_OVERRIDE = re.compile(r"\{[^{}]*\\(?:an[4-9]|a(?:[5-79]|1[01])|pos|move)[^{}]*\}")
+LINE_SETTING = re.compile(r"(?:^|\s)line:(\d+(?:\.\d+)?)(%?)")
+MAX_TITLE_LINE = 8  # of some 15 in WebVTT, counted from the top
+MAX_TITLE_PERCENT = 50.0
+TAG_WITH_BREAK = re.compile(r"<[^<>]{0,200}>")
+CLOCK_RATE = 90_000  # of MPEG-TS: ticks a second
+CLOCK_WRAP = 2**33
+
+
+@dataclass
+class SubtitleFile:
+    """What a file shows.
+
+    outside: texts that belong to no caption.
+    notes: comments of the file.
+    """
+
+    captions: list[ShownCaption] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Timing:
+    line: int  # its number from 0
+    start: float
+    end: float
+    settings: str
+
+
+def has_sbv_timing(text: str) -> bool:
+    """Tell whether a line is a timing of SubViewer: 0:00:01.000,0:00:03.000."""
+    return any(SBV_TIMING_PATTERN.match(line) for line in text.split("\n"))
+
+
+def parse_subtitles(text: str, name: str) -> SubtitleFile:
+    """Return what an srt, vtt or sbv file shows.
+
+    Raises CaptionError with the line of a timing that cannot be read, and for a file without any.
+    """
+    lines = [line.removeprefix("\ufeff") for line in text.split("\n")]
+    is_webvtt = text.lstrip().startswith("WEBVTT")
+    timings = _timings(lines, name)
+    if not timings and not is_webvtt:
+        raise CaptionError(
+            f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
+        )
+    reader = _SubtitleReader(is_webvtt)
+    ends = [timing.line for timing in timings]
+    ends.append(len(lines))
+    # What is before the first timing belongs to no caption.
+    reader.read_chunk(None, lines[: ends[0]], has_next=bool(timings))
+    for timing, end in zip(timings, ends[1:], strict=True):
+        chunk = lines[timing.line + 1 : end]
+        has_next = timing is not timings[-1]
+        reader.read_chunk(timing, chunk, has_next=has_next)
+    return reader.file
+
+
+def _timings(lines: list[str], name: str) -> list[_Timing]:
+    arrows = []
+    for number, line in enumerate(lines):
+        if "-->" not in line:
+            continue
+        match = TIMING_PATTERN.match(line)
+        if match:
+            timing = _timing(number, match)
+            arrows.append(timing)
+        elif BROKEN_TIMING_PATTERN.match(line):
+            wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
+            raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
+    # SubViewer's timings count only in a file without arrows.
+    if arrows:
+        return arrows
+    timings = []
+    for number, line in enumerate(lines):
+        match = SBV_TIMING_PATTERN.match(line)
+        if match:
+            timing = _timing(number, match)
+            timings.append(timing)
+    return timings
+
+
+def _timing(number: int, match: re.Match[str]) -> _Timing:
+    groups = match.groups()
+    start = clock_seconds(groups[:4])
+    end = clock_seconds(groups[4:8])
+    settings = groups[8] or ""
+    return _Timing(number, start, end, settings)
+
+
+def clock_seconds(parts: tuple[str | None, ...]) -> float:
+    """Return hours, minutes, seconds and the digits of a fraction as seconds."""
+    hours, minutes, seconds, fraction = (part or "0" for part in parts)
+    whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    return whole + float(f"0.{fraction}")
+
+
+class _SubtitleReader:
+    """Reads what is below each timing, in order."""
+
+    def __init__(self, is_webvtt: bool) -> None:
+        self.file = SubtitleFile()
+        self._is_webvtt = is_webvtt
+        self._number: int | None = None  # of the caption before
+        self._first_offset: float | None = None  # s: what the first segment of HLS adds
+        self._offset = 0.0  # s: what this segment adds to the first
+
+    def read_chunk(self, timing: _Timing | None, chunk: list[str], *, has_next: bool) -> None:
+        """Read the lines below a timing, or before the first. has_next: a timing follows."""
+        shift = self._offset
+        chunk = self._without_number(chunk, has_next=has_next)
+        body = chunk
+        if self._is_webvtt:
+            body = self._webvtt_body(chunk, has_next=has_next)
+        if timing is None:
+            self.file.outside += _paragraphs_of_text(body)
+            return
+        body_text = "\n".join(body).strip("\n")
+        caption = ShownCaption(
+            start=timing.start + shift,
+            end=timing.end + shift,
+            lines=tuple(_shown_lines(body_text, shift)),
+            title=_is_title(timing.settings, body_text),
+        )
+        self.file.captions.append(caption)
+
+    def _without_number(self, chunk: list[str], *, has_next: bool) -> list[str]:
+        """Return a chunk without the number of the caption that follows. A number of the text
+        stays."""
+        if not has_next:
+            chunk = _rstrip_blank(chunk)
+        if not chunk:
+            return chunk
+        # The line above a timing may be its number.
+        last = chunk[-1].strip()
+        if not last.isdecimal():
+            return chunk
+        number = int(last[:18])
+        follows = self._number is not None and number == self._number + 1
+        is_apart = len(chunk) == 1 or not chunk[-2].strip()
+        if has_next and (is_apart or follows):
+            self._number = number
+            return chunk[:-1]
+        # A number at the end, of a caption that never comes.
+        if not has_next and is_apart and follows:
+            self.file.outside.append(last)
+            return chunk[:-1]
+        return chunk
+
+    def _webvtt_body(self, chunk: list[str], *, has_next: bool) -> list[str]:
+        """Return the lines of text of a chunk. Headers, notes and names of captions are taken
+        out."""
+        body: list[str] = []
+        paragraphs = list(_paragraphs(chunk))
+        for number, paragraph in enumerate(paragraphs):
+            header = _header_line(paragraph)
+            if header is not None:
+                body += paragraph[:header]
+                self._read_header(paragraph[header:])
+                continue
+            first = paragraph[0]
+            is_behind_blank = number > 0 or not chunk[0]
+            is_last = number == len(paragraphs) - 1
+            is_before_timing = is_last and has_next and bool(chunk[-1].strip())
+            is_name = len(paragraph) == 1 and is_before_timing
+            if is_behind_blank and COMMENT_LINE.match(first):
+                self._read_comment(paragraph)
+            elif is_behind_blank and is_name:
+                # a name of several words may be text that lost its place
+                name = first.strip()
+                if " " in name:
+                    self.file.outside.append(name)
+            else:
+                body += paragraph
+                body.append("")
+        return body
+
+    def _read_comment(self, lines: list[str]) -> None:
+        if lines[0].startswith(("STYLE", "REGION")):
+            return
+        text = " ".join(lines)
+        text = " ".join(text.split())
+        note = text.removeprefix("NOTE").strip()
+        if note:
+            self.file.notes.append(note)
+
+    def _read_header(self, lines: list[str]) -> None:
+        title = lines[0].removeprefix("WEBVTT").strip(" \t-")
+        if title:
+            self.file.notes.append(title)
+        for line in lines[1:]:
+            if line.startswith("X-TIMESTAMP-MAP"):
+                self._read_map(line)
+            elif not HEADER_FIELD.match(line):
+                self.file.outside.append(line.strip())
+
+    def _read_map(self, line: str) -> None:
+        """Take over what a segment of HLS adds to its times, relative to the first segment."""
+        ticks = re.search(r"MPEGTS:(\d{1,12})", line)
+        local = re.search(rf"LOCAL:{CLOCK_PATTERN}", line)
+        if ticks is None or local is None:
+            self.file.outside.append(line.strip())
+            return
+        local_second = clock_seconds(local.groups())
+        offset = int(ticks[1]) / CLOCK_RATE - local_second
+        if self._first_offset is None:
+            self._first_offset = offset
+        shift = offset - self._first_offset
+        wrap = CLOCK_WRAP / CLOCK_RATE
+        # The clock of MPEG-TS has 33 bits, and starts over.
+        if shift < -wrap / 2:
+            shift += wrap
+        self._offset = shift
+
+
+def _header_line(lines: list[str]) -> int | None:
+    """Return the number of the line with which a header of WebVTT begins, None without one."""
+    for number, line in enumerate(lines):
+        if WEBVTT_LINE.match(line):
+            return number
+    return None
+
+
+def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
+    """Yield runs of lines that no empty line cuts."""
+    paragraph: list[str] = []
+    for line in [*lines, ""]:
+        # YouTube has lines of one space within a caption
+        if line:
+            paragraph.append(line)
+        elif paragraph:
+            yield paragraph
+            paragraph = []
+
+
+def _paragraphs_of_text(lines: list[str]) -> list[str]:
+    texts = []
+    for paragraph in _paragraphs(lines):
+        text = strip_markup("\n".join(paragraph))
+        text = " ".join(text.split())
+        if text:
+            texts.append(text)
+    return texts
+
+
+def _rstrip_blank(lines: list[str]) -> list[str]:
+    end = len(lines)
+    while end and not lines[end - 1].strip():
+        end -= 1
+    return lines[:end]
+
+
+def _shown_lines(body: str, shift: float) -> Iterator[ShownLine]:
+    """Yield the lines of a caption. shift: seconds that its word times are late."""
+    text = TAG_WITH_BREAK.sub(_without_breaks, body)
+    text = text.replace("[br]", "\n")
+    for line in text.split("\n"):
+        # text, then four clock parts and text again and again
+        parts = INLINE_TIME.split(line)
+        texts = [strip_markup(text) for text in parts[::5]]
+        pieces = [TimedPiece(strip_speaker_marks(texts[0]))]
+        for number, text in enumerate(texts[1:]):
+            clock = parts[5 * number + 1 : 5 * number + 5]
+            start = clock_seconds(tuple(clock)) + shift
+            pieces.append(TimedPiece(text, start))
+        yield ShownLine(tuple(pieces))
+
+
+def _without_breaks(tag: re.Match[str]) -> str:
+    return tag.group().replace("\n", " ")
+
+
+def _is_title(settings: str, body: str) -> bool:
+    """Return whether a caption is placed as a title: by an override, or in the upper half of a
+    WebVTT picture."""
+    if TITLE_OVERRIDE.search(body):
+        return True
+    line = LINE_SETTING.search(settings)
+    if line is None:
+        return False
+    limit: float = MAX_TITLE_LINE
+    if line[2]:
+        limit = MAX_TITLE_PERCENT
+    return float(line[1]) < limit

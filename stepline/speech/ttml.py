@@ -1,0 +1,290 @@
+"""TTML and DFXP files to what they show: paragraphs, their line breaks and the times of their spans."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from xml.etree import ElementTree
+
+from stepline.errors import CaptionError
+from stepline.limits import MAX_DEPTH
+from stepline.speech.caption_text import strip_speaker_marks
+from stepline.speech.shown_captions import ShownCaption, ShownLine, TimedPiece
+from stepline.speech.subtitles import MAX_TITLE_PERCENT, SubtitleFile
+
+TTML_START = re.compile(r"\s*(?:<\?xml[^>]*\?>|<!--.*?-->|\s)*<(?:\w+:)?tt[\s>]", re.DOTALL)
+ENTITY_DECLARATION = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+CLOCK_TIME = re.compile(r"(\d{1,6}):(\d{1,4}):(\d{1,2})(?:([.,])(\d{1,18})|:(\d{1,4})(?:\.\d+)?)?$")
+OFFSET_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,18})?)(h|ms|m|s|f|t)$")
+UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+PERCENT_PAIR = re.compile(r"[\d.]+%\s+([\d.]+)%")
+XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+BLANK_RUN = re.compile(r"[ \t\n]+")
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Frames and ticks a second, as the root of a file names them."""
+
+    frame_rate: float
+    tick_rate: float
+
+    def seconds(self, value: str | None) -> float | None:
+        """Return a time of the file in seconds, None for no value, and for one that cannot be
+        read."""
+        text = (value or "").strip()
+        if clock := CLOCK_TIME.match(text):
+            # 00:00:01.5, or with frames 00:00:01:12
+            hours, minutes, seconds, _, fraction, frames = clock.groups()
+            time = float(int(hours) * 3600 + int(minutes) * 60)
+            time += int(seconds)
+            time += float(f"0.{fraction or 0}")
+            time += int(frames or 0) / self.frame_rate
+            return time
+        # 1.5s, 36f, 15000t
+        if offset := OFFSET_TIME.match(text):
+            number = float(offset[1])
+            unit = offset[2]
+            if unit == "f":
+                return number / self.frame_rate
+            if unit == "t":
+                return number / self.tick_rate
+            return number * UNIT_SECONDS[unit]
+        return None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What an element takes over from those around it: its seconds, and whether it is a title."""
+
+    start: float | None = None
+    end: float | None = None
+    title: bool = False
+
+
+def is_ttml(text: str) -> bool:
+    """Tell whether a text begins as a TTML file does."""
+    return TTML_START.match(text) is not None
+
+
+def parse_ttml(text: str, name: str) -> SubtitleFile:
+    """Return what a TTML file shows. Raises CaptionError for XML that cannot be read."""
+    # Entities can grow without end, and no caption needs any.
+    if ENTITY_DECLARATION.search(text):
+        raise CaptionError(f"{name}: XML with declarations of its own; take its DOCTYPE out")
+    # The parser refuses a declaration that is behind blank lines.
+    without_declaration = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)
+    try:
+        root = ElementTree.fromstring(without_declaration)
+    except ElementTree.ParseError as error:
+        raise CaptionError(f"{name}: not valid XML ({error}); correct that place") from error
+    reader = _TtmlReader(root, name)
+    for element in root:
+        if _tag(element) == "body":
+            reader.read_container(element, _Place(), 0)
+        else:
+            reader.read_metadata(element)
+    return reader.file
+
+
+class _TtmlReader:
+    """Reads the elements of a file, from the outer ones to the inner ones."""
+
+    def __init__(self, root: ElementTree.Element, name: str) -> None:
+        self.file = SubtitleFile()
+        self._name = name
+        self._clock = _clock(root)
+        self._tops = _top_regions(root)
+
+    def read_metadata(self, element: ElementTree.Element) -> None:
+        """Note the title, description and rights of a file, which no one says."""
+        for part in element.iter():
+            if _tag(part) not in ("title", "desc", "copyright"):
+                continue
+            words = (part.text or "").split()
+            if words:
+                note = " ".join(words)
+                self.file.notes.append(note)
+
+    def read_container(self, element: ElementTree.Element, outer: _Place, depth: int) -> None:
+        """Read a body or division, and what is in it."""
+        if depth > MAX_DEPTH:
+            raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
+        place = self._place(element, outer)
+        self._note_text(element.text)
+        in_turn = element.get("timeContainer") == "seq"
+        child_place = place
+        for child in element:
+            tag = _tag(child)
+            if tag == "p":
+                self._read_paragraph(child, self._place(child, child_place))
+            elif tag in ("body", "div"):
+                self.read_container(child, child_place, depth + 1)
+            else:
+                self.read_metadata(child)
+            # In a sequence each child begins where the one before ends.
+            if in_turn:
+                end = self._place(child, child_place).end
+                child_place = replace(place, start=end)
+            self._note_text(child.tail)
+
+    def _note_text(self, text: str | None) -> None:
+        words = (text or "").split()
+        if words:
+            self.file.outside.append(" ".join(words))
+
+    def _place(self, element: ElementTree.Element, outer: _Place) -> _Place:
+        """Return the seconds of an element, whose times count from the begin of what it is in."""
+        begin = self._clock.seconds(element.get("begin"))
+        duration = self._clock.seconds(element.get("dur"))
+        end = self._clock.seconds(element.get("end"))
+        base = outer.start or 0.0
+        place = outer
+        if begin is not None:
+            place = replace(place, start=base + begin)
+        if end is not None:
+            place = replace(place, end=base + end)
+        if duration is not None:
+            start = place.start or 0.0
+            place = replace(place, end=start + duration)
+        if element.get("region") in self._tops or _is_top(element):
+            place = replace(place, title=True)
+        return place
+
+    def _read_paragraph(self, element: ElementTree.Element, place: _Place) -> None:
+        keeps_blanks = element.get(XML_SPACE) == "preserve"
+        lines: list[list[TimedPiece]] = [[]]
+        starts: list[float] = []
+        ends: list[float] = []
+        # Each text in its line, with the second of its span.
+        for text, span in self._texts(element, place, 0):
+            start = None
+            if span is not None and span.start is not None:
+                # A span that begins with its paragraph adds no time.
+                if span.start != place.start:
+                    start = span.start
+                if span.end is not None:
+                    starts.append(span.start)
+                    ends.append(span.end)
+            # XML folds blanks, unless it says to preserve them.
+            if not keeps_blanks and text != "\n":
+                text = BLANK_RUN.sub(" ", text)
+            first, *others = text.split("\n")
+            _add_text(lines[-1], first, start)
+            for other in others:
+                lines.append([])
+                _add_text(lines[-1], other, start)
+        # A paragraph without times has those of its spans.
+        if place.start is None:
+            place = replace(place, start=min(starts, default=None))
+        if place.end is None:
+            place = replace(place, end=max(ends, default=None))
+        caption = ShownCaption(
+            start=place.start,
+            end=place.end,
+            lines=tuple(_shown_line(line) for line in lines),
+            title=place.title,
+        )
+        self.file.captions.append(caption)
+
+    def _texts(
+        self, element: ElementTree.Element, place: _Place, depth: int
+    ) -> Iterator[tuple[str, _Place | None]]:
+        """Yield the texts of a paragraph or span with the place of the timed span they are in."""
+        if depth > MAX_DEPTH:
+            raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
+        span = None
+        if element.get("begin") is not None and depth > 0:
+            span = place
+        if element.text:
+            yield element.text, span
+        for child in element:
+            tag = _tag(child)
+            if tag == "br":
+                yield "\n", None
+            elif tag == "span":
+                child_place = self._place(child, place)
+                yield from self._texts(child, child_place, depth + 1)
+            else:
+                self.read_metadata(child)
+            if child.tail:
+                yield child.tail, span
+
+
+def _add_text(line: list[TimedPiece], text: str, start: float | None) -> None:
+    if text:
+        line.append(TimedPiece(text, start))
+
+
+def _shown_line(pieces: list[TimedPiece]) -> ShownLine:
+    if not pieces:
+        return ShownLine(())
+    first, *others = pieces
+    text = strip_speaker_marks(first.text)
+    return ShownLine((replace(first, text=text), *others))
+
+
+def _tag(element: ElementTree.Element) -> str:
+    """Return the name of an element without its namespace, "" for a comment."""
+    if not isinstance(element.tag, str):
+        return ""
+    return element.tag.rpartition("}")[2]
+
+
+def _attribute(element: ElementTree.Element, name: str) -> str:
+    """Return an attribute by its name without the namespace, "" where it is not there."""
+    for key, value in element.attrib.items():
+        if key.rpartition("}")[2] == name:
+            return value
+    return ""
+
+
+def _clock(root: ElementTree.Element) -> _Clock:
+    # The defaults of TTML: 30 frames, and a tick per frame or second.
+    rate = _positive(_attribute(root, "frameRate"), 30.0)
+    multiplier = _attribute(root, "frameRateMultiplier")
+    parts = multiplier.replace(":", " ").split()
+    if len(parts) == 2:
+        numerator = _positive(parts[0], 1.0)
+        denominator = _positive(parts[1], 1.0)
+        rate *= numerator / denominator
+    default_ticks = 1.0
+    if _attribute(root, "frameRate"):
+        default_ticks = rate
+    tick_rate = _positive(_attribute(root, "tickRate"), default_ticks)
+    return _Clock(rate, tick_rate)
+
+
+def _positive(text: str, default: float) -> float:
+    """Return a number of at most nine digits, the default for anything else."""
+    if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text):
+        return default
+    return float(text) or default
+
+
+def _top_regions(root: ElementTree.Element) -> frozenset[str]:
+    """Return the ids of the regions in the upper half of the picture."""
+    names = []
+    for element in root.iter():
+        if _tag(element) != "region":
+            continue
+        if any(_is_top(part) for part in element.iter()):
+            names.append(_attribute(element, "id"))
+    return frozenset(names)
+
+
+def _is_top(element: ElementTree.Element) -> bool:
+    """Return whether an element is placed in the upper half: its origin, with its own height, or
+    its alignment."""
+    origin = PERCENT_PAIR.match(_attribute(element, "origin"))
+    align = _attribute(element, "displayAlign")
+    if origin is None:
+        return False
+    top = float(origin[1])
+    if top >= MAX_TITLE_PERCENT:
+        return False
+    extent = PERCENT_PAIR.match(_attribute(element, "extent"))
+    # Text at the foot of a region is as low as the region's end.
+    if align in ("after", "center") and extent is not None:
+        height = float(extent[1])
+        return top + height <= MAX_TITLE_PERCENT
+    return align != "after"

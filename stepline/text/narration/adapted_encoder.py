@@ -1,0 +1,161 @@
+"""MiniLM with low-rank additions to its matrices, and linear heads on its vectors.
+
+A word's vector is the mean of its tokens'. ONNX Runtime runs the encoder with the additions merged,
+numpy the heads. No torch is needed.
+Letters: B windows, L tokens, W words, D width, R rank.
+Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load
+from tokenizers import Tokenizer
+
+from stepline.errors import ModelError
+from stepline.limits import parse_json
+from stepline.networks.weights import find_weights
+from stepline.numeric import softmax
+from stepline.text.encoder import (
+    WORD_VECTORS_NAME,
+    WordTable,
+    compile_transformer,
+    load_encoder_weights,
+)
+from stepline.text.encoder_config import read_encoder_config
+from stepline.text.narration.windows import Window, pad_windows
+
+Array: TypeAlias = npt.NDArray[np.float32]
+
+METADATA_KEY: Final = "stepline"  # one, for the order of several is not fixed
+FORMAT_VERSION: Final = "1"
+ADDITION_SCALE: Final = 2.0  # of B A, as in training
+BATCH_WINDOWS: Final = 16
+
+
+class AdaptedEncoder:
+    """MiniLM with the additions and heads of one file. Immutable once loaded, threads may share
+    it."""
+
+    def __init__(self, weights: Mapping[str, Array]) -> None:
+        """weights: "<matrix>.down" (R, D in), "<matrix>.up" (D out, R), "head.<name>.weight" and
+        ".bias". Raises ModelError when they do not fit or MiniLM is missing."""
+        folder = find_weights("minilm")
+        config = read_encoder_config(folder)
+        encoder = load_encoder_weights(folder, config)
+        # Merged once, so that reading costs no more than MiniLM alone.
+        merge_additions(encoder, weights)
+        del encoder[WORD_VECTORS_NAME]
+        self._words = WordTable(folder, config)
+        # All text is of type 0, so its vector is added to the positions.
+        types = encoder.pop("embeddings.token_type_embeddings.weight")
+        positions = encoder.pop("embeddings.position_embeddings.weight")
+        self._positions = positions + types[0]
+        self._transform = compile_transformer(config, encoder)
+        self._heads: dict[str, Array] = {}
+        for name, value in weights.items():
+            if name.startswith("head."):
+                self._heads[name] = value
+        self.tokenizer = plain_tokenizer(folder)
+
+    def encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
+        """Return each window with its token vectors (L, D)."""
+        encoded = []
+        for begin in range(0, len(windows), BATCH_WINDOWS):
+            batch = windows[begin : begin + BATCH_WINDOWS]
+            ids, is_token = pad_windows(batch)
+            length = ids.shape[1]
+            positions = self._positions[:length]
+            inputs = self._words[ids] + positions  # (B, L, D)
+            keep = is_token.astype(np.int32)
+            hidden = self._transform(hidden=inputs, keep=keep)
+            encoded += list(zip(batch, hidden, strict=True))
+        return encoded
+
+    def head(self, name: str, rows: Array) -> Array:
+        """Return the probabilities that a head gives to vectors (N, D): (N, classes)."""
+        weight = self._heads[f"head.{name}.weight"]
+        bias = self._heads[f"head.{name}.bias"]
+        logits = rows @ weight.T + bias
+        probabilities: Array = softmax(logits)
+        return probabilities
+
+
+def word_means(hidden: Array, starts: Sequence[int]) -> Array:
+    """Return the mean of each word's token vectors, (W, D), zeros for a word that was not read."""
+    zero = np.zeros_like(hidden[:1])
+    # Sums are differences of running totals.
+    sums = np.cumsum(hidden, axis=0)
+    total = np.concatenate([zero, sums])  # (L + 1, D)
+    edges = np.array(starts)
+    word_sums = np.diff(total[edges], axis=0)
+    # A word that was cut off has no token, and a mean of 0.
+    counts = np.diff(edges)
+    counts = np.maximum(counts, 1)
+    means: Array = word_sums / counts[:, None]
+    return means
+
+
+def plain_tokenizer(folder: Path) -> Tokenizer:
+    """Return MiniLM's tokenizer without its own padding and cuts."""
+    file = folder / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], Mapping[str, Any]]:
+    """Return the weights of a file as float32, and its metadata.
+
+    path: a file, or a folder that holds `name`. None is the one that is shipped.
+
+    Raises ModelError for another file.
+    """
+    try:
+        # The bytes, read once.
+        if path is None:
+            package = resources.files("stepline.text.narration")
+            content = package.joinpath(name).read_bytes()
+        elif path.is_dir():
+            content = (path / name).read_bytes()
+        else:
+            content = path.read_bytes()
+        # safetensors: 8 bytes of length, then a JSON header. `load` returns no metadata of it.
+        prefix = content[:8]
+        length = int.from_bytes(prefix, "little")
+        end = 8 + length
+        header = parse_json(content[8:end])
+        entries = header["__metadata__"]
+        metadata = parse_json(entries[METADATA_KEY])
+        tensors = load(content)
+        version = metadata["version"]
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        cure = "give a file that `stepline train writer` wrote"
+        raise ModelError(f"{path or name}: no narration tagger ({error}); {cure}") from error
+    if version != FORMAT_VERSION:
+        raise ModelError(
+            f"{path}: a tagger of version {version}, not {FORMAT_VERSION}; train again"
+        )
+    weights = {key: tensor.astype(np.float32) for key, tensor in tensors.items()}
+    return weights, metadata
+
+
+def merge_additions(encoder: dict[str, Any], weights: Mapping[str, Array]) -> None:
+    """Add scale * B A to each matrix of the encoder that has one, in place. Raises ModelError."""
+    for name, down in weights.items():  # A (R, D in)
+        if not name.endswith(".down"):
+            continue
+        stem = name.removesuffix(".down")
+        target = f"{stem}.weight"
+        up = weights[f"{stem}.up"]  # B (D out, R)
+        addition = ADDITION_SCALE * (up @ down)
+        matrix = encoder.get(target)
+        if matrix is None or matrix.shape != addition.shape:
+            raise ModelError(f"the tagger's {name} fits no matrix of MiniLM; train it again")
+        encoder[target] = matrix + addition

@@ -1,0 +1,129 @@
+"""The tagger of sentences: MiniLM with low-rank additions, and three linear heads.
+
+kind   what a sentence does: tells a step, warns, ... (sentence vector)
+edit   what becomes of a word in the step (word vector and sentence vector)
+verb   the verb that an editor would put in front, or none (sentence vector)
+
+A sentence's vector is the mean of its words'.
+Letters: S sentences, W words, D width.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from stepline.errors import ModelError
+from stepline.text.narration.adapted_encoder import (
+    AdaptedEncoder,
+    Array,
+    read_weights_file,
+    word_means,
+)
+from stepline.text.narration.windows import sentence_windows
+from stepline.text.narration.words import SENTENCE_KINDS, clauses_of_speech
+
+WEIGHTS_FILE: Final = "narration_tagger.safetensors"
+
+
+@dataclass(frozen=True)
+class SentenceReading:
+    """What the tagger says of a sentence of W words.
+
+    kinds: P of each of SENTENCE_KINDS, (8,).
+    edits: P of each of WORD_EDITS per word, (W, 5).
+    verbs: P of each of the tagger's front verbs, (V,).
+    clauses: what it says of each clause, where there are several.
+    """
+
+    kinds: Array
+    edits: Array
+    verbs: Array
+    clauses: "tuple[SentenceReading, ...]" = ()
+
+    @property
+    def step_probability(self) -> float:
+        """P(the sentence describes a step)."""
+        step = SENTENCE_KINDS.index("step")
+        return float(self.kinds[step])
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether a warning is more likely than a step."""
+        warning = SENTENCE_KINDS.index("warning")
+        probability = float(self.kinds[warning])
+        return probability > self.step_probability
+
+
+class NarrationTagger:
+    """Reads sentences. Immutable once loaded, threads may share it."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """path: of a tagger that `stepline train writer` wrote. None is the one that is shipped.
+
+        Raises ModelError when it cannot be read or MiniLM is missing.
+        """
+        weights, self.front_verbs = read_tagger_file(path)
+        self._encoder = AdaptedEncoder(weights)
+
+    def read_sentences(self, sentences: Sequence[str]) -> list[SentenceReading]:
+        """Return what each sentence of one narration is, in order, read with its neighbours.
+
+        A long sentence may hold a step among other things, so its clauses are read one by one, too.
+        """
+        readings = self._read(sentences)
+        clauses = [clauses_of_speech(sentence) for sentence in sentences]
+        if all(len(parts) == 1 for parts in clauses):
+            return readings
+        # The clauses of all sentences in one reading.
+        all_clauses = list(chain(*clauses))
+        clause_readings = iter(self._read(all_clauses))
+        with_clauses = []
+        for reading, parts in zip(readings, clauses, strict=True):
+            own = tuple(islice(clause_readings, len(parts)))
+            if len(own) > 1:
+                reading = replace(reading, clauses=own)
+            with_clauses.append(reading)
+        return with_clauses
+
+    def _read(self, sentences: Sequence[str]) -> list[SentenceReading]:
+        readings: dict[int, SentenceReading] = {}
+        tokenizer = self._encoder.tokenizer
+        windows = sentence_windows(sentences, tokenizer)
+        for window, hidden in self._encoder.encode(windows):
+            for span in window.spans:
+                words = word_means(hidden, span.starts)  # (W, D)
+                # Without words, the window's first token is the sentence.
+                sentence = hidden[:1]
+                if len(words):
+                    sentence = words.mean(axis=0, keepdims=True)
+                count = len(words)
+                sentences_of_words = np.repeat(sentence, count, axis=0)
+                both = np.hstack([words, sentences_of_words])
+                kinds = self._encoder.head("kind", sentence)
+                edits = self._encoder.head("edit", both)
+                verbs = self._encoder.head("verb", sentence)
+                reading = SentenceReading(kinds[0], edits, verbs[0])
+                readings[span.number] = reading
+        return [readings[number] for number in range(len(sentences))]
+
+
+def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Return the weights as float32 and the front verbs. Raises ModelError for another file."""
+    weights, metadata = read_weights_file(path, WEIGHTS_FILE)
+    front_verbs = metadata.get("front_verbs")
+    if not isinstance(front_verbs, list) or not front_verbs:
+        file = path or WEIGHTS_FILE
+        cure = "give a file that `stepline train writer` wrote"
+        raise ModelError(f"{file}: no narration tagger (no front verbs); {cure}")
+    return weights, tuple(front_verbs)
+
+
+@functools.cache
+def load_tagger(path: Path | None = None) -> NarrationTagger:
+    """Return the tagger, loaded once per process."""
+    return NarrationTagger(path)

@@ -1,0 +1,228 @@
+"""Whoever asks a language model does it in one way: cache, ask, check, ask once more."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepline.curate.audit.model_check import check_by_model
+from stepline.curate.audit.sample import AuditSample, AuditText
+from stepline.curate.audit.verdicts import Verdicts
+from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.llm.pictures import VideoPictures
+from stepline.llm.requests import RequestLimits, open_cache
+from stepline.llm.servers import Answer, RequestError
+from stepline.records import Sentence, Span, Transcript
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.writing.llm.prompts import nasva_prompt, picture_prompt, split_into_chunks
+from stepline.writing.llm.requests import RequestRunner
+from stepline.writing.settings import LlmSettings
+
+PICTURES = (b"one", b"two")
+QUICK = {"pause": 0.0, "retries": 2}
+
+
+class ScriptedServer:
+    """Answers one text or fault after another, the last one for ever."""
+
+    name = "http://a/v1 seer"
+    workers = 1
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.seeds: list[int] = []
+        self.questions: list[str] = []
+
+    def ask(self, question: Any, *, seed: int, until: float, schema: Any = None) -> Answer:
+        """Return the next answer of the script."""
+        self.seeds.append(seed)
+        self.questions.append(question if isinstance(question, str) else question[0]["text"])
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Answer) else Answer(answer)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def write(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+    return _write(server, settings, prompt=nasva_prompt())
+
+
+def write_with_pictures(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+    pictures = {1: dict(enumerate(PICTURES))}
+    return _write(server, settings, prompt=picture_prompt(), pictures=pictures)
+
+
+def _write(server: ScriptedServer, settings: dict[str, Any], **parts: Any) -> bool:
+    sentence = Sentence(text="Cut the onion.", span=Span(0, 4))
+    (chunk,) = split_into_chunks(Transcript(sentences=(sentence,)), 10)
+    named = LlmSettings(**QUICK, **settings)
+    runner = RequestRunner(
+        server, named, open_cache(named.cache), RequestLimits(), time.monotonic() + 5, **parts
+    )
+    return runner.serve(chunk).reading is not None
+
+
+def choose(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+    runner = QuestionRunner.begin(server, VisionLanguageSettings(**QUICK, **settings))
+    return not runner.choose(["cut it"], PICTURES)[0].refusal
+
+
+def describe(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+    runner = QuestionRunner.begin(server, VisionLanguageSettings(**QUICK, **settings))
+    return not runner.describe(PICTURES)[0].refusal
+
+
+def audit(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+    text = AuditText(id="v1/1", video="v1", kind="step", text="Cut it", span=Span(10.0, 14.0))
+    sample = AuditSample(
+        seed=0, texts=(text,), titles={"v1": "v1"}, paths={}, durations={"v1": 60.0}
+    )
+    video = VideoPictures(lambda seconds: {s: str(s).encode() for s in seconds}, 60.0)
+    checked = check_by_model(
+        sample,
+        lambda _: video,
+        Verdicts(folder / "verdicts.jsonl"),
+        VisionLanguageSettings(**QUICK, **settings),
+        server=server,
+    )
+    return checked.answered == 1
+
+
+@dataclass(frozen=True)
+class User:
+    """One that asks. key: the file of a good reply in the cache, which must stay what it is."""
+
+    ask: Callable[..., bool]
+    good: str
+    reminder: str
+    key: str
+
+
+CHOICE = '{"1": {"after": "x", "shown": "none"}}'
+USERS = [
+    User(
+        write,
+        "1. Cut the onion",
+        "Answer with a numbered list",
+        "b5d41d0db02a36dfc404f0d7ae4f488485929d95d9893effabd88a8f65a8aba0",
+    ),
+    User(
+        write_with_pictures,
+        "1. Cut the onion",
+        "Answer with a numbered list",
+        "2daa1cd0c0b924d95a56058d718742c89f9426b03ea95cbcd63b3b177900bc37",
+    ),
+    User(
+        choose,
+        CHOICE,
+        "Answer with one JSON object",
+        "d9a894ebbf3cf9a274dc7cd22533d36cedbe7a475ed235ded6d7d8d4d0886354",
+    ),
+    User(
+        describe,
+        '{"A": "Cut it", "B": "none"}',
+        "Answer with one JSON object",
+        "370860d55089d4176d63480f7cfad040a20698425300449d092e9d1343f51c14",
+    ),
+    User(
+        audit,
+        CHOICE,
+        "Answer with one JSON object",
+        "63ad7287da37fcb425e1ac8581c01a0bdad301442619d5fbca03466eb680e859",
+    ),
+]
+every_user = pytest.mark.parametrize("user", USERS, ids=lambda user: user.ask.__name__)
+BUSY = RequestError("the server answered 503", passing=True)
+
+
+@pytest.fixture(autouse=True)
+def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "replies"
+
+
+def entries(replies: Path) -> dict[str, str]:
+    return {path.stem: path.read_text() for path in replies.glob("*.json")}
+
+
+@every_user
+def test_a_good_reply_is_asked_for_once_and_is_under_the_same_key_as_ever(
+    user: User, replies: Path, tmp_path: Path
+) -> None:
+    server = ScriptedServer(user.good)
+    assert user.ask(server, tmp_path)
+    assert entries(replies) == {user.key: json.dumps({"version": 1, "reply": user.good})}
+    assert user.ask(server, tmp_path)
+    assert server.seeds == [2023]
+
+
+@every_user
+def test_a_refused_reply_is_asked_for_once_more_with_the_next_seed_and_a_reminder(
+    user: User, replies: Path, tmp_path: Path
+) -> None:
+    server = ScriptedServer("Sure, I can help!", user.good)
+    assert user.ask(server, tmp_path)
+    assert server.seeds == [2023, 2024]
+    first, second = server.questions
+    assert second.startswith(first)
+    assert user.reminder in second[len(first) :]
+    assert list(entries(replies)) == [user.key]
+
+
+@every_user
+def test_a_reply_that_is_refused_twice_is_not_kept(
+    user: User, replies: Path, tmp_path: Path
+) -> None:
+    server = ScriptedServer("Sure, I can help!")
+    assert not user.ask(server, tmp_path)
+    assert server.seeds == [2023, 2024]
+    assert entries(replies) == {}
+
+
+@every_user
+def test_a_reply_that_was_cut_off_is_used_and_not_kept(
+    user: User, replies: Path, tmp_path: Path
+) -> None:
+    lines = "1. Cut the onion\n2. Fry i" if user.good.startswith("1.") else user.good
+    server = ScriptedServer(Answer(lines, complete=False))
+    assert user.ask(server, tmp_path)
+    assert server.seeds == [2023]
+    assert entries(replies) == {}
+
+
+@every_user
+def test_a_fault_that_may_pass_is_tried_again_as_often_as_the_settings_say(
+    user: User, tmp_path: Path
+) -> None:
+    assert user.ask(server := ScriptedServer(BUSY, BUSY, user.good), tmp_path, cache=False)
+    assert server.seeds == [2023] * 3
+    assert not user.ask(server := ScriptedServer(BUSY), tmp_path, cache=False)
+    assert server.seeds == [2023] * 3
+
+
+@every_user
+def test_a_fault_that_stays_ends_the_asking(user: User, tmp_path: Path) -> None:
+    server = ScriptedServer(RequestError("the server answered 400", passing=False))
+    assert not user.ask(server, tmp_path, cache=False)
+    assert server.seeds == [2023]
+
+
+@every_user
+def test_an_error_that_is_not_a_fault_of_a_request_is_raised(user: User, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        user.ask(ScriptedServer(ZeroDivisionError()), tmp_path)
+
+
+@every_user
+def test_another_seed_is_another_question(user: User, tmp_path: Path) -> None:
+    server = ScriptedServer(user.good)
+    for seed in (1, 2, 1):
+        assert user.ask(server, tmp_path, seed=seed)
+    assert server.seeds == [1, 2]

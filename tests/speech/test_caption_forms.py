@@ -1,0 +1,500 @@
+"""Caption files as they come: rolling lines, faults of their writers, other forms and encodings.
+
+Every word arrives once, in order and at its time, or is listed as left out.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stepline.errors import CaptionError
+from stepline.speech import AsrSettings, TranscriptionResult, read_captions
+
+
+def read(folder: Path, text: str | bytes, name: str = "talk.srt") -> TranscriptionResult:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_captions(path)
+
+
+def lines_of(heard: TranscriptionResult) -> list[tuple[float, str]]:
+    return [(round(s.span.start, 2), s.text) for s in heard.transcript.sentences]
+
+
+def words_of(heard: TranscriptionResult) -> list[tuple[str, float]]:
+    words = []
+    for sentence in heard.transcript.sentences:
+        for word in sentence.words:
+            assert word.span is not None
+            words.append((word.text, round(word.span.start, 2)))
+    return words
+
+
+def clock(second: float, mark: str = ",") -> str:
+    milliseconds = round(second * 1000)
+    whole = milliseconds // 1000
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{milliseconds % 1000:03}"
+
+
+def srt(*cues: tuple[float, float, str]) -> str:
+    blocks = []
+    for number, (start, end, text) in enumerate(cues, 1):
+        blocks.append(f"{number}\n{clock(start)} --> {clock(end)}\n{text}\n")
+    return "\n".join(blocks)
+
+
+def vtt(*cues: tuple[float, float, str]) -> str:
+    blocks = ["WEBVTT\n"]
+    for start, end, text in cues:
+        blocks.append(f"{clock(start, '.')} --> {clock(end, '.')}\n{text}\n")
+    return "\n".join(blocks)
+
+
+# ---------------------------------------------------------------- rolling captions
+
+
+@pytest.mark.parametrize("name", ["talk.srt", "talk.vtt"])
+def test_a_rolling_line_belongs_where_it_first_appears(name: str, tmp_path: Path) -> None:
+    cues = (
+        (1, 3, " \ncut the strip"),
+        (3, 3.01, "cut the strip\n "),
+        (3.01, 6, "cut the strip\nfold it twice"),
+        (6, 6.01, "fold it twice\n "),
+        (6.01, 9, "fold it twice\npress it down"),
+    )
+    heard = read(tmp_path, {"talk.srt": srt, "talk.vtt": vtt}[name](*cues), name)
+    assert lines_of(heard) == [
+        (1, "cut the strip"),
+        (3.01, "fold it twice"),
+        (6.01, "press it down"),
+    ]
+    assert heard.dropped == ()
+
+
+def test_of_three_rolling_lines_each_appears_once(tmp_path: Path) -> None:
+    cues = ((1, 3, "a b"), (3, 5, "a b\nc d"), (5, 7, "a b\nc d\ne f"), (7, 9, "c d\ne f\ng h"))
+    heard = read(tmp_path, srt(*cues))
+    assert lines_of(heard) == [(1, "a b"), (3, "c d"), (5, "e f"), (7, "g h")]
+
+
+def test_a_line_that_first_appears_for_an_instant_is_not_lost(tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 1.05, "cut the strip"), (1.05, 4, "cut the strip")))
+    assert lines_of(heard) == [(1, "cut the strip")]
+    assert heard.dropped == ()
+
+
+def test_words_that_a_line_gets_later_have_their_own_times(tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 2, "cut"), (2, 3, "cut the"), (3, 5, "cut the strip")))
+    assert words_of(heard) == [("cut", 1), ("the", 2), ("strip", 3)]
+
+
+def test_colour_tags_over_two_lines_repeat_nothing(tmp_path: Path) -> None:
+    cues = (
+        (1, 2, "<c.colorE5E5E5>cut</c><c.colorCCCCCC><00:00:01.400><c> it</c></c>"),
+        (2, 3, "<c.colorE5E5E5>cut</c><c.colorCCCCCC> it\n</c>"),
+        (3, 5, "<c.colorE5E5E5>cut</c><c.colorCCCCCC> it</c>\nfold<00:00:03.500><c> it</c>"),
+    )
+    heard = read(tmp_path, vtt(*cues), "talk.vtt")
+    assert words_of(heard) == [("cut", 1), ("it", 1.4), ("fold", 3), ("it", 3.5)]
+
+
+def test_a_sound_of_two_words_takes_no_word_times_away(tmp_path: Path) -> None:
+    body = "[soft music]<00:00:01.200><c> cut</c><00:00:02.700><c> it [ __ ]</c><00:00:02.900><c> now</c>"
+    heard = read(tmp_path, vtt((1, 3, body)), "talk.vtt")
+    assert words_of(heard) == [("cut", 1.2), ("it", 2.7), ("now", 2.9)]
+
+
+# ---------------------------------------------------------------- text that was lost
+
+
+def test_text_behind_an_empty_line_belongs_to_its_cue(tmp_path: Path) -> None:
+    text = srt((1, 4, "Cut the strip.\n\nFold it."), (6, 8, "Count to\n\n10."))
+    assert lines_of(read(tmp_path, text))[:2] == [(1, "Cut the strip."), (2.8, "Fold it.")]
+    vtt_text = vtt((1, 4, "Cut the strip.\n\nFold it."), (6, 8, "Press."))
+    heard = read(tmp_path, vtt_text, "talk.vtt")
+    assert [text for _, text in lines_of(heard)] == ["Cut the strip.", "Fold it.", "Press."]
+
+
+def test_a_number_in_the_text_is_not_a_number_of_a_cue(tmp_path: Path) -> None:
+    text = srt((1, 3, "count to\n10"), (3, 5, "then to\n\n20"), (5, 7, "stop"))
+    assert [text for _, text in lines_of(read(tmp_path, text))] == [
+        "count to 10",
+        "then to 20",
+        "stop",
+    ]
+
+
+def test_an_arrow_in_the_text_is_text(tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 3, "Go to File --> Export."), (3, 5, "Open a --> b.")))
+    assert lines_of(heard) == [(1, "Go to File --> Export."), (3, "Open a --> b.")]
+
+
+def test_tags_that_no_form_has_are_words(tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 3, "Press <Enter> if <i>a</i> < b.")))
+    assert lines_of(heard) == [(1, "Press <Enter> if a < b.")]
+
+
+def test_text_outside_a_cue_is_listed(tmp_path: Path) -> None:
+    heard = read(tmp_path, "Made by Anna\nand Bert\n\n" + srt((1, 3, "Cut it.")))
+    assert [(d.text, d.reason[:24]) for d in heard.dropped] == [
+        ("Made by Anna and Bert", "it is outside of every c")
+    ]
+    text = vtt((1, 3, "Cut it.")).replace("WEBVTT\n", "WEBVTT\n\nMade by Anna\n\nNOTE by Bert\n", 1)
+    heard = read(tmp_path, text, "talk.vtt")
+    assert [d.text for d in heard.dropped] == ["Made by Anna"]
+    assert "'by Bert'" in heard.warnings[0]
+
+
+def test_joined_segments_of_hls_have_their_own_times(tmp_path: Path) -> None:
+    def segment(ticks: int, cue: tuple[float, float, str]) -> str:
+        line = f"WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:{ticks % 2**33}\n"
+        return vtt(cue).replace("WEBVTT\n", line, 1)
+
+    near_wrap = 2**33 - 90_000
+    cues = ((1, 3, "Cut it."), (1, 3, "Fold<00:00:02.000><c> it.</c>"))
+    text = segment(near_wrap, cues[0]) + segment(near_wrap + 900_000, cues[1])
+    heard = read(tmp_path, text, "talk.vtt")
+    assert words_of(heard) == [("Cut", 1), ("it.", 2), ("Fold", 11), ("it.", 12)]
+
+
+def test_a_cue_that_two_segments_hold_comes_once(tmp_path: Path) -> None:
+    header = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n"
+    first, second = vtt((1, 3, "Cut it."), (3, 6, "Fold it.")), vtt((3, 6, "Fold it."))
+    text = (first + second).replace("WEBVTT\n", header)
+    heard = read(tmp_path, text, "talk.vtt")
+    assert lines_of(heard) == [(1, "Cut it."), (3, "Fold it.")]
+
+
+@pytest.mark.parametrize(
+    "title", [r"{\an8}How to fold", r"{\a6}How to fold", r"<i>{\pos(100,20)}How to fold</i>"]
+)
+def test_a_title_on_the_picture_is_not_speech(title: str, tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 3, "Cut the strip,"), (2, 4, title), (3, 5, "then fold it.")))
+    assert [text for _, text in lines_of(heard)] == ["Cut the strip, then fold it."]
+    assert [(d.text, "title" in d.reason) for d in heard.dropped] == [("How to fold", True)]
+
+
+def test_a_title_of_webvtt_is_not_speech(tmp_path: Path) -> None:
+    text = vtt((1, 3, "Cut it."), (2, 4, "How to fold"), (4, 6, "Fold it."))
+    text = text.replace("00:00:04.000\nHow", "00:00:04.000 line:5%\nHow")
+    text = text.replace("00:00:03.000\n", "00:00:03.000 line:85% align:start\n")
+    heard = read(tmp_path, text, "talk.vtt")
+    assert [text for _, text in lines_of(heard)] == ["Cut it.", "Fold it."]
+    assert [d.text for d in heard.dropped] == ["How to fold"]
+
+
+def test_where_most_captions_are_on_top_they_are_speech(tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 3, r"{\an8}Cut it."), (3, 5, r"{\an8}Fold it."), (5, 7, "Go.")))
+    assert len(heard.transcript.sentences) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Add sugar [the brown one] now", "Add sugar [the brown one] now"),
+        ("Fold it (the long edge) twice", "Fold it (the long edge) twice"),
+        ("[door creaks] Fold it (oil sizzling)", "Fold it"),
+        ("[Música] Fold it [APPLAUSE]", "Fold it"),
+        ("（拍手）Fold it 【音楽】", "Fold it"),
+        ("(crack the eggs) and whisk", "(crack the eggs) and whisk"),
+    ],
+)
+def test_brackets_are_words_unless_they_hold_a_sound(text: str, words: str, tmp_path: Path) -> None:
+    assert lines_of(read(tmp_path, srt((1, 3, text)))) == [(1, words)]
+
+
+# ---------------------------------------------------------------- other forms
+
+
+def test_sbv_is_read(tmp_path: Path) -> None:
+    text = "0:00:01.000,0:00:03.000\nCut the strip.\n\n0:01:03.500,0:01:05.000\nFold it\ntwice.\n"
+    heard = read(tmp_path, text, "talk.sbv")
+    assert lines_of(heard) == [(1, "Cut the strip."), (63.5, "Fold it twice.")]
+
+
+TTML = """<?xml version="1.0" encoding="UTF-8"?>
+<tt xmlns="http://www.w3.org/ns/ttml" xmlns:tts="http://www.w3.org/ns/ttml#styling"
+  xmlns:ttm="http://www.w3.org/ns/ttml#metadata" xmlns:ttp="http://www.w3.org/ns/ttml#parameter"
+  ttp:frameRate="25" ttp:tickRate="1000">
+ <head><metadata><ttm:title>A film</ttm:title></metadata>
+  <layout><region xml:id="top" tts:origin="10% 10%" tts:extent="80% 20%"/></layout></head>
+ <body><div>
+  <p begin="00:00:01.000" end="00:00:03.000">Cut the<br/>strip <span tts:color="red">now</span>.</p>
+  <p begin="4s" dur="1500ms">Fold it.</p>
+  <p begin="4s" end="5s" region="top">How to fold</p>
+  <p begin="00:00:06:05" end="8000t">Press &amp; hold.</p>
+  <p>No time</p>
+ </div></body></tt>
+"""
+
+
+@pytest.mark.parametrize("name", ["talk.ttml", "talk.dfxp"])
+def test_ttml_is_read(name: str, tmp_path: Path) -> None:
+    heard = read(tmp_path, TTML, name)
+    assert lines_of(heard) == [(1, "Cut the strip now."), (4, "Fold it."), (6.2, "Press & hold.")]
+    assert [d.text for d in heard.dropped] == ["How to fold", "No time"]
+    assert any("'A film'" in warning for warning in heard.warnings)
+
+
+def test_times_of_ttml_count_from_what_is_around_them(tmp_path: Path) -> None:
+    spans = '<span begin="0s" end="1s">Cut </span><span begin="1s" end="2s">it.</span>'
+    text = f'<tt><body begin="10s"><div><p begin="1s" end="3s">{spans}</p></div></body></tt>'
+    assert words_of(read(tmp_path, text, "talk.ttml")) == [("Cut", 11), ("it.", 12)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<tt><body>", '<!DOCTYPE tt [<!ENTITY a "b">]><tt><body><div><p>&a;</p></div></body></tt>'],
+)
+def test_ttml_that_cannot_be_read_is_an_error_in_one_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptionError) as caught:
+        read(tmp_path, text, "talk.ttml")
+    assert "; " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------- encodings
+
+ENCODED = {
+    "cp1251": "Охладите ожог под холодной проточной водой.",
+    "koi8_r": "Охладите ожог под холодной проточной водой.",
+    "cp1253": "Διπλώστε το χαρτί στη μέση.",
+    "cp1250": "Złóż papier na pół, potem dociśnij brzeg.",
+    "cp1254": "Kağıdı ikiye katlayın ve kenarına bastırın.",
+    "gb18030": "先把纸对折，然后用拇指压平边缘。",
+    "big5": "先把紙對折，然後用拇指壓平邊緣。",
+    "cp949": "먼저 종이를 반으로 접으세요.",
+    "cp932": "まず紙を半分に折ります。",
+    "cp1252": "Pliez d’abord le papier là où c’est marqué, même à l’œil.",
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_an_encoding_is_guessed_with_a_warning(encoding: str, tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 5, ENCODED[encoding])).encode(encoding))
+    assert "".join(s.text for s in heard.transcript.sentences) == ENCODED[encoding]
+    (warning,) = heard.warnings
+    assert "--encoding" in warning
+
+
+def test_a_named_encoding_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "talk.srt"
+    path.write_bytes(srt((1, 5, "Соль")).encode("koi8_r"))
+    heard = read_captions(path, settings=AsrSettings(encoding="koi8_r"))
+    assert (lines_of(heard), heard.warnings) == ([(1, "Соль")], ())
+    with pytest.raises(CaptionError, match="name one such as cp1251"):
+        read_captions(path, settings=AsrSettings(encoding="klingon"))
+    with pytest.raises(CaptionError, match="save it as UTF-8"):
+        read_captions(path, settings=AsrSettings(encoding="ascii"))
+
+
+def test_one_damaged_byte_makes_no_other_encoding(tmp_path: Path) -> None:
+    text = srt((1, 5, "Охладите ожог под водой."), (6, 9, "Накройте ожог.")).encode()
+    heard = read(tmp_path, text[:-3])
+    assert lines_of(heard)[0] == (1, "Охладите ожог под водой.")
+    assert "damaged at byte" in heard.warnings[0]
+
+
+# ---------------------------------------------------------------- any captions, in every form
+
+GAP = st.sampled_from([0.0, 0.3, 2.0])
+LINES = st.lists(st.tuples(GAP, st.integers(1, 4)), min_size=1, max_size=8)
+
+
+def made_lines(plan: list[tuple[float, int]]) -> list[tuple[float, float, list[str]]]:
+    """Return lines with their seconds: each word is there once."""
+    lines = []
+    second = 1.0
+    count = 0
+    for gap, size in plan:
+        second = round(second + gap, 3)
+        words = [f"word{count + number}" for number in range(size)]
+        count += size
+        lines.append((second, second + 2, words))
+        second += 2
+    return lines
+
+
+def rolled(
+    lines: list[tuple[float, float, list[str]]], height: int
+) -> list[tuple[float, float, str]]:
+    """Return cues that show each line with those before it, as far as they touch."""
+    cues = []
+    shown: list[str] = []
+    last = 0.0
+    for start, end, words in lines:
+        if start - last > 0.5:
+            shown = []
+        shown = [*shown, " ".join(words)][-height:]
+        if len(shown) > 1:
+            cues.append((start, start + 0.01, "\n".join(shown[:-1])))
+            start += 0.01
+        cues.append((start, end, "\n".join(shown)))
+        last = end
+    return cues
+
+
+def timed_words(start: float, end: float, words: list[str]) -> str:
+    step = (end - start) / len(words)
+    text = words[0]
+    for number, word in enumerate(words[1:], 1):
+        text += f"<{clock(start + number * step, '.')}><c> {word}</c>"
+    return text
+
+
+def ttml(*cues: tuple[float, float, str]) -> str:
+    parts = []
+    for start, end, text in cues:
+        parts.append(
+            f'<p begin="{clock(start, ".")}" end="{end}s">{text.replace(chr(10), "<br/>")}</p>'
+        )
+    return f"<tt><body><div>{''.join(parts)}</div></body></tt>"
+
+
+def sbv(*cues: tuple[float, float, str]) -> str:
+    blocks = [f"{clock(start, '.')},{clock(end, '.')}\n{text}\n" for start, end, text in cues]
+    return "\n".join(blocks)
+
+
+FORMS = {"talk.srt": srt, "talk.vtt": vtt, "talk.sbv": sbv, "talk.ttml": ttml}
+RULES = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def expected_words(lines: list[tuple[float, float, list[str]]]) -> list[tuple[str, float]]:
+    expected = []
+    for start, end, words in lines:
+        step = (end - start) / len(words)
+        expected += [(word, start + number * step) for number, word in enumerate(words)]
+    return expected
+
+
+def assert_words(heard: TranscriptionResult, lines: list[tuple[float, float, list[str]]]) -> None:
+    found, expected = words_of(heard), expected_words(lines)
+    assert [word for word, _ in found] == [word for word, _ in expected]
+    for (_, second), (_, truth) in zip(found, expected, strict=True):
+        assert second == pytest.approx(truth, abs=0.05)
+    assert heard.dropped == ()
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("height", [1, 2, 3])
+@RULES
+@given(plan=LINES)
+def test_every_word_arrives_once_at_its_time(
+    name: str, height: int, tmp_path: Path, plan: list[tuple[float, int]]
+) -> None:
+    lines = made_lines(plan)
+    assert_words(read(tmp_path, FORMS[name](*rolled(lines, height)), name), lines)
+
+
+@RULES
+@given(plan=LINES)
+def test_every_timed_word_arrives_once_at_its_time(
+    tmp_path: Path, plan: list[tuple[float, int]]
+) -> None:
+    lines = made_lines([(0.0, 2), *plan])
+    cues = []
+    before = ""
+    for start, end, words in lines:
+        cues.append((start, end, f"{before}\n{timed_words(start, end, words)}".lstrip("\n")))
+        before = " ".join(words)
+        cues.append((end - 0.01, end, before))
+    assert_words(read(tmp_path, vtt(*cues), "talk.vtt"), lines)
+
+
+PARTS = st.lists(
+    st.sampled_from(["cue", "title", "outside", "blank", "sound", "arrow"]), min_size=1, max_size=8
+)
+
+
+@pytest.mark.parametrize("name", ["talk.srt", "talk.vtt"])
+@RULES
+@given(parts=PARTS)
+def test_no_word_vanishes(name: str, tmp_path: Path, parts: list[str]) -> None:
+    mark = "," if name == "talk.srt" else "."
+    blocks = ["WEBVTT\n"] if name == "talk.vtt" else []
+    blocks += ["before0 any1 cue2\n"] if parts[0] == "outside" else []
+    words = ["before0", "any1", "cue2"] if parts[0] == "outside" else []
+    for number, part in enumerate(parts):
+        first, second = f"first{number}", f"second{number}"
+        words += [first, second]
+        texts = {
+            "title": f"{{\\an8}}{first} {second}",
+            "blank": f"{first}\n\n{second}\n",
+            "sound": f"[{first} music {second}]",
+            "arrow": f"{first} --> {second}",
+        }
+        timing = f"{clock(3 * number, mark)} --> {clock(3 * number + 2, mark)}"
+        count = [str(number + 1)] if name == "talk.srt" else []
+        blocks.append("\n".join([*count, timing, texts.get(part, f"{first} {second}"), ""]))
+    heard = read(tmp_path, "\n".join(blocks), name)
+    texts_found = [s.text for s in heard.transcript.sentences] + [d.text for d in heard.dropped]
+    found = " ".join(texts_found).replace("[", " ").replace("]", " ").split()
+    found = [word for word in found if word not in ("-->", "music")]
+    assert sorted(found) == sorted(words)
+
+
+# ---------------------------------------------------------------- files of the shapes of reports
+
+
+@pytest.fixture
+def wild(shared: Path) -> Path:
+    """The folder of files that others' reports describe."""
+    folder = shared / "cases" / "wild"
+    if not folder.is_dir():
+        pytest.skip("needs ../shared/cases/wild")
+    return folder
+
+
+WILD_LINES = {
+    "burns_plain.srt": [1.9, 5.9, 13.8, 17.0, 19.8],
+    "burns_ytdlp.srt": [1.9, 5.9, 13.8, 17.0, 19.8],
+    "yt_roll.srt": [0.08, 2.40, 5.44, 7.84, 14.08, 17.07],
+    "rollup.srt": [1, 3, 6, 13],
+    "hls_map.vtt": [1, 11],
+    "arrow.srt": [1, 13],
+    "ru_cp1251.srt": [1, 13],
+}
+
+
+@pytest.mark.parametrize("name", WILD_LINES)
+def test_lines_of_reported_files_are_at_their_times(name: str, wild: Path) -> None:
+    starts = [start for start, _ in lines_of(read_captions(wild / name))]
+    assert starts == pytest.approx(WILD_LINES[name], abs=0.02)
+
+
+def test_rolling_captions_have_the_words_of_the_plain_file(wild: Path) -> None:
+    plain = lines_of(read_captions(wild / "burns_plain.srt"))
+    rolling = lines_of(read_captions(wild / "burns_ytdlp.srt"))
+    assert [text for _, text in rolling] == [text for _, text in plain]
+
+
+def test_a_reported_empty_line_loses_nothing(wild: Path) -> None:
+    heard = lines_of(read_captions(wild / "blank_in_cue.srt"))
+    assert [text for _, text in heard] == [
+        "First fold the paper in half.",
+        "Then press the edge down.",
+        "Cut along the line.",
+    ]
+
+
+def test_reported_colour_captions_come_once(wild: Path) -> None:
+    words = words_of(read_captions(wild / "yt_colour2.vtt"))
+    text = "greetings and salutations thanks for clicking on the video today fold the paper in half"
+    assert [word for word, _ in words] == text.split()
+    times = dict(words)
+    assert (times["greetings"], times["for"], times["fold"]) == (1.0, 2.33, 4.41)
+
+
+def test_reported_russian_captions_are_russian(wild: Path) -> None:
+    heard = read_captions(wild / "ru_cp1251.srt")
+    assert lines_of(heard)[0][1].startswith("Охладите ожог")
+    assert "Windows-1251" in heard.warnings[0]

@@ -1,0 +1,467 @@
+"""Every caption format gives the same sentences, and what is broken says so in one line.
+
+Rolling captions are repaired as TAN's sentencified HowTo100M does it.
+
+Whatever a caption file holds, it gives sentences that obey the rules, or a CaptionError in one
+line.
+"""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stepline.errors import CaptionError
+from stepline.speech import TranscriptionResult, read_captions
+from stepline.speech.caption_formats import Cue
+from stepline.speech.captions import repair_rolling_captions
+
+SRT = "1\n00:00:01,000 --> 00:00:03,000\nCut the strip.\n\n2\n00:00:03,500 --> 00:00:05,000\nFold it.\n"
+EXPECTED = [("Cut the strip.", 1.0, 3.0), ("Fold it.", 3.5, 5.0)]
+
+
+def write(folder: Path, content: str | bytes | object, name: str = "talk.txt") -> Path:
+    path = folder / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(
+            content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+        )
+    return path
+
+
+def rows(heard: TranscriptionResult) -> list[tuple[str, float, float]]:
+    return [
+        (s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences
+    ]
+
+
+def vtt(body: str) -> str:
+    return f"WEBVTT\nKind: captions\n\nNOTE a remark\nof two lines\n\n{body}\n"
+
+
+FORMS: dict[str, str | object] = {
+    "srt": SRT,
+    "vtt": vtt(
+        "intro\n00:01.000 --> 00:03.000 align:start position:0%\n<v Anna>Cut <b>the</b> strip.</v>\n\n"
+        "00:03.500 --> 00:05.000\n- Fold it."
+    ),
+    "csv": "start,end,text\n1.0,3.0,Cut the strip.\n3.5,5.0,Fold it.\n",
+    "csv, other order": 'text,start,end\n"Cut the strip.",1.0,3.0\nFold it.,3.5,5.0\n',
+    "HowTo100M": {
+        "abc": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]}
+    },
+    "one entry": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]},
+    "WhisperX": {
+        "segments": [
+            {
+                "start": 1.0,
+                "end": 3.0,
+                "text": " Cut the strip.",
+                "words": [
+                    {"word": "Cut", "start": 1.0, "end": 1.5, "score": 0.9},
+                    {"word": "the"},
+                    {"word": "strip.", "start": 2.0, "end": 3.0, "score": 0.7},
+                ],
+            },
+            {
+                "text": "Fold it.",
+                "words": [
+                    {"word": "Fold", "start": 3.5, "end": 4},
+                    {"word": "it.", "start": 4, "end": 5},
+                ],
+            },
+        ]
+    },
+    "json3": {
+        "events": [
+            {"tStartMs": 0, "dDurationMs": 9000, "id": 1},
+            {
+                "tStartMs": 1000,
+                "dDurationMs": 2000,
+                "segs": [
+                    {"utf8": "Cut"},
+                    {"utf8": " the", "tOffsetMs": 500},
+                    {"utf8": " strip.", "tOffsetMs": 1000},
+                ],
+            },
+            {"tStartMs": 2900, "aAppend": 1, "segs": [{"utf8": "\n"}]},
+            {"tStartMs": 3500, "dDurationMs": 1500, "segs": [{"utf8": "Fold it."}]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_sentences(form: str, tmp_path: Path) -> None:
+    heard = read_captions(write(tmp_path, FORMS[form]))
+    assert rows(heard) == EXPECTED
+    assert heard.dropped == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "cp1252"])
+def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
+    path = write(tmp_path, SRT.replace("Fold it.", "Crème brûlée.").encode(encoding))
+    assert rows(read_captions(path))[1][0] == "Crème brûlée."
+
+
+def test_sentences_are_rebuilt_across_cues_with_interpolated_times(tmp_path: Path) -> None:
+    text = "1\n00:00:00,000 --> 00:00:04,000\nCut it. Now fold\n\n2\n00:00:04,000 --> 00:00:05,000\nthe paper.\n"
+    assert rows(read_captions(write(tmp_path, text))) == [
+        ("Cut it.", 0.0, 2.0),
+        ("Now fold the paper.", 2.0, 5.0),
+    ]
+
+
+def test_without_punctuation_a_cue_is_a_sentence(tmp_path: Path) -> None:
+    text = "start,end,text\n0,2,cut the strip\n2,4,now fold it\n"
+    assert rows(read_captions(write(tmp_path, text))) == [
+        ("cut the strip", 0.0, 2.0),
+        ("now fold it", 2.0, 4.0),
+    ]
+
+
+def test_youtubes_automatic_captions_say_each_word_once_at_its_time(tmp_path: Path) -> None:
+    body = (
+        "00:00:00.000 --> 00:00:02.000\n \nhello<00:00:00.500><c> and</c><00:00:01.000><c> welcome.</c>\n\n"
+        "00:00:02.000 --> 00:00:02.010\nhello and welcome.\n \n\n"
+        "00:00:02.010 --> 00:00:04.010\nhello and welcome.\ncut<00:00:03.000><c> &amp; fold</c>"
+    )
+    heard = read_captions(write(tmp_path, vtt(body)))
+    assert rows(heard) == [("hello and welcome.", 0.0, 2.0), ("cut & fold", 2.01, 4.01)]
+    assert [w.span.start for w in heard.transcript.sentences[0].words if w.span] == [0.0, 0.5, 1.0]
+
+
+def test_words_without_times_keep_none(tmp_path: Path) -> None:
+    (first, _) = read_captions(write(tmp_path, FORMS["WhisperX"])).transcript.sentences
+    assert [word.span is None for word in first.words] == [False, True, False]
+    assert first.confidence == pytest.approx(0.8)
+
+
+def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
+    rows_of = "0,2,[Music]\n2,4,♪ la la ♪\n4,6,[Laughs] cut it (applause)\n"
+    heard = read_captions(write(tmp_path, f"start,end,text\n{rows_of}"))
+    assert [(d.text, d.reason) for d in heard.dropped] == [
+        ("[Music]", "a sound, not speech"),
+        ("♪ la la ♪", "a sound, not speech"),
+    ]
+    assert rows(heard) == [("cut it", 4.0, 6.0)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "reason"),
+    [
+        ("3", "2", "it ends at 2.00 s, not after its start at 3.00 s"),
+        ("nan", "2", "the caption has no time"),
+        ("1", "", "the caption has no time"),
+        ("1", "1e9", "its time lies past 360000 s"),
+        ("-5", "-1", "it ends at -1.00 s, not after its start at -5.00 s"),
+        ("1", "1.1", "shown for 0.10 s, and 0.2 s is too short for speech"),
+    ],
+)
+def test_a_cue_with_a_broken_time_is_dropped_with_its_reason(
+    start: str, end: str, reason: str, tmp_path: Path
+) -> None:
+    heard = read_captions(write(tmp_path, f"start,end,text\n{start},{end},cut it\n4,6,fold it\n"))
+    assert [(d.what, d.text, d.reason) for d in heard.dropped] == [("sentence", "cut it", reason)]
+    assert rows(heard) == [("fold it", 4.0, 6.0)]
+
+
+def test_cues_out_of_order_are_sorted(tmp_path: Path) -> None:
+    heard = read_captions(write(tmp_path, "start,end,text\n4,6,fold it\n1,3,cut it\n"))
+    assert rows(heard) == [("cut it", 1.0, 3.0), ("fold it", 4.0, 6.0)]
+
+
+def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
+    entry = {"text": ["cut it"], "start": [1], "end": [3]}
+    path = write(tmp_path, {"abc": {"text": ["no"], "start": [0], "end": [1]}, "xyz": entry})
+    assert rows(read_captions(path, "xyz")) == [("cut it", 1.0, 3.0)]
+    with pytest.raises(CaptionError, match="did you mean 'xyz'"):
+        read_captions(path, "xyy")
+    with pytest.raises(CaptionError, match="name one of its 2 videos"):
+        read_captions(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no captions recognised"),
+        (b"hello world", "no captions recognised"),
+        (b"\x00\x01\x02\x03", "holds zero bytes"),
+        (b"\xff\xfea", "damaged at byte"),
+        (b"{\n]", "line 2: not valid JSON"),
+        (b"[1, 2]", "unknown form"),
+        (b"{}", "unknown form"),
+        (b'{"a": 3}', "unknown form"),
+        (b"[" * 100_000, "nested deeper than 100"),
+        (b'{"segments": [' + b"9" * 5000 + b"]}", "too long a number"),
+        (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
+        (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
+        (
+            b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
+            "line 2: '00:00:xx,000 --> 00:00:02,000' is not a timing",
+        ),
+        (b"start,end,text\n1,2\n", "line 2: 2 columns"),
+    ],
+)
+def test_bad_input_is_an_error_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptionError, match=message) as caught:
+        read_captions(write(tmp_path, content))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(CaptionError, match="No such file"):
+        read_captions(tmp_path / "none.srt")
+    with pytest.raises(CaptionError, match="cannot be read"):
+        read_captions(tmp_path)
+
+
+def test_an_empty_webvtt_file_is_an_empty_transcript(tmp_path: Path) -> None:
+    assert read_captions(write(tmp_path, "WEBVTT\n")).transcript.sentences == ()
+
+
+CASES = (
+    Path(__file__).resolve().parents[2]
+    / ".."
+    / "shared"
+    / "metric_cases"
+    / "tan_merge_linebreaks.json"
+)
+
+
+def cue_rows(cues: list[Cue]) -> list[tuple[str, float | None, float | None]]:
+    return [(cue.text, cue.start, cue.end) for cue in cues]
+
+
+def test_a_line_that_the_next_cue_begins_with_goes_to_the_next() -> None:
+    cues = [Cue("hello\nwe cook", 0.0, 2.0), Cue("we cook\na pie", 2.0, 4.0)]
+    assert cue_rows(repair_rolling_captions(cues)) == [
+        ("hello", 0.0, 2.0),
+        ("we cook a pie", 2.0, 4.0),
+    ]
+
+
+def test_a_cue_that_grows_into_the_next_is_merged_with_it() -> None:
+    cues = [Cue("add", 0.0, 1.0), Cue("add salt", 1.0, 2.0), Cue("address", 2.0, 3.0)]
+    assert cue_rows(repair_rolling_captions(cues)) == [
+        ("add salt", 0.0, 2.0),
+        ("address", 2.0, 3.0),
+    ]
+
+
+def test_the_same_words_much_later_stay() -> None:
+    cues = [Cue("stir", 0.0, 1.0), Cue("stir", 9.0, 10.0)]
+    assert cue_rows(repair_rolling_captions(cues)) == cue_rows(cues)
+
+
+def test_an_overlap_is_cut_in_its_middle_and_an_inner_cue_takes_its_seconds() -> None:
+    assert cue_rows(repair_rolling_captions([Cue("a", 0.0, 3.0), Cue("b", 2.0, 5.0)])) == [
+        ("a", 0.0, 2.5),
+        ("b", 2.5, 5.0),
+    ]
+    assert cue_rows(repair_rolling_captions([Cue("a", 0.0, 9.0), Cue("b", 2.0, 4.0)])) == [
+        ("a", 0.0, 2.0),
+        ("b", 2.0, 4.0),
+    ]
+    assert cue_rows(repair_rolling_captions([Cue("a", 0.0, 9.0), Cue("b", 0.0, 4.0)])) == [
+        ("a", 0.0, 9.0),
+        ("b", 0.0, 4.0),
+    ]
+
+
+@pytest.mark.skipif(not CASES.is_file(), reason="needs ../shared/metric_cases")
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_official_cases_come_out_exactly(number: int, tmp_path: Path) -> None:
+    case = json.loads(CASES.read_text())[number]
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps({"vid": case["in"]}))
+    texts, starts, ends = case["out(text,start,end)"]
+    found = read_captions(path).transcript.sentences
+    assert [s.text for s in found] == texts
+    assert [(s.span.start, s.span.end) for s in found] == list(zip(starts, ends, strict=True))
+
+
+MANY = 2_500  # cases a property behind `slow`; five properties make 12,500
+FEW = 60
+QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.integers(-10, 10_000),
+    st.none(),
+    st.booleans(),
+    st.text(max_size=5),
+)
+PHRASES = ["[Music]", "cut it.", "a\nb", "<c>", "&amp;", "3.5", "--> 1", "♪"]
+TEXTS = st.one_of(st.text(max_size=30), st.sampled_from(PHRASES))
+BEGINNINGS = [b"", b"WEBVTT\n", b"{", b"\xff\xfe", b"start,end,text\n", SRT.encode()]
+WORDS = st.fixed_dictionaries(
+    {}, optional={"word": TEXTS, "start": NUMBERS, "end": NUMBERS, "score": NUMBERS}
+)
+SEGMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": TEXTS,
+        "start": NUMBERS,
+        "end": NUMBERS,
+        "words": st.lists(WORDS, max_size=5) | NUMBERS,
+    },
+)
+GOOD = st.builds(
+    lambda start, text: {"start": start, "end": start + 2, "text": text},
+    st.integers(0, 100),
+    st.sampled_from(PHRASES),
+)
+PIECES = st.fixed_dictionaries({}, optional={"utf8": TEXTS, "tOffsetMs": NUMBERS})
+EVENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "tStartMs": NUMBERS,
+        "dDurationMs": NUMBERS,
+        "segs": st.lists(PIECES, max_size=5) | NUMBERS,
+    },
+)
+COLUMNS = st.fixed_dictionaries(
+    {}, optional={key: st.lists(TEXTS | NUMBERS, max_size=5) for key in ("text", "start", "end")}
+)
+TREES = st.one_of(
+    st.fixed_dictionaries({"events": st.lists(EVENTS | NUMBERS, max_size=6)}),
+    st.fixed_dictionaries({"segments": st.lists(SEGMENTS | NUMBERS | GOOD, max_size=6)}),
+    st.lists(SEGMENTS | GOOD, max_size=5),
+    COLUMNS,
+    st.dictionaries(st.text(max_size=5), COLUMNS | NUMBERS, max_size=3),
+    st.recursive(
+        NUMBERS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    ),
+)
+LINES = st.one_of(
+    TEXTS,
+    st.sampled_from(
+        ["WEBVTT", "", " ", "1", "NOTE x", "STYLE", "start,end,text", "1,2,cut it", '"', "{", "-->"]
+    ),
+    st.builds(
+        lambda h, m, s, f, e: f"{h:02}:{m:02}:{s:02}.{f:03} --> 00:{e:02}:09,500 align:start",
+        *(st.integers(0, 99) for _ in range(3)),
+        st.integers(0, 999),
+        st.integers(0, 99),
+    ),
+    st.builds(
+        lambda s, text: f"00:00:{s:02},000 --> 00:00:{s + 1:02},500\n{text}",
+        st.integers(0, 57),
+        TEXTS,
+    ),
+    st.builds(lambda a, s: f"{a}<00:00:{s:02}.500><c> word</c>", TEXTS, st.integers(0, 70)),
+)
+
+
+def check(folder: Path, content: bytes, name: str, seen: Counter[str]) -> None:
+    """Read the content and check every rule that a transcript must obey. seen: counts what it
+    held."""
+    path = folder / name
+    path.write_bytes(content)
+    try:
+        heard = read_captions(path)
+    except CaptionError as error:
+        assert str(error).startswith(f"{path}")
+        assert "; " in str(error)  # then the cure
+        seen["refused"] += 1
+        return
+    for sentence in heard.transcript.sentences:
+        seen["sentences"] += 1
+        assert sentence.text == " ".join(sentence.text.split()) != ""
+        assert 0.0 <= sentence.span.start < sentence.span.end < math.inf
+    assert all(item.reason and item.what == "sentence" for item in heard.dropped)
+    assert read_captions(path) == heard
+
+
+NAMES = st.sampled_from(["a.srt", "a.vtt", "a.json", "a.csv", "a"])
+
+
+def properties(count: int, seen: Counter[str]) -> dict[str, object]:
+    """Return the properties, each run on `count` cases. seen: counts what these held."""
+    rules = settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=QUIET,
+        derandomize=True,
+        database=None,
+    )
+
+    @rules
+    @given(content=st.binary(max_size=200), begin=st.sampled_from(BEGINNINGS))
+    def any_bytes(folder: Path, content: bytes, begin: bytes) -> None:
+        for name in ("a.srt", "a.csv"):
+            check(folder, begin + content, name, seen)
+
+    @rules
+    @given(lines=st.lists(LINES, max_size=14), name=NAMES)
+    def any_lines(folder: Path, lines: list[str], name: str) -> None:
+        check(folder, "\n".join(lines).encode("utf-8", "surrogatepass"), name, seen)
+
+    @rules
+    @given(tree=TREES)
+    def any_tree(folder: Path, tree: object) -> None:
+        check(folder, json.dumps(tree).encode(), "a.json", seen)
+
+    @rules
+    @given(
+        rows=st.lists(
+            st.tuples(NUMBERS, NUMBERS, TEXTS) | GOOD.map(lambda cue: tuple(cue.values())),
+            max_size=8,
+        )
+    )
+    def any_table(folder: Path, rows: list[tuple[object, object, str]]) -> None:
+        body = "\n".join(f"{start},{end},{json.dumps(text)}" for start, end, text in rows)
+        check(folder, f"start,end,text\n{body}".encode(), "a.csv", seen)
+
+    @rules
+    @given(starts=st.lists(st.integers(0, 3000), min_size=1, max_size=8, unique=True))
+    def a_round_trip(folder: Path, starts: list[int]) -> None:
+        cues = [
+            (start, start + 1, f"word{index} is said.")
+            for index, start in enumerate(sorted(starts))
+        ]
+
+        def clock(s: int) -> str:
+            return f"{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02},000"
+
+        body = "\n".join(
+            f"{i}\n{clock(a)} --> {clock(b)}\n{text}\n" for i, (a, b, text) in enumerate(cues)
+        )
+        (folder / "b.srt").write_text(body)
+        found = read_captions(folder / "b.srt").transcript.sentences
+        assert [(s.span.start, s.span.end, s.text) for s in found] == cues
+        seen["sentences"] += len(cues)
+
+    return {f.__name__: f for f in (any_bytes, any_lines, any_tree, any_table, a_round_trip)}
+
+
+PROPERTIES = list(properties(1, Counter()))
+
+
+def holds(name: str, count: int, folder: Path) -> None:
+    """Run a property; its cases must have reached the rules of sentences, and, where they may be
+    broken, of errors."""
+    seen: Counter[str] = Counter()
+    properties(count, seen)[name](folder)  # type: ignore[operator]
+    assert seen["sentences"] >= count // 20
+    if name != "any_table":  # which is refused now and then
+        assert (seen["refused"] > 0) == (name != "a_round_trip")
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_caption_properties_hold_for_a_few_random_files(name: str, tmp_path: Path) -> None:
+    holds(name, FEW, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_caption_properties_hold_for_many_random_files(name: str, tmp_path: Path) -> None:
+    holds(name, MANY, tmp_path)
