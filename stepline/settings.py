@@ -112,7 +112,7 @@ SECTION_NAMES = frozenset(
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
-    "writing.second_pass": "the language model writes the steps in one pass; leave it out",
+    "writing.second_pass": "the language model writes the steps in one pass; leave it out"
 }
 
 

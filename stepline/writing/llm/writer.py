@@ -143,10 +143,7 @@ class TranscriptRequest:
 
 
 def _write_by_model(
-    request: TranscriptRequest,
-    transcript: Transcript,
-    fallback: Fallback,
-    withheld: Sequence[int],
+    request: TranscriptRequest, transcript: Transcript, fallback: Fallback, withheld: Sequence[int]
 ) -> WrittenSteps:
     """Return the steps of all chunks, numbered, those that say the same folded."""
     settings = request.settings
@@ -162,9 +159,7 @@ def _write_by_model(
     finally:
         server.close()
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
-    folded = fold_by_meaning(
-        merge_repeats(steps), embed=request.embed, differ=say_different_things
-    )
+    folded = fold_by_meaning(merge_repeats(steps), embed=request.embed, differ=say_different_things)
 
     # what a record holds next to the steps
     notes = _picture_notes(server.name, request.start, request.jpegs)
@@ -263,11 +258,7 @@ def _read_pictures(
 
 
 def dry_run_note(
-    chunks: Sequence[Chunk],
-    prompt: Prompt,
-    settings: LlmSettings,
-    *,
-    pictures: bool,
+    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
 ) -> str:
     """Return what the model would be asked at most, without second tries."""
     pixels = []
