@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stepline
-from stepline import asr, media
+from stepline import media, speech
 from stepline.curate.stages import per_video
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, Frame
@@ -153,7 +153,7 @@ def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(
 
     monkeypatch.setattr(media, "MediaReader", Named)
     monkeypatch.setattr(
-        asr, "transcribe", lambda *_given, **_options: asr.TranscriptionResult(TRANSCRIPT)
+        speech, "transcribe", lambda *_given, **_options: speech.TranscriptionResult(TRANSCRIPT)
     )
     result = understand(
         Request(small_video, "small", captions_file if captioned else None), StepsSettings()
