@@ -48,7 +48,7 @@ class Endless:
 
 def test_a_missing_backbone_is_reported_without_listening_to_the_end(small_video, monkeypatch):
     monkeypatch.setattr(media, "MediaReader", Endless)
-    monkeypatch.setattr(asr, "transcribe", lambda blocks, _settings, **_: list(blocks))
+    monkeypatch.setattr(speech, "transcribe", lambda blocks, _settings, **_: list(blocks))
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
     with pytest.raises(ModelError, match="no such folder"):
         understand(Request(small_video, "small"), settings)
