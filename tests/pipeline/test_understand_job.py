@@ -153,7 +153,7 @@ def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(
 
     monkeypatch.setattr(media, "MediaReader", Named)
     monkeypatch.setattr(
-        asr, "transcribe", lambda *_given, **_options: speech.TranscriptionResult(TRANSCRIPT)
+        speech, "transcribe", lambda *_given, **_options: speech.TranscriptionResult(TRANSCRIPT)
     )
     result = understand(
         Request(small_video, "small", captions_file if captioned else None), StepsSettings()
