@@ -105,7 +105,7 @@ SECTION_NAMES = frozenset(
             "visible",
             "vocabulary",
         ),
-        *("workflow", "writing"),
+        "writing",
     }
 )
 

@@ -202,7 +202,7 @@ def test_a_config_file_that_is_named_must_exist(monkeypatch, tmp_path):
 
 def test_the_sections_of_every_command_are_known():
     from stepline.compare.settings import CompareRunSettings
-    from stepline.curate.workflow.settings import WorkflowRecipe
+    from stepline.curate.stage import Recipe
     from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.models.procx.settings import ProcxRunSettings
     from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
@@ -211,7 +211,7 @@ def test_the_sections_of_every_command_are_known():
 
     roots = (
         *(
-            WorkflowRecipe,
+            Recipe,
             AlignerRunSettings,
             CompareRunSettings,
             RefineRunSettings,
