@@ -13,7 +13,7 @@ import stepline
 from stepline.cli import main as command_line
 from stepline.files.storage import write_record
 
-for folder in ("tests", "tests/compare", "tests/curate", "benchmarks"):
+for folder in ("tests", "tests/compare", "tests/curate", "lab"):
     sys.path.insert(0, str(ROOT / folder))
 from browser import Browser  # noqa: E402
 from reviewed_videos import answer_clips, make_videos  # noqa: E402

@@ -40,7 +40,7 @@ def test_too_little_is_refused_with_what_was_measured_and_where():
     assert str(nasva) == (
         "nasva, too little to promise a gain: 120 confirmed steps of 40 videos; measured to gain "
         "from 332 of 131 videos on (R@1 61.5 against 43.0, where steps are said: "
-        "docs/selftraining.md and docs/curate.md, benchmarks/curate_ceiling.py)"
+        "docs/selftraining.md and docs/curate.md, lab/curate_ceiling.py)"
     )
     assert "from 250 on (ROC-AUC 75.6 against 70.6" in str(wys2)
 

@@ -64,7 +64,7 @@ MEASURED_CURVES: dict[NetworkName, Curve] = {
         "confirmed steps",
         "R@1",
         "where steps are said",
-        "docs/selftraining.md and docs/curate.md, benchmarks/curate_ceiling.py",
+        "docs/selftraining.md and docs/curate.md, lab/curate_ceiling.py",
         (
             LearningPoint(19, 104, 61.5, 68.3),
             LearningPoint(131, 332, 61.5, 43.0),

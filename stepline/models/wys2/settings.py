@@ -128,7 +128,7 @@ class JudgeSettings(Settings):
     # file or run folder of a trained detector. None: the wording and the picture's fit
     detector: Path | None = None
     seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
-    # of on screen, cited, and 1, as research/refit fits them. None: as shipped
+    # of on screen, cited, and 1, as lab/refit fits them. None: as shipped
     weights: JudgeWeights | None = None
 
     @model_serializer(mode="wrap")
