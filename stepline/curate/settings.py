@@ -134,13 +134,6 @@ class ReportSettings(Settings):
     # pictures of the examples and key frames of the audited texts in the page, 3 to 6 kB each
     frames: bool = True
     frame_width: Annotated[int, Field(ge=32, le=640)] = 176  # pixels
-    steps_read: CountOrZero = 5000  # steps whose verbs and objects are counted for the cloud
-    videos_compared: CountOrZero = 20000  # videos among which near-duplicates are sought
-    # whose steps are drawn in the plane (none: the task with most placed steps)
-    task: str | None = None
-    points: CountOrZero = 400  # steps drawn there, at most
-    # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
-    text_base: Path | None = None
     # a vision-language model that checks the audit's sample too
     witness: OptionalVisionLanguage = VisionLanguageSettings()
 
