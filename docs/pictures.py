@@ -1,4 +1,5 @@
-"""Make docs/pictures/*.webp from the pages of the demo, its shot list and the studio, in a headless Chromium: python docs/pictures.py."""
+"""Make docs/pictures/*.webp from the pages of the demo, its shot list and the studio, in a headless
+Chromium: python docs/pictures.py."""
 
 import io
 import sys
