@@ -11,13 +11,16 @@ NEW_VENV := ($(PYTHON) -m venv --without-pip $(VENV) && ($(PYTHON) -m pip --pyth
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
-.PHONY: demo test test-without-shared test-slow rehearsal check lint setup setup-dev bench bench-quick docs site fuzz clean
+.PHONY: demo test coverage test-without-shared test-slow rehearsal check lint setup setup-dev bench bench-quick docs site fuzz clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
 	$(BIN)/stepline demo --out out
 
 test: setup-dev        ## the ordinary tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
+
+coverage: setup-dev    ## the ordinary tests with the share of lines that they run, in out/coverage
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:out/coverage
 
 # Where ../shared has no real clips and annotations: what needs them must skip and say so. The clone holds what is committed.
 ALONE := $(or $(TMPDIR),/tmp)/stepline-alone
@@ -61,15 +64,15 @@ $(VENV)/.ready: pyproject.toml constraints.txt stepline/networks/weights.toml
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) $(TORCH)
 	$(PIP) -e ".[dev,llm,clip,documents,evaluate,links,mcp,train]"
-	$(BIN)/python -c "import site; open(site.getsitepackages()[0] + '/research.pth', 'w').write('$(CURDIR)')"   # which no wheel holds; benchmarks/ need it
+	$(BIN)/python -c "import site; open(site.getsitepackages()[0] + '/lab.pth', 'w').write('$(CURDIR)')"   # which no wheel holds; lab/ need it
 	$(COMPILE)
 	touch $@
 
 bench: setup-dev       ## every benchmark; minutes to an hour
-	$(BIN)/python benchmarks/run_all.py
+	$(BIN)/python lab/run_all.py
 
 bench-quick: setup-dev ## the main things against the last release, in ten minutes; OPTIONS="--release 0.2.0" keeps the ratios
-	$(BIN)/python benchmarks/quick.py $(OPTIONS)
+	$(BIN)/python lab/quick.py $(OPTIONS)
 
 docs: setup-dev        ## the pages of docs/ that come from the code, and what the notebook prints
 	$(BIN)/python docs/generate.py --notebook
