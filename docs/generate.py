@@ -28,12 +28,10 @@ from stepline.cli import main
 from stepline.cli.options import preset_files
 from stepline.compare.settings import CompareRunSettings
 from stepline.curate.stage import Recipe
-from stepline.curate.workflow.settings import WorkflowRunSettings
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.models.procx.settings import ProcxRunSettings
 from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
 from stepline.pipeline.request import StepsSettings
-from stepline.schema import comment_meanings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
 
@@ -45,7 +43,6 @@ CONTRACT_END = "<!-- end of the layers -->"
 OTHERS = {  # commands with settings of their own
     "`stepline compare`": CompareRunSettings,
     "`stepline curate` (a recipe)": Recipe,
-    "`stepline curate workflow` (besides its recipe)": WorkflowRunSettings,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": AlignerRunSettings,
     "`stepline train procx`": ProcxRunSettings,
@@ -178,11 +175,11 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
     """Return a row a setting; section: the default of the section that they are in, whose values
     they have."""
     rows: list[str] = []
-    meanings = {name: text.replace("|", "\\|") for name, text in comment_meanings(kind).items()}
     for name, field in kind.model_fields.items():
         child = field.annotation
+        meaning = (field.description or "").replace("|", "\\|")
         if child in (StepsSettings, *OTHERS.values()):
-            rows.append(f"| `{prefix}{name}.*` | | {meanings.get(name, '')}: see its own table |")
+            rows.append(f"| `{prefix}{name}.*` | | {meaning}: see its own table |")
             continue
         if isinstance(child, type) and issubclass(child, BaseModel):
             rows += _rows(
@@ -193,7 +190,7 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
             continue
         value = field.default if section is None else getattr(section, name)
         default = "" if value is PydanticUndefined else f"`{value!r}`"
-        rows.append(f"| `{prefix}{name}` | {default} | {meanings.get(name, '')} |")
+        rows.append(f"| `{prefix}{name}` | {default} | {meaning} |")
     return rows
 
 
