@@ -95,9 +95,7 @@ class LogTotals:
 def log_number(line: LogLine, name: str) -> float:
     """Return a number of a log's line, or 0 where it has none of that name."""
     value = line.get(name)
-    if not isinstance(value, (int, float)):
-        return 0.0
-    return float(value)
+    return 0.0 if not isinstance(value, (int, float)) else float(value)
 
 
 class RunLog:
@@ -134,8 +132,7 @@ class RunLog:
         """Add one line."""
         now = round(time.time(), 3)
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
-        data = json.dumps(line).encode()
-        size = self._file.write(data + b"\n")
+        size = self._file.write(json.dumps(line).encode() + b"\n")
         file_name = self._path.name
         sizes = self._totals.read
         sizes[file_name] = sizes.get(file_name, 0) + size
@@ -192,8 +189,7 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
         start = log.read.get(file, 0)
         if start == sizes[file]:
             continue
-        data = (folder / file).read(start)
-        for line in _whole_lines(data):
+        for line in _whole_lines((folder / file).read(start)):
             log.add(line)
         if file not in logs:
             totals.append(log)
