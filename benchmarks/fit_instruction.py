@@ -23,7 +23,7 @@ from stepline.grounding.settings import GroundSettings
 from stepline.speech.captions import read_captions
 from stepline.text import embed
 from stepline.text.narration import load_tagger
-from stepline.writing.extractive.instruction import (
+from stepline.writing.extractive.step_score import (
     InstructionWeights,
     instruction_features,
     instruction_log_bayes,

@@ -7,7 +7,7 @@ import pytest
 
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.extractive.instruction import (
+from stepline.writing.extractive.step_score import (
     InstructionWeights,
     instruction_features,
     instruction_log_bayes,
