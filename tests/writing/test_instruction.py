@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.writer_training.marked import read_marked_narrations
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing.extractive.step_score import (
@@ -13,7 +14,6 @@ from stepline.writing.extractive.step_score import (
     instruction_log_bayes,
 )
 from stepline.writing.extractive.writer import narration_instruction
-from stepline.writing.training.marked import read_marked_narrations
 
 NARRATIONS = Path(__file__).resolve().parents[2] / "lab" / "narrations"
 LEAST = GroundSettings().instructs_least
