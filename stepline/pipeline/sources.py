@@ -35,7 +35,8 @@ from stepline.records import Span
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
-    from stepline.media.links import Link, Report
+    from stepline.media.links import Link
+    from stepline.media.page_videos import Report
 
 log = logging.getLogger(__name__)
 
