@@ -33,13 +33,19 @@ class Statistics(FrozenModel):
     words_a_step: Counts = NO_COUNTS
     seconds_a_step: Counts = NO_COUNTS
     seconds_a_video: Counts = Field(NO_COUNTS, description="tens")
-    density_before: Counts = Field(NO_COUNTS, description="twentieths: content words among a text's words")
+    density_before: Counts = Field(
+        NO_COUNTS, description="twentieths: content words among a text's words"
+    )
     density_after: Counts = NO_COUNTS
     words_before: Counts = Field(NO_COUNTS, description="content word -> times, raw narration")
     words_after: Counts = Field(NO_COUNTS, description="the same, steps")
-    documents: Counts = Field(NO_COUNTS, description='"source: id" of a document -> steps taken from it')
+    documents: Counts = Field(
+        NO_COUNTS, description='"source: id" of a document -> steps taken from it'
+    )
     licences: Counts = NO_COUNTS
-    checks: Counts = Field(NO_COUNTS, description="swaps with a number that is not said, and others")
+    checks: Counts = Field(
+        NO_COUNTS, description="swaps with a number that is not said, and others"
+    )
     excluded: Counts = Field(NO_COUNTS, description="evaluation set -> videos kept out")
     seconds: float = Field(0.0, description="of all steps")
 
