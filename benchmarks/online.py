@@ -3,14 +3,10 @@
 
     real     written steps of real clips (benchmarks/real_clips.py --cache), each known when its sentences end
     drawn    the scripts' own steps of drawn videos (benchmarks/grounding.py --cache)
-    recipes  the current line, of drawn videos (--cache) and of the simulated world
-    crosstask  average R@1 as CrossTask has it: its videos' own segments, seen by the simulated world
 
 A step's answer at lag L is what `OnlineGrounder` says of it L seconds after its last word. `end` is
 `ground`. `now`: in how many of the seconds that show a step the most likely one, as reported L
-seconds later, is shown. Next to it the step that was said last by then. `recipes`: in how many of
-the seconds that show a line it is the one reported. Orders of other videos are, of CrossTask, those
-of 30 per task. --count others of the task are asked. Intervals: bootstrap over videos.
+seconds later, is shown. Next to it the step that was said last by then. Intervals: bootstrap over videos.
 """
 
 import argparse
@@ -25,9 +21,7 @@ import grounding
 import numpy as np
 import real_clips
 from grounding import unplaced
-from online_crosstask import print_crosstask
 from online_figures import Array, Counts, Flags, interval, one_at_last, seconds_right, shown_seconds
-from online_recipes import print_recipes
 
 from research.drawn_videos import true_record
 from stepline.grounding.correspondence import load_weights
@@ -303,8 +297,6 @@ def main() -> None:
     tables: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
         "real": lambda args: print_lags(real_rows(args.clips, args.cache)),
         "drawn": lambda args: print_lags(drawn_rows(args.cache, args.seeds)),
-        "recipes": lambda args: print_recipes(args.cache, args.seeds, args.count),
-        "crosstask": lambda args: print_crosstask(args.count),
     }
     parser.add_argument("table", choices=tables)
     parser.add_argument("--clips", type=Path, help="clips and labels.json, for `real`")
@@ -315,9 +307,6 @@ def main() -> None:
         nargs=2,
         default=(200, 230),
         help="first drawn video, and one past the last",
-    )
-    parser.add_argument(
-        "--count", type=int, default=10, help="videos of the world, or of each task of CrossTask"
     )
     args = parser.parse_args()
     result = tables[args.table](args)

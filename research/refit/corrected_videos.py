@@ -105,7 +105,7 @@ def record_settings(record: Record) -> StepsSettings:
     settings = validate(StepsSettings, values)
     flaws = {
         "a trained network placed its steps": settings.nasva.aligner.path is not None,
-        "a vision-language model was asked": settings.vision.witness.named,
+        "a vision-language model was asked": settings.vision.vlm.named,
         "its pictures were not looked at": settings.vision.backbone in ("none", "precomputed"),
         "a part of it alone was looked at": isinstance(inputs, dict) and "part" in inputs,
         "its steps were written from its pictures": settings.procx.when == "alone",

@@ -23,7 +23,6 @@ from stepline.settings import (
     Settings,
 )
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
-from stepline.vision.settings import OptionalVisionLanguage, VisionLanguageSettings
 
 
 class ColumnsSettings(Settings):
@@ -141,8 +140,6 @@ class ReportSettings(Settings):
     points: CountOrZero = 400  # steps drawn there, at most
     # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
     text_base: Path | None = None
-    # a vision-language model that checks the audit's sample too
-    witness: OptionalVisionLanguage = VisionLanguageSettings()
 
 
 class FilterSettings(Settings):

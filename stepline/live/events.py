@@ -74,8 +74,8 @@ class LiveEvent(FrozenModel):
     seconds: float | None = None  # how long a gap or drift is, or how long the source was
     reason: str | None = None  # why it was emitted
     record: str | None = None  # path of the record that --at-end wrote
-    follows: str | None = None  # of "line", the line that is most likely next
-    skipped: tuple[str, ...] | None = None  # of "line", the lines that were passed over
+    follows: str | None = None  # of "line" in earlier releases: the most likely next line
+    skipped: tuple[str, ...] | None = None  # likewise: the lines that were passed over
 
     @model_serializer(mode="wrap")
     def _stored(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def machine_jobs(settings: StepsSettings) -> int:
     language model.
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
-    is_local_model = settings.vision.witness.gguf is not None
+    is_local_model = settings.vision.vlm.gguf is not None
     if settings.writing.writer == "llm":
         is_local_model = is_local_model or settings.writing.llm.gguf is not None
     if is_local_model or current_device().kind != "cpu":

@@ -9,6 +9,8 @@ from stepline.llm.settings import ChatSettings, VideoForm
 from stepline.plugins import choice
 from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 
+# of the settings of a vision-language model, in what earlier releases stored
+OLD_FOLDERS = ("machine", "corrected")
 BackboneName = Annotated[str, choice("backbones")]
 
 
@@ -16,7 +18,7 @@ class VisionLanguageSettings(ChatSettings):
     """A vision-language model that is asked where steps are shown. None is asked unless one is
     named."""
 
-    section: ClassVar[str] = "vision.witness"
+    section: ClassVar[str] = "vision.vlm"
 
     # the GGUF of a local model's projector (mmproj), with which it sees
     projector: Path | None = None
@@ -38,10 +40,6 @@ class VisionLanguageSettings(ChatSettings):
     # answers of this model that were right in other videos. By default as if of 5
     right: Positive = 4.0
     wrong: Positive = 1.0  # and that were wrong
-    # folder of records that asked this model, as Stepline wrote them. Used with `corrected`
-    machine: Path | None = None
-    # that of the same names as people corrected them: the answers count as right or wrong
-    corrected: Path | None = None
     dry_run: bool = False  # ask no one, the record says what would be asked
     # keep good replies in the cache folder, keyed by model, settings, words and pictures
     cache: bool = True
@@ -62,6 +60,14 @@ class VisionLanguageSettings(ChatSettings):
         if self.video is None:
             return 1
         return max(1, round(self.clip_seconds * self.clip_rate))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_old_folders(cls, tree: Any) -> Any:
+        """Recipes of earlier releases store these two, always empty."""
+        if isinstance(tree, dict):
+            tree = {name: value for name, value in tree.items() if name not in OLD_FOLDERS or value}
+        return tree
 
     @model_validator(mode="after")
     def _sees_one_way(self) -> "VisionLanguageSettings":
@@ -85,8 +91,8 @@ class VisionLanguageSettings(ChatSettings):
 
 
 # Stored only where one is named: what no one is asked decides no result.
-OptionalVisionLanguage: TypeAlias = Annotated[
-    VisionLanguageSettings, Field(exclude_if=lambda witness: not witness.named)
+OptionalVlm: TypeAlias = Annotated[
+    VisionLanguageSettings, Field(exclude_if=lambda vlm: not vlm.named)
 ]
 
 
@@ -126,8 +132,24 @@ class VisionSettings(Settings):
     screen: Annotated[
         Literal["auto", "on", "off"], Field(exclude_if=lambda screen: screen == "auto")
     ] = "auto"
-    # a vision-language model that is asked (docs/witness.md)
-    witness: OptionalVisionLanguage = VisionLanguageSettings()
+    # a vision-language model that is asked (docs/vlm.md)
+    vlm: OptionalVlm = VisionLanguageSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_name(cls, tree: Any) -> Any:
+        if isinstance(tree, dict) and "witness" in tree:
+            tree = dict(tree)
+            tree.setdefault("vlm", tree.pop("witness"))
+        return tree
+
+    @model_serializer(mode="wrap")
+    def _store_old_name(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store `vlm` as "witness", which records of all releases have."""
+        tree: dict[str, Any] = stored(self)
+        if "vlm" in tree:
+            tree["witness"] = tree.pop("vlm")
+        return tree
 
     @property
     def text_space(self) -> str:
