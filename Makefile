@@ -11,13 +11,16 @@ NEW_VENV := ($(PYTHON) -m venv --without-pip $(VENV) && ($(PYTHON) -m pip --pyth
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
-.PHONY: demo test test-without-shared test-slow rehearsal check lint setup setup-dev bench bench-quick docs site fuzz clean
+.PHONY: demo test coverage test-without-shared test-slow rehearsal check lint setup setup-dev bench bench-quick docs site fuzz clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
 	$(BIN)/stepline demo --out out
 
 test: setup-dev        ## the ordinary tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
+
+coverage: setup-dev    ## the ordinary tests with the share of lines that they run, in out/coverage
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:out/coverage
 
 # Where ../shared has no real clips and annotations: what needs them must skip and say so. The clone holds what is committed.
 ALONE := $(or $(TMPDIR),/tmp)/stepline-alone

@@ -47,7 +47,7 @@ from stepline.live.speech import HeardSentences, Recognise
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import StepsSettings
-from stepline.progress import trim_memory
+from stepline.processes import trim_memory
 from stepline.records import Record, Span, Video, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.vision import Backbone, load_backbone

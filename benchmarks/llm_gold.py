@@ -1,5 +1,4 @@
-"""What the language-model writer makes of right steps with faults mixed in, and what a second pass
-costs.
+"""What the language-model writer makes of right steps with faults mixed in.
 
     python benchmarks/llm_gold.py [FOLDER]
 
@@ -36,7 +35,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         narrations += gold_narration.labelled_narrations(Path(sys.argv[1]))
     rows = [row(narration) for narration in narrations]
-    print(f"{'narration':14} right  found  written  precise  chunks  tokens  with a second pass")
+    print(f"{'narration':14} right  found  written  precise  chunks  tokens  seconds")
     for counts in rows:
         name, *numbers = counts.values()
         print(f"{name:14}", *(f"{number:7}" for number in numbers))
@@ -47,26 +46,22 @@ def main() -> None:
 def row(narration: Narration) -> dict[str, Any]:
     """Return the counts of one narration. tokens: of questions and answers, about."""
     counts: dict[str, Any] = {"narration": narration.name}
-    for second_pass in (False, True):
-        gold = gold_narration.GoldServer(narration)
-        start = time.perf_counter()
-        with gold.server as server:
-            settings = LlmSettings(base_url=server.url, cache=False)
-            written = write_llm(narration.transcript, settings, second_pass=second_pass)
-        seconds = round(time.perf_counter() - start, 1)
-        if second_pass:
-            counts["tokens_with_second_pass"] = gold.chars // CHARS_PER_TOKEN
-            continue
-        result = gold_narration.score(narration, written)
-        counts |= {
-            "right": result.right,
-            "found": result.found,
-            "written": result.written,
-            "precise": result.precise,
-            "chunks": len(gold.faults),
-            "tokens": gold.chars // CHARS_PER_TOKEN,
-            "seconds": seconds,
-        }
+    gold = gold_narration.GoldServer(narration)
+    start = time.perf_counter()
+    with gold.server as server:
+        settings = LlmSettings(base_url=server.url, cache=False)
+        written = write_llm(narration.transcript, settings)
+    seconds = round(time.perf_counter() - start, 1)
+    result = gold_narration.score(narration, written)
+    counts |= {
+        "right": result.right,
+        "found": result.found,
+        "written": result.written,
+        "precise": result.precise,
+        "chunks": len(gold.faults),
+        "tokens": gold.chars // CHARS_PER_TOKEN,
+        "seconds": seconds,
+    }
     return counts
 
 

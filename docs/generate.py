@@ -28,7 +28,6 @@ from stepline.cli import main
 from stepline.cli.options import preset_files
 from stepline.compare.settings import CompareRunSettings
 from stepline.curate.stage import Recipe
-from stepline.curate.workflow.settings import WorkflowRunSettings
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.models.procx.settings import ProcxRunSettings
 from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
@@ -45,7 +44,6 @@ CONTRACT_END = "<!-- end of the layers -->"
 OTHERS = {  # commands with settings of their own
     "`stepline compare`": CompareRunSettings,
     "`stepline curate` (a recipe)": Recipe,
-    "`stepline curate workflow` (besides its recipe)": WorkflowRunSettings,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": AlignerRunSettings,
     "`stepline train procx`": ProcxRunSettings,

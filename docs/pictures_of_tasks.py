@@ -1,7 +1,6 @@
-"""Make docs/pictures/{comparison,screencast,evening}.webp in a headless Chromium, from made videos:
+"""Make docs/pictures/{comparison,screencast}.webp in a headless Chromium, from made videos:
 python docs/pictures_of_tasks.py."""
 
-import contextlib
 import sys
 import tempfile
 from pathlib import Path
@@ -13,24 +12,20 @@ import stepline
 from stepline.cli import main as command_line
 from stepline.files.storage import write_record
 
-for folder in ("tests", "tests/compare", "tests/curate", "benchmarks"):
+for folder in ("tests", "tests/compare", "benchmarks"):
     sys.path.insert(0, str(ROOT / folder))
 from browser import Browser  # noqa: E402
-from reviewed_videos import answer_clips, make_videos  # noqa: E402
 from screencast_recorder import Take, record_screencast  # noqa: E402
 from test_compare import PANCAKES, make_record, milk  # noqa: E402
 
-PEOPLE = ("Ann", "Ben")
-VIDEO_COUNT = 12
 SCREEN_SIZE = {"width": 1280, "height": 860}
 
 
 def make_pictures(folder: Path) -> None:
-    """Write a picture of a comparison, of a screencast's page and of a workflow's."""
+    """Write a picture of a comparison and of a screencast's page."""
     browser = Browser(folder / "profile")
     pages = {
         "comparison": comparison_page(folder / "pancakes"),
-        "evening": workflow_page(folder / "evening"),
         "screencast": screencast_page(folder / "screencast", browser),
     }
     for name, path in pages.items():
@@ -46,17 +41,6 @@ def comparison_page(folder: Path) -> Path:
         write_record(record, folder / f"{id}.json")
     run("compare", folder, "--out", folder / "comparison")
     return folder / "comparison" / "comparison.html"
-
-
-def workflow_page(folder: Path) -> Path:
-    """Walk a data set of made videos to its end, two people answering, and return its page."""
-    truth = make_videos(folder / "videos", VIDEO_COUNT)
-    words = ("curate", "workflow", "videos/videos.csv", "--out", "evening", "--workers", 1)
-    with contextlib.chdir(folder):  # the page tells paths as they were given
-        run(*words)
-        answer_clips(Path("evening/workflow"), truth, PEOPLE)
-        run(*words)
-    return folder / "evening" / "workflow.html"
 
 
 def screencast_page(folder: Path, browser: Browser) -> Path:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +21,6 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import ShapeError
 from stepline.limits import MAX_SECOND
-from stepline.rendering import render_record
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -361,7 +361,10 @@ class Record(FrozenModel):
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for
         any other."""
-        return render_record(self, output)
+        # by name: `outputs` is above records, which know nothing of it
+        registry = import_module("stepline.outputs.registry")
+        text: str = registry.render(self, output)
+        return text
 
     def to_html(self) -> str:
         """Return the page, without pictures."""

@@ -111,9 +111,15 @@ SECTION_NAMES = frozenset(
             "visible",
             "vocabulary",
         ),
-        *("workflow", "writing"),
+        "writing",
     }
 )
+
+
+# Settings of earlier versions, each with what to use instead.
+REMOVED_SETTINGS = {
+    "writing.second_pass": "the language model writes the steps in one pass; leave it out"
+}
 
 
 def load_settings(
@@ -380,9 +386,13 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
             rule += f" (given: {text})"
         return f"setting {'.'.join(path)}: {rule}"
     # A setting that is not there.
+    name = ".".join(path)
+    for removed, cure in REMOVED_SETTINGS.items():
+        if f".{name}".endswith(f".{removed}"):
+            return f"setting {name} was removed; {cure}"
     above = path[:-1]
     cure = _nearest(path[-1], _keys(kind, above), above)
-    return f"unknown setting {'.'.join(path)!r}; {cure}"
+    return f"unknown setting {name!r}; {cure}"
 
 
 def _may_be_none(kind: type[BaseModel], path: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from stepline import outputs
 from stepline.cli import errors, progress
+from stepline.cli.removed import REMOVED_COMMANDS
 from stepline.errors import SettingsError, StoreError
 from stepline.files.storage import read_record
 from stepline.outputs import OUTPUTS
@@ -349,6 +350,14 @@ def test_clips_are_cut_for_steps_that_have_a_place(small_video, captions_file, t
 def test_wrong_usage_ends_with_two(stepline):
     assert stepline("steps").exit_code == 2
     assert stepline("no-such-verb").exit_code == 2
+
+
+@pytest.mark.parametrize("command", REMOVED_COMMANDS)
+def test_a_removed_command_says_in_one_line_what_to_use_instead(command, stepline):
+    result = stepline(*command.split(), "videos", "--out", "somewhere")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert REMOVED_COMMANDS[command] in line
 
 
 def test_doctor_finds_what_the_main_job_needs(stepline):

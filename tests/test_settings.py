@@ -37,6 +37,7 @@ def test_an_unknown_key_names_its_near_miss():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("writing.second_pass=true", "setting writing.second_pass was removed; .* one pass"),
         ("vision.hands=true", "unknown setting 'vision.hands'"),
         ("procx.cover=1", "unknown setting 'procx.cover'"),
         ("procx.choose=tile", r"procx.choose: .*'surest' or 'apart' \(given: 'tile'\)"),
@@ -201,7 +202,7 @@ def test_a_config_file_that_is_named_must_exist(monkeypatch, tmp_path):
 
 def test_the_sections_of_every_command_are_known():
     from stepline.compare.settings import CompareRunSettings
-    from stepline.curate.workflow.settings import WorkflowRecipe
+    from stepline.curate.stage import Recipe
     from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.models.procx.settings import ProcxRunSettings
     from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
@@ -210,7 +211,7 @@ def test_the_sections_of_every_command_are_known():
 
     roots = (
         *(
-            WorkflowRecipe,
+            Recipe,
             AlignerRunSettings,
             CompareRunSettings,
             RefineRunSettings,

@@ -29,7 +29,6 @@ from stepline.cli.studio import learn, mcp, search, studio
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.weights import weights
-from stepline.cli.workflow import workflow
 from stepline.processes import claim_process
 from stepline.version import __version__
 
@@ -103,7 +102,6 @@ def main(debug: bool) -> None:
         logging.getLogger("faster_whisper").setLevel(logging.ERROR)
 
 
-curate.add_command(workflow)
 for command in COMMANDS:
     main.add_command(command)
     offer_verbosity(command)

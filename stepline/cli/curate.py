@@ -23,6 +23,7 @@ from stepline.cli.options import (
     set_option,
 )
 from stepline.cli.progress import curation_bar
+from stepline.cli.removed import refuse_removed
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class RunByDefault(Group):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Put the command's name before arguments that begin with none."""
+        if arguments:
+            refuse_removed(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:
             arguments = ["run", *arguments]
         return super().parse_args(context, arguments)

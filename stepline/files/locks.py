@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from stepline.errors import SettingsError, StoreError
-from stepline.files.own_files import open_own_file
+from stepline.files.atomic_files import open_own_file
 from stepline.limits import parse_json
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from threading import RLock
 from typing import Any, TypeAlias
 
 from stepline.errors import StoreError
-from stepline.files.own_files import check_own_file, open_own_file
+from stepline.files.atomic_files import check_own_file, open_own_file
 from stepline.limits import MAX_RECORD_BYTES
 
 Row: TypeAlias = tuple[Any, ...]

@@ -26,10 +26,9 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from stepline.errors import MediaError
-from stepline.files.atomic_files import write_atomic
-from stepline.files.own_files import check_own_folder
+from stepline.files.atomic_files import check_own_folder, write_atomic
 from stepline.files.remote.addresses import check_url, display_url
-from stepline.files.remote.backoff import TRANSIENT_STATUSES, doubled_pause, retry
+from stepline.files.remote.retry import TRANSIENT_STATUSES, doubled_pause, retry
 from stepline.limits import parse_json
 from stepline.media.clips import join_tracks
 from stepline.media.dates import read_day

@@ -215,7 +215,7 @@ def cuda_gpus() -> int:
     return int(torch.cuda.device_count())
 
 
-def gpu_gave_out(error: BaseException) -> bool:
+def is_gpu_error(error: BaseException) -> bool:
     """Return whether an error of torch or CTranslate2 says that a GPU is short of memory, or
     lost."""
     return isinstance(error, RuntimeError) and GAVE_OUT.search(str(error)) is not None

@@ -63,7 +63,8 @@ from stepline.pipeline.speech import (
 from stepline.pipeline.titles import choose_title, find_author, find_publication_date
 from stepline.pipeline.user_lines import UserLines, place_user_lines
 from stepline.pipeline.work_needs import needed_things, work_times, work_yields
-from stepline.progress import Progress, StoppedError, share_arenas, trim_memory
+from stepline.processes import limit_malloc_arenas, trim_memory
+from stepline.progress import Progress, StoppedError
 from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
@@ -136,7 +137,7 @@ def understand(
     thumbnails: what keeps pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
-    share_arenas()
+    limit_malloc_arenas()
     _check_writer_before_recognition(request, settings)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)

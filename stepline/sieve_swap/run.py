@@ -22,7 +22,7 @@ import numpy as np
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.files.atomic_files import check_writable, write_atomic
-from stepline.progress import trim_memory
+from stepline.processes import trim_memory
 from stepline.records import Record, Rejected, Video
 from stepline.sieve_swap import statistics
 from stepline.sieve_swap.content_words import (

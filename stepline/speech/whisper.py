@@ -17,7 +17,7 @@ from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.networks.device import current_device
 from stepline.networks.weights import find_weights
-from stepline.progress import reuse_large_blocks, trim_memory
+from stepline.processes import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.settings import AsrSettings

@@ -17,7 +17,7 @@ from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
 from stepline.pipeline.output_files import keyframes
-from stepline.progress import trim_memory
+from stepline.processes import trim_memory
 from stepline.records import Record
 
 INDEX_FILE = "index.html"

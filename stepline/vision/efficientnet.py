@@ -21,7 +21,7 @@ from stepline.errors import ModelError
 from stepline.networks.device import cpu_threads, current_device
 from stepline.networks.onnx_graph import TENSOR_TYPES, OnnxGraph, run_batches
 from stepline.networks.state_dict import Array, read_tensors
-from stepline.progress import trim_memory
+from stepline.processes import trim_memory
 from stepline.records import Matrix
 from stepline.vision.encode import Pictures
 from stepline.vision.tflite import same_padding

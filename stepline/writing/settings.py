@@ -111,8 +111,6 @@ class WritingSettings(Settings):
     # a narration tagger that `stepline train writer` wrote. None: the one that is shipped.
     step_scorer: Path | None = None
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"
-    # ask the language model once more, to choose, join and order the steps of all chunks
-    second_pass: bool = False
 
     @model_serializer(mode="wrap")
     def _without_unused(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -121,8 +119,6 @@ class WritingSettings(Settings):
         tree: dict[str, Any] = stored(self)
         if self.writer == "llm":
             return tree
-        if not self.second_pass:
-            tree.pop("second_pass", None)
         usual = LlmSettings()
         has_usual_words = self.llm.words_per_chunk == usual.words_per_chunk
         has_usual_sentences = self.llm.sentences_per_chunk == usual.sentences_per_chunk

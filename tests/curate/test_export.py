@@ -1,14 +1,13 @@
 import json
 import tarfile
-from dataclasses import replace
 
 import pytest
-from exported import LEFT_OUT, contents, export, record
+from exported import LEFT_OUT, export, record
 from forget import forget_file_systems
 from s3_server import s3_server
 
-from stepline.curate.export.card import ReviewFacts, pairs, stage_losses, without_folders
-from stepline.curate.export.dataset import export_dataset, publish
+from stepline.curate.export.card import pairs, stage_losses, without_folders
+from stepline.curate.export.dataset import publish
 from stepline.curate.export.shards import write_tars
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
@@ -294,23 +293,3 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     assert files_of(tmp_path / "back") == files_of(folder)
     assert faults.failed > 5
     assert faults.slowed >= 1
-
-
-def test_held_out_videos_are_a_split_of_their_own_and_the_card_says_what_people_said(tmp_path):
-    review = ReviewFacts(videos=3, held_out=2, clips=9, answered=8, shown=5, people=2, kappa=0.5)
-    reviewed = replace(contents(tmp_path), held_out=frozenset({"v01", "v03"}), review=review)
-    folder = tmp_path / "reviewed"
-    folder.mkdir()
-    tree = export_dataset(reviewed, folder, ExportSettings())
-    ids = {}
-    for split in ("train", "test"):
-        shards = sorted((folder / "data").glob(f"{split}-*"))
-        ids[split] = [record.id for shard in shards for record in read_parquet(shard)]
-    assert ids == {"train": ["v00", "v02", "v04"], "test": ["v01", "v03"]}
-    assert (tree["videos"], tree["review"]["kappa"]) == (5, 0.5)
-    card = (folder / "README.md").read_text()
-    assert "  - split: test\n    path: data/test-*.parquet\n" in card
-    assert "People saw 8 of 9 clips" in card
-    assert "Fleiss' kappa 0.50" in card
-    metadata = json.loads((folder / "croissant.json").read_text())
-    assert [part["@id"] for part in metadata["recordSet"]] == ["train", "test", "left_out"]

@@ -9,7 +9,7 @@ NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
 
 
 def test_the_papers_have_a_recipe_each_and_features_one() -> None:
-    assert NAMES == ["clean", "features", "howtostep", "review", "sieve_swap", "visual_narration"]
+    assert NAMES == ["clean", "features", "howtostep", "sieve_swap", "visual_narration"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stepline
-from stepline import asr, media
+from stepline import media, speech
 from stepline.curate.stages import per_video
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, Frame
@@ -48,7 +48,7 @@ class Endless:
 
 def test_a_missing_backbone_is_reported_without_listening_to_the_end(small_video, monkeypatch):
     monkeypatch.setattr(media, "MediaReader", Endless)
-    monkeypatch.setattr(asr, "transcribe", lambda blocks, _settings, **_: list(blocks))
+    monkeypatch.setattr(speech, "transcribe", lambda blocks, _settings, **_: list(blocks))
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
     with pytest.raises(ModelError, match="no such folder"):
         understand(Request(small_video, "small"), settings)
@@ -153,7 +153,7 @@ def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(
 
     monkeypatch.setattr(media, "MediaReader", Named)
     monkeypatch.setattr(
-        asr, "transcribe", lambda *_given, **_options: asr.TranscriptionResult(TRANSCRIPT)
+        speech, "transcribe", lambda *_given, **_options: speech.TranscriptionResult(TRANSCRIPT)
     )
     result = understand(
         Request(small_video, "small", captions_file if captioned else None), StepsSettings()

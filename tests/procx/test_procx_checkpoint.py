@@ -61,9 +61,7 @@ def test_another_kind_of_file_is_one_line(written, tmp_path):
     _, path = written
     (tmp_path / "text.safetensors").write_text("hello")
     rewritten(
-        path,
-        tmp_path / "aligner.safetensors",
-        header(path) | {"kind": "stepline.models.nasva.aligner"},
+        path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"}
     )
     rewritten(path, tmp_path / "new.safetensors", header(path) | {"version": 2})
     rewritten(path, tmp_path / "list.safetensors", [1])

@@ -20,7 +20,7 @@ from stepline.curate.execution.scheduler import Phase, Scheduler
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SettingsError, StoreError
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import cache_folder
 from stepline.networks.device import cuda_gpus, current_device, requested_device
 
 

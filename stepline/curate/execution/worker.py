@@ -35,7 +35,7 @@ from stepline.curate.store.results import ResultStore
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import causes
-from stepline.networks.device import current_device, gpu_gave_out, set_device
+from stepline.networks.device import current_device, is_gpu_error, set_device
 from stepline.numeric import one_blas_thread
 from stepline.version import minor_version
 
@@ -226,7 +226,7 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
         return run(context)
     except Exception as error:
         # Only a GPU that gave out is worth another try.
-        lost_gpu = any(map(gpu_gave_out, causes(error)))
+        lost_gpu = any(map(is_gpu_error, causes(error)))
         if current_device().kind == "cpu" or not lost_gpu:
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"

@@ -71,7 +71,6 @@ def dataset_card(
         tars=settings.webdataset,
         media=settings.webdataset and settings.media,
         dataset=dataset,
-        review=dataset.get("review"),
         columns=RECORD_COLUMNS,
         settings=_settings_lines(_mapping(dataset["settings"]), stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
@@ -229,28 +228,6 @@ class DatasetFacts:
             weights.update(name for name in known_weights() if name in maker)
             weights.update(WEIGHTS_BEHIND.get(maker, ()))
         return sorted(weights)
-
-
-@dataclass(frozen=True)
-class ReviewFacts:
-    """What people said of a dataset, as its card states it.
-
-    videos, held_out: in the splits "train" and "test".
-    clips, answered: asked about, and with an answer.
-    shown: that the picture shows.
-    people: how many answered.
-    kappa: Fleiss', None where it is not defined.
-    networks: a line for each, on its gain over the default or its refusal.
-    """
-
-    videos: int
-    held_out: int
-    clips: int
-    answered: int
-    shown: int
-    people: int
-    kappa: float | None
-    networks: tuple[str, ...] = ()
 
 
 def describe_dataset(

@@ -12,7 +12,6 @@ from stepline.curate.export.shards import (
     NUMBER_KIND,
     NUMBERS_KIND,
     RECORD_COLUMNS,
-    TEST_SPLIT,
     TEXTS_KIND,
     TRAIN_SPLIT,
     ExportedFile,
@@ -28,7 +27,6 @@ FORMATS_BY_SUFFIX = {
 }
 SPLIT_MEANINGS = {
     TRAIN_SPLIT: "one record per video",
-    TEST_SPLIT: "one record per video that is held out from training",
     LEFT_OUT_SPLIT: "the videos that are left out, with the reasons",
 }
 DATA_TYPES = {NUMBER_KIND: "sc:Float", NUMBERS_KIND: "sc:Float", INTEGER_KIND: "sc:Integer"}

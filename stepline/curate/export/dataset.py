@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from pydantic import JsonValue
 
 from stepline.curate.export.card import (
     DatasetFacts,
-    ReviewFacts,
     dataset_card,
     describe_dataset,
     stage_losses,
@@ -21,7 +20,6 @@ from stepline.curate.export.card import (
 from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import (
     LEFT_OUT_SPLIT,
-    TEST_SPLIT,
     TRAIN_SPLIT,
     DatasetRow,
     copy_features,
@@ -54,8 +52,6 @@ class DatasetContents:
     stages: of the recipe, in its order.
     settings: what decides each.
     media: the videos, by id, where they go along.
-    held_out: ids of the split "test".
-    review: what people said of it, for the card (`ReviewFacts`).
     """
 
     records: Callable[[], Iterable[Record]]
@@ -65,8 +61,6 @@ class DatasetContents:
     settings: JsonValue = None
     features: "FeatureStore | None" = None
     media: Mapping[str, RemotePath] = field(default_factory=dict)
-    held_out: frozenset[str] = frozenset()
-    review: ReviewFacts | None = None
 
 
 def export_dataset(
@@ -79,11 +73,8 @@ def export_dataset(
     """
     # Records, which are counted as they are written.
     facts = DatasetFacts()
-    rows = _counted_rows(contents, facts, TRAIN_SPLIT)
+    rows = _counted_rows(contents, facts)
     files = write_shards(rows, TRAIN_SPLIT, folder, settings.rows)
-    if contents.held_out:
-        rows = _counted_rows(contents, facts, TEST_SPLIT)
-        files += write_shards(rows, TEST_SPLIT, folder, settings.rows)
     if contents.left_out:
         rows = _left_out_rows(contents)
         files += write_shards(rows, LEFT_OUT_SPLIT, folder, settings.rows)
@@ -100,37 +91,28 @@ def export_dataset(
         media: Mapping[str, RemotePath] = {}
         if settings.media:
             media = contents.media
-        records = _published(contents, TRAIN_SPLIT)
+        records = _published(contents)
         files += write_tars(records, folder, shard_bytes, media)
 
     # Three texts about all of these, the list of files last.
     losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
     tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
-    if contents.review is not None:
-        tree["review"] = asdict(contents.review)
     write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
     write_atomic(folder / METADATA_NAME, croissant(tree, files, settings))
     write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
 
-def _published(contents: DatasetContents, split: str) -> Iterator[Record]:
-    """Yield the records of a split as others may see them: their videos by the address in the
-    source."""
+def _published(contents: DatasetContents) -> Iterator[Record]:
+    """Yield the records as others may see them: their videos by the address in the source."""
     for record in contents.records():
-        # A record is in one split alone.
-        is_held_out = record.id in contents.held_out
-        if is_held_out != (split == TEST_SPLIT):
-            continue
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
         yield record.model_copy(update={"video": video})
 
 
-def _counted_rows(
-    contents: DatasetContents, facts: DatasetFacts, split: str
-) -> Iterator[DatasetRow]:
-    for record in _published(contents, split):
+def _counted_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
+    for record in _published(contents):
         facts.add(record)
         yield DatasetRow(record)
 
@@ -159,7 +141,6 @@ LARGE_SUFFIXES = (
 # What names of a dataset's own files begin with, apart from its three texts.
 OWN_PREFIXES = (
     "data/train-",
-    "data/test-",
     "data/left_out-",
     "features/shard-",
     "webdataset/train-",

@@ -140,7 +140,6 @@ class DatasetRow:
 DATA_FOLDER = "data"
 # The splits of a dataset.
 TRAIN_SPLIT = "train"
-TEST_SPLIT = "test"
 LEFT_OUT_SPLIT = "left_out"
 MAX_SHARD_CHARS = 128 * 2**20  # of JSON, which bounds the memory of writing a shard
 NAME_DIGITS = 16  # of a sha256 in a file's name, in hex
@@ -162,7 +161,7 @@ def write_shards(
     """Write rows, sorted by id already, as shards of at most `limit` rows. Without any rows it
     writes a shard without rows.
 
-    split: "train", "test" or "left_out". Shards end where only their content decides, so
+    split: "train" or "left_out". Shards end where only their content decides, so
     that equal rows give equal files.
     """
     data = folder / DATA_FOLDER

@@ -81,8 +81,6 @@ def write(recipe: "Recipe") -> JsonValue:
     # How a model is asked decides nothing of what it answers.
     without = ASKING_SETTINGS | {*files, "prompt_file"}
     decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
-    if writing.second_pass:
-        decides["second_pass"] = True
     return decides | _plugin("writers", writing.writer)
 
 

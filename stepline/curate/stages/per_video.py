@@ -157,11 +157,10 @@ def write(video: VideoContext) -> bytes:
         prompt = chosen_prompt(settings.llm)
         prompt_chars = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         reply_chars = sum(len(step.text) + LINE_CHARS for step in written.steps)
-        request_count = len(chunks) + settings.second_pass
         video.notes.update(
             tokens_in=prompt_chars / CHARS_PER_TOKEN,
             tokens_out=reply_chars / CHARS_PER_TOKEN,
-            requests=float(request_count),
+            requests=float(len(chunks)),
         )
     return to_bytes(written)
 

@@ -25,8 +25,7 @@ from stepline.curate.store.manifests import (
     save_store_keys,
 )
 from stepline.errors import StoreError
-from stepline.files.atomic_files import PARTIAL_SUFFIX
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import PARTIAL_SUFFIX, cache_folder
 from stepline.limits import parse_json
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from os import utime
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.files.atomic_files import remove_file
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import cache_folder, remove_file
 from stepline.files.locks import lock_file_now
 from stepline.files.remote.path import DEFAULT_SETTINGS, RemotePath
 from stepline.files.remote.settings import RemoteSettings

@@ -29,7 +29,12 @@ from urllib.parse import unquote
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, atomic_path, remove_file, write_atomic
 from stepline.files.remote.filesystems import filesystem, list_objects, request
-from stepline.files.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
+from stepline.files.remote.retry import (
+    ShortReadError,
+    exists_already,
+    knows_no_conditions,
+    retry_request,
+)
 from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.limits import is_storable
 
@@ -327,7 +332,7 @@ class RemotePath(FileAddress):
         return self._try(lambda: self._request_once(verb))
 
     def _try(self, action: Callable[[], T]) -> T:
-        return retry(action, self.display_url, self.settings)
+        return retry_request(action, self.display_url, self.settings)
 
 
 class RangeReader(io.RawIOBase):

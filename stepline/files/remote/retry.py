@@ -1,23 +1,24 @@
 """Sending a request again where that may help, and saying in one line what to do where it
 cannot."""
 
-import asyncio
 import errno
 import logging
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from stepline.errors import StoreError
-from stepline.files.remote.backoff import TRANSIENT_STATUSES, doubled_pause
-from stepline.files.remote.backoff import retry as retry_after
 from stepline.files.remote.settings import RemoteSettings
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MAX_PAUSE_SECONDS = 30.0  # between two tries, where a user of the loop sets no other
+# HTTP statuses that another try may cure: timeouts, too many requests, a server in trouble
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 # What clients call a connection that failed. They are named, since they need not be installed.
 BROKEN_CONNECTIONS = frozenset(
     {
@@ -59,7 +60,29 @@ class OutOfReachError(StoreError):
     """A place that did not answer, or was too busy, at any of many tries."""
 
 
-def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
+def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float]) -> T:
+    """Return what `action` returns, called again after each failure for which `pause_after` has a
+    pause.
+
+    pause_after: gets the exception and how many tries there were, the failed one included. It
+    returns the seconds to wait before the next try, or raises what the caller shall see.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return action()
+        except Exception as error:  # noqa: BLE001 - pause_after raises what is not tried again
+            seconds = pause_after(error, tries)
+        time.sleep(seconds)
+
+
+def doubled_pause(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
+    """Return the seconds to wait after `tries`: `first`, doubled each time, `most` at most."""
+    return min(most, first * 2.0 ** (tries - 1))
+
+
+def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     """Return what `action` does, tried again after transient failures, with growing pauses.
 
     name: what messages call it. It must hold no secret. Raises StoreError, in one line, for a
@@ -87,7 +110,7 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
         )
         return pause
 
-    return retry_after(action, pause_after)
+    return retry(action, pause_after)
 
 
 def retry_reason(error: BaseException) -> str | None:
@@ -105,7 +128,7 @@ def retry_reason(error: BaseException) -> str | None:
     for cause in causes(error):
         if isinstance(cause, ShortReadError):
             return "an answer broke off"
-        if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
+        if isinstance(cause, TimeoutError):
             return "no answer in time"
         if isinstance(cause, ConnectionError):
             return "the connection failed"

@@ -104,7 +104,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     """Write a calibration as JSON."""
     modes = {mode: asdict(logistic) for mode, logistic in calibration.modes.items()}
     tree = {
-        "kind": "stepline.models.nasva.shown",
+        "kind": "stepline.nasva.shown",
         "aligner": calibration.aligner,
         "evidence": FEATURE_NAMES,
         "modes": modes,

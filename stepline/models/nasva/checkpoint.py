@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 N = TypeVar("N")
 
 NETWORK_FILE = NetworkFile(
-    kind="stepline.models.nasva.aligner",
+    kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
     writer="`stepline train nasva`",

@@ -14,7 +14,7 @@ from stepline.models.training.network_file import Header, NetworkFile, TrainedOn
 from stepline.records import FeatureSequence
 
 PROCX_FILE = NetworkFile(
-    kind="stepline.models.procx",
+    kind="stepline.procx",
     version=1,
     title="a ProcX network",
     writer="`stepline train procx`",

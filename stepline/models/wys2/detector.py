@@ -32,7 +32,7 @@ from stepline.records import Matrix
 
 DETECTOR_FILE = "detector.safetensors"  # in the folder of a training run
 NETWORK_FILE = NetworkFile(
-    kind="stepline.models.wys2.detector",
+    kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",
     writer="`stepline train wys2`",

@@ -40,7 +40,7 @@ from stepline.records import FeatureSequence, Matrix, Sentence, Span
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-CALIBRATION_KIND = "stepline.models.wys2.shown"
+CALIBRATION_KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone (all others know texts alone)
 BACKBONE_ENCODERS = ("conse", "clip", "internvideo", "s3d")
 NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit

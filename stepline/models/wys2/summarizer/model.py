@@ -27,7 +27,7 @@ from stepline.records import Record, Span, Step, Video
 
 SUMMARIZER_FILE = "summarizer.safetensors"  # in the folder of a training run
 NETWORK_FILE = NetworkFile(
-    kind="stepline.models.wys2.summarizer",
+    kind="stepline.wys2.summarizer",
     version=None,
     title="a summarizer",
     writer="`stepline train summarizer`",
