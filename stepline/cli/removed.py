@@ -7,7 +7,8 @@ from stepline.errors import SettingsError
 # command without `stepline` -> what to use instead, as the end of a sentence
 REMOVED_COMMANDS = {
     "curate workflow": "`curate run`, `annotate vnd`, `train`, `evaluate` and `curate run` "
-    "again do its work, as docs/evening.md shows"
+    "again do its work, as docs/evening.md shows",
+    "shots": "PySceneDetect lists the shots of a video and cuts it there",
 }
 
 

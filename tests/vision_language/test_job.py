@@ -96,7 +96,7 @@ def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
 
 
 def test_the_old_name_of_its_settings_works_and_one_line_says_the_new_one(
-    stepline, small_video, captions_file, tmp_path
+    stepline, small_video, captions_file, tmp_path, caplog
 ):
     current_name.cache_clear()
     given = ("steps", small_video, "--captions", captions_file, "--out", tmp_path / "out")
@@ -104,7 +104,7 @@ def test_the_old_name_of_its_settings_works_and_one_line_says_the_new_one(
     done = stepline(*given, *old)
     assert done.exit_code == 1
     assert "unknown setting 'vision.vlm.rate'" in done.stderr
-    assert done.stderr.count("vision.witness is now vision.vlm") == 1
+    assert caplog.text.count("vision.witness is now vision.vlm") == 1
 
 
 def test_settings_stored_by_earlier_releases_are_read():
