@@ -1,7 +1,7 @@
 """Every place of a video is described once, for all steps, before questions are asked.
 
-What is most like a step's words counts as an answer on it. Measured in `benchmarks/witness.py of earlier releases`
-(docs/vlm.md): requests for descriptions are worth less than requests for questions.
+What is most like a step's words counts as an answer on it.
+Measured (docs/results/vlm.md): requests for descriptions are worth less than requests for questions.
 
 Letters: K steps, P places.
 """
