@@ -103,19 +103,19 @@ class LinkChapter(FrozenModel):
     """A chapter that the page of a video names. start: seconds."""
 
     start: Seconds
-    title: str  # as the page writes it
+    title: str = Field(description="as the page writes it")
 
 
 class LinkOrigin(FrozenModel):
     """Where a video was fetched from, and what its page says of it. JSON holds upload_date only
     where the page names it."""
 
-    url: str  # as the user gave it
-    title: str | None = None  # of the video on its page
-    uploader: str | None = None  # the person or channel that published it
-    licence: str | None = None  # as the page names it
-    chapters: tuple[LinkChapter, ...] = ()  # in the order of the page
-    upload_date: Day | None = None  # YYYY-MM-DD
+    url: str = Field(description="as the user gave it")
+    title: str | None = Field(None, description="of the video on its page")
+    uploader: str | None = Field(None, description="the person or channel that published it")
+    licence: str | None = Field(None, description="as the page names it")
+    chapters: tuple[LinkChapter, ...] = Field((), description="in the order of the page")
+    upload_date: Day | None = Field(None, description="YYYY-MM-DD")
 
 
 class Video(FrozenModel):
@@ -129,44 +129,54 @@ class Video(FrozenModel):
     known.
     """
 
-    id: Annotated[str, Field(min_length=1)]  # a dataset's own, or the file's stem
-    path: str | None = None  # of the file, absolute where Stepline read it
-    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = None  # s
-    title: str | None = None  # title_source says where it is from
-    task: str | None = None  # what a dataset says the video shows
+    id: Annotated[str, Field(min_length=1)] = Field(
+        description="a dataset's own, or the file's stem"
+    )
+    path: str | None = Field(None, description="of the file, absolute where Stepline read it")
+    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = Field(None, description="s")
+    title: str | None = Field(None, description="title_source says where it is from")
+    task: str | None = Field(None, description="what a dataset says the video shows")
     sha256: str | None = None
     origin: LinkOrigin | None = None
     title_source: TitleSource | None = None
     author: str | None = None
     publication_date: Day | None = None
-    tags: tuple[str, ...] = ()  # that people gave it
-    metadata: dict[str, str] = Field(default_factory=dict)  # people's own names and values
+    tags: tuple[str, ...] = Field((), description="that people gave it")
+    metadata: dict[str, str] = Field(
+        default_factory=dict, description="people's own names and values"
+    )
 
 
 class Word(FrozenModel):
     """One recognised word. `span` is None where the recogniser gave no time."""
 
-    text: str  # with the marks behind it
-    span: Span | None = None  # when it is said
-    confidence: Probability | None = None  # P(it is what was said), of the recogniser
+    text: str = Field(description="with the marks behind it")
+    span: Span | None = Field(None, description="when it is said")
+    confidence: Probability | None = Field(
+        None, description="P(it is what was said), of the recogniser"
+    )
 
 
 class Sentence(FrozenModel):
     """One spoken sentence. `shown` is P(the picture shows it), None until judged."""
 
-    text: str  # as recognised, or as captions have it
-    span: Span  # when it is said
-    words: tuple[Word, ...] = ()  # none where no one gave times of words
-    confidence: Probability | None = None  # mean of its words
-    shown: Probability | None = None  # P(the picture shows it), null until judged
+    text: str = Field(description="as recognised, or as captions have it")
+    span: Span = Field(description="when it is said")
+    words: tuple[Word, ...] = Field((), description="none where no one gave times of words")
+    confidence: Probability | None = Field(None, description="mean of its words")
+    shown: Probability | None = Field(
+        None, description="P(the picture shows it), null until judged"
+    )
 
 
 class Transcript(FrozenModel):
     """What is said, sorted by start. Sentences may overlap."""
 
-    language: str | None = None  # ISO 639-1 code
-    sentences: tuple[Sentence, ...] = ()  # sorted by start
-    recogniser: str | None = None  # the model, or "captions"; null where nothing was listened to
+    language: str | None = Field(None, description="ISO 639-1 code")
+    sentences: tuple[Sentence, ...] = Field((), description="sorted by start")
+    recogniser: str | None = Field(
+        None, description='the model, or "captions"; null where nothing was listened to'
+    )
 
     @model_validator(mode="after")
     def _sorted(self) -> "Transcript":
@@ -200,13 +210,13 @@ class Step(FrozenModel):
     target: what is clicked, of a step in a screen recording (JSON holds it only there).
     """
 
-    id: str  # unique in its record
-    text: Annotated[str, Field(min_length=1)]  # one action, as an order
+    id: str = Field(description="unique in its record")
+    text: Annotated[str, Field(min_length=1)] = Field(description="one action, as an order")
     kind: StepKind = "do"
     spans: tuple[Span, ...] = ()
     at: Seconds | None = None
     said: Span | None = None
-    status: Status | None = None  # null where no one judged whether it is shown
+    status: Status | None = Field(None, description="null where no one judged whether it is shown")
     basis: Basis | None = None
     score: Probability | None = None
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
@@ -239,8 +249,10 @@ class Amount(FrozenModel):
     text: as it is said.
     """
 
-    low: Annotated[float, Field(ge=0.0)]  # the number, or the least of a range
-    high: Annotated[float, Field(ge=0.0)]  # the number, or the greatest of a range
+    low: Annotated[float, Field(ge=0.0)] = Field(description="the number, or the least of a range")
+    high: Annotated[float, Field(ge=0.0)] = Field(
+        description="the number, or the greatest of a range"
+    )
     unit: str | None = None
     text: str = ""
 
@@ -258,7 +270,9 @@ class Material(FrozenModel):
     at: second at which it is named first. sources: indices of the sentences that name it so.
     """
 
-    name: Annotated[str, Field(min_length=1)]  # as it is said, without an article
+    name: Annotated[str, Field(min_length=1)] = Field(
+        description="as it is said, without an article"
+    )
     amounts: tuple[Amount, ...] = ()
     at: Seconds
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
@@ -270,10 +284,12 @@ class WorkTime(FrozenModel):
     at: second at which it is said. sources: indices of the sentences that say so.
     """
 
-    kind: TimeKind  # of the whole work, of what comes before cooking, or of cooking
+    kind: TimeKind = Field(
+        description="of the whole work, of what comes before cooking, or of cooking"
+    )
     low: Annotated[float, Field(gt=0.0)]
     high: Annotated[float, Field(gt=0.0)]
-    text: str = ""  # the sentence that says so
+    text: str = Field("", description="the sentence that says so")
     at: Seconds
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
@@ -341,22 +357,22 @@ class Record(FrozenModel):
     JSON holds these four only where there are any.
     """
 
-    id: Annotated[str, Field(min_length=1)]  # names its files
-    video: Video  # the file, and what is known of it
-    transcript: Transcript | None = None  # what is said in it
-    steps: tuple[Step, ...] = ()  # what to do, in the order of saying
+    id: Annotated[str, Field(min_length=1)] = Field(description="names its files")
+    video: Video = Field(description="the file, and what is known of it")
+    transcript: Transcript | None = Field(None, description="what is said in it")
+    steps: tuple[Step, ...] = Field((), description="what to do, in the order of saying")
     materials: tuple[Material, ...] = ()
     tools: tuple[Material, ...] = ()
     yields: tuple[Material, ...] = ()
     times: tuple[WorkTime, ...] = ()
-    recipe: tuple[str, ...] = ()  # the user's own lines
-    captions: tuple[Step, ...] = ()  # steps described from the pictures
-    reference: tuple[Step, ...] = ()  # human truth, read by no stage
-    dropped: tuple[Rejected, ...] = ()  # what was left out, and why
+    recipe: tuple[str, ...] = Field((), description="the user's own lines")
+    captions: tuple[Step, ...] = Field((), description="steps described from the pictures")
+    reference: tuple[Step, ...] = Field((), description="human truth, read by no stage")
+    dropped: tuple[Rejected, ...] = Field((), description="what was left out, and why")
     warnings: tuple[str, ...] = ()
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     models: dict[str, JsonValue] = Field(default_factory=dict)
-    version: Literal[1] = RECORD_VERSION  # of this form
+    version: Literal[1] = Field(RECORD_VERSION, description="of this form")
 
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for

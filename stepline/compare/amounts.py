@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from pydantic import Field
+
 from stepline.records import FrozenModel, Material
 from stepline.writing.quantities import (
     COUNT_KIND,
@@ -57,9 +59,9 @@ class AmountSpread(FrozenModel):
 
     thing: str = ""
     unit: str | None = None
-    low: float  # the least
-    median: float  # half of the videos state less
-    high: float  # the greatest
+    low: float = Field(description="the least")
+    median: float = Field(description="half of the videos state less")
+    high: float = Field(description="the greatest")
     videos: tuple[str, ...]
 
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from pydantic import Field
+
 from stepline.compare.amounts import AmountSpread, amount_spreads, material_amounts
 from stepline.records import FrozenModel, Material, Matrix, Seconds
 
@@ -18,16 +20,18 @@ NAME_LIKENESS = 0.85
 class MaterialMention(FrozenModel):
     """A video that names a thing, and the second at which it does first."""
 
-    video: str  # its id
-    at: Seconds  # at which it is named first
+    video: str = Field(description="its id")
+    at: Seconds = Field(description="at which it is named first")
 
 
 class ComparedMaterial(FrozenModel):
     """A thing that videos need, by the name that most of them use."""
 
-    name: str  # in lower case
-    videos: tuple[MaterialMention, ...]  # that name it
-    amounts: tuple[AmountSpread, ...]  # one for each unit that cannot be converted
+    name: str = Field(description="in lower case")
+    videos: tuple[MaterialMention, ...] = Field(description="that name it")
+    amounts: tuple[AmountSpread, ...] = Field(
+        description="one for each unit that cannot be converted"
+    )
 
 
 def compare_materials(

@@ -11,6 +11,7 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from stepline.compare.align import (
     StepGroup,
@@ -37,38 +38,38 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 class ComparedVideo(FrozenModel):
     """A video of the task. path: of its file as its record has it. likeness: to the others."""
 
-    id: str  # of the record
-    title: str  # of the video
+    id: str = Field(description="of the record")
+    title: str = Field(description="of the video")
     path: str | None
-    duration: float | None  # s
-    steps: int  # how many it has
+    duration: float | None = Field(description="s")
+    steps: int = Field(description="how many it has")
     likeness: float
 
 
 class LeftOutVideo(FrozenModel):
     """A record that is not part of the procedure, and why."""
 
-    id: str  # of the record
-    title: str  # of the video
-    reason: str  # in plain words
+    id: str = Field(description="of the record")
+    title: str = Field(description="of the video")
+    reason: str = Field(description="in plain words")
 
 
 class Occurrence(FrozenModel):
     """A step of one video. video and step are ids. start and end: where it is shown, else said."""
 
-    video: str  # its id
-    step: str  # its id in that video's record
-    text: str  # in the words of that video
-    start: Seconds | None  # where it is shown, else said
-    end: Seconds | None  # of the same span
+    video: str = Field(description="its id")
+    step: str = Field(description="its id in that video's record")
+    text: str = Field(description="in the words of that video")
+    start: Seconds | None = Field(description="where it is shown, else said")
+    end: Seconds | None = Field(description="of the same span")
 
 
 class SecondsSpread(FrozenModel):
     """How long a step is shown: the least, median and greatest seconds over its occurrences."""
 
-    low: float  # s, the least
-    median: float  # s
-    high: float  # s, the greatest
+    low: float = Field(description="s, the least")
+    median: float = Field(description="s")
+    high: float = Field(description="s, the greatest")
 
 
 class ProcedureStep(FrozenModel):
@@ -78,16 +79,18 @@ class ProcedureStep(FrozenModel):
     place: mean place in its videos, 0 at the first step, 1 at the last.
     """
 
-    id: str  # unique in the comparison
-    text: str  # in the words of the most typical video
-    kind: StepKind  # "avoid" for a warning
+    id: str = Field(description="unique in the comparison")
+    text: str = Field(description="in the words of the most typical video")
+    kind: StepKind = Field(description='"avoid" for a warning')
     videos: int
     share: Probability
     common: bool
     place: Probability
-    seconds: SecondsSpread | None  # how long it is shown, null where no video shows it
-    amounts: tuple[AmountSpread, ...]  # that its wordings state
-    occurrences: tuple[Occurrence, ...]  # one for each time a video does it
+    seconds: SecondsSpread | None = Field(
+        description="how long it is shown, null where no video shows it"
+    )
+    amounts: tuple[AmountSpread, ...] = Field(description="that its wordings state")
+    occurrences: tuple[Occurrence, ...] = Field(description="one for each time a video does it")
 
 
 class OrderCount(FrozenModel):
@@ -96,8 +99,8 @@ class OrderCount(FrozenModel):
     videos: how many do them in this order. of: how many do both.
     """
 
-    first: str  # id of a step
-    then: str  # id of a step
+    first: str = Field(description="id of a step")
+    then: str = Field(description="id of a step")
     videos: int
     of: int
 
@@ -108,9 +111,9 @@ class Transition(FrozenModel):
     probability: of all arrows from `source`. Every video begins at "start" and ends at "end".
     """
 
-    source: str  # id of a step, or "start"
-    target: str  # id of a step, or "end"
-    count: int  # of the videos
+    source: str = Field(description='id of a step, or "start"')
+    target: str = Field(description='id of a step, or "end"')
+    count: int = Field(description="of the videos")
     probability: Probability
 
 
@@ -120,15 +123,17 @@ class TaskComparison(FrozenModel):
     title: of the most typical video.
     """
 
-    version: Literal[1] = 1  # of this form
+    version: Literal[1] = Field(1, description="of this form")
     title: str
-    videos: tuple[ComparedVideo, ...]  # of the task
-    left_out: tuple[LeftOutVideo, ...]  # of something else
-    steps: tuple[ProcedureStep, ...]  # in the order in which most videos do them
-    orders: tuple[OrderCount, ...]  # of steps that two or more videos do both
-    transitions: tuple[Transition, ...]  # the arrows of the task graph
-    materials: tuple[ComparedMaterial, ...]  # what goes into it
-    tools: tuple[ComparedMaterial, ...]  # what the work is done with
+    videos: tuple[ComparedVideo, ...] = Field(description="of the task")
+    left_out: tuple[LeftOutVideo, ...] = Field(description="of something else")
+    steps: tuple[ProcedureStep, ...] = Field(
+        description="in the order in which most videos do them"
+    )
+    orders: tuple[OrderCount, ...] = Field(description="of steps that two or more videos do both")
+    transitions: tuple[Transition, ...] = Field(description="the arrows of the task graph")
+    materials: tuple[ComparedMaterial, ...] = Field(description="what goes into it")
+    tools: tuple[ComparedMaterial, ...] = Field(description="what the work is done with")
 
     @property
     def common_steps(self) -> tuple[ProcedureStep, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from stepline.curate.settings import (
     CleanSettings,
@@ -244,11 +244,17 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 class Recipe(Settings):
     """Every setting of `stepline curate`."""
 
-    stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
-    threads: Threads = 1  # threads of a dataset stage (training); they decide its last bits
+    stages: tuple[str, ...] = Field(
+        (), description="names of the stages, each after those that it needs"
+    )
+    threads: Threads = Field(
+        1, description="threads of a dataset stage (training); they decide its last bits"
+    )
     source: SourceSettings = SourceSettings()
-    # recogniser, writer, backbone, coarse placing, grounding and judge
-    steps: StepsSettings = StepsSettings()
+    steps: StepsSettings = Field(
+        StepsSettings(),
+        description="recogniser, writer, backbone, coarse placing, grounding and judge",
+    )
     filter: FilterSettings = FilterSettings()
     coarse: CoarseStageSettings = CoarseStageSettings()
     gather: GatherSettings = GatherSettings()

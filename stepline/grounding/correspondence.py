@@ -13,7 +13,7 @@ whole can:
 cuts and text are log Bayes factors of coincidences. Of n chances h fall together, by chance with
 probability c, in pictures of your own with odds raised by a fixed gain. The four weights are a
 logistic regression over pairs of real clips, own pictures against all others. They come from
-`benchmarks/correspondence.py`. docs/real_clips.md reports what holds on makers it was not fitted
+`lab/correspondence.py`. docs/real_clips.md reports what holds on makers it was not fitted
 on. The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn". No network
 answers it here. Letters: S sentences, T seconds, D width.
 

@@ -51,7 +51,7 @@ RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 # share of the moments with a word, "the" and the like, from which the word is not searched
 MAX_WORD_SHARE = 0.25
 MAX_CANDIDATES = 200  # moments of each ranking that are joined
-# cosine of a query and a moment from which that answers by its meaning (benchmarks/search.py)
+# cosine of a query and a moment from which that answers by its meaning (lab/search.py)
 LEAST_LIKENESS = 0.3
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by

@@ -23,8 +23,13 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 
 def field_meanings(kind: type) -> dict[str, str]:
-    """Return field -> what its docstring says of it, or its comment, which is nearer."""
-    return docstring_meanings(kind) | comment_meanings(kind)
+    """Return field -> its description, or what the docstring of its class says of it."""
+    meanings = docstring_meanings(kind) | comment_meanings(kind)
+    if issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if field.description:
+                meanings[name] = field.description
+    return meanings
 
 
 def comment_meanings(kind: type) -> dict[str, str]:

@@ -27,7 +27,7 @@ since these are ordinary records.
 P(a sentence states a step | its wording): "throw the onions in" does, "my grandma loved onions"
 does not.
 
-A logistic regression on MiniLM vectors, fitted by `benchmarks/fit_instruction_wording.py` to spoken
+A logistic regression on MiniLM vectors, fitted by `lab/fit_instruction_wording.py` to spoken
 cooking steps and to talk between steps about the same food. Beyond the paper, whose sieve is the
 threshold on similarity alone.
 """

@@ -566,16 +566,7 @@ def test_kills_lose_nothing_that_was_answered(
 
 @pytest.mark.slow
 def test_many_simultaneous_viewers_and_jobs_see_no_error():
-    command = [
-        sys.executable,
-        "benchmarks/studio.py",
-        "--viewers",
-        "50",
-        "--jobs",
-        "2",
-        "--seconds",
-        "20",
-    ]
+    command = [sys.executable, "lab/studio.py", "--viewers", "50", "--jobs", "2", "--seconds", "20"]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400
@@ -588,7 +579,7 @@ def test_many_simultaneous_viewers_and_jobs_see_no_error():
 
 @pytest.mark.slow
 def test_a_large_file_is_given_in_ranges():
-    command = [sys.executable, "benchmarks/studio.py", "--scrub", "5"]
+    command = [sys.executable, "lab/studio.py", "--scrub", "5"]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400

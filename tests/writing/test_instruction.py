@@ -15,7 +15,7 @@ from stepline.writing.extractive.instruction import (
 from stepline.writing.extractive.writer import narration_instruction
 from stepline.writing.training.marked import read_marked_narrations
 
-NARRATIONS = Path(__file__).resolve().parents[2] / "research" / "narrations"
+NARRATIONS = Path(__file__).resolve().parents[2] / "lab" / "narrations"
 LEAST = GroundSettings().instructs_least
 
 

@@ -288,7 +288,10 @@ def read_recipe(out: "RemotePath") -> Recipe:
     if not path.exists():
         what = f"{out.display_url}: no run of `stepline curate` has begun here"
         raise StoreError(f"{what}; give the folder that --out named")
-    return validate(Recipe, parse_json(path.read())["recipe"])
+    tree = parse_json(path.read())["recipe"]
+    # A setting of earlier releases, which decided nothing.
+    tree.get("report", {}).pop("witness", None)
+    return validate(Recipe, tree)
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:

@@ -9,7 +9,7 @@ It is used because "take the lid off" and "take the weight off your heart" diffe
 about.
 
 The weights are a logistic regression over parts of how-to narrations and talks
-(`benchmarks/fit_instruction.py`). docs/grounding.md has what holds on those left out.
+(`lab/fit_instruction.py`). docs/grounding.md has what holds on those left out.
 Letters: S sentences, D width.
 """
 

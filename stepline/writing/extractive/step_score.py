@@ -1,7 +1,7 @@
 """P(a sentence describes a step): what the tagger says of it and of its neighbours, calibrated.
 
 The few numbers are a logistic regression on the tagger's log probabilities, fitted by
-`benchmarks/fit_step_score.py`.
+`lab/fit_step_score.py`.
 """
 
 import json

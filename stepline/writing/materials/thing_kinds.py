@@ -1,7 +1,7 @@
 """What a thing is in a how-to, by its name alone: a material, which is used up, a tool, or other.
 
-A logistic regression over MiniLM's vectors of names, which benchmarks/fit_materials.py learned from
-research/narrations/things.txt.
+A logistic regression over MiniLM's vectors of names, which lab/fit_materials.py learned from
+lab/narrations/things.txt.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Learns what pronouns stand for from editors' steps: where a pronoun was said, they wrote a name.
 
-`benchmarks/fit_antecedents.py` fits and measures.
+`lab/fit_antecedents.py` fits and measures.
 """
 
 from collections.abc import Sequence

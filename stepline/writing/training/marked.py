@@ -1,6 +1,6 @@
 """Narrations marked by people, as the tagger learns from them: kind and step of each sentence.
 
-Three forms are read: a folder of texts (research/narrations), `narration.json.gz` (videos whose
+Three forms are read: a folder of texts (lab/narrations), `narration.json.gz` (videos whose
 sentences are marked) and a folder of records. Such records can be of videos corrected in Studio.
 """
 
