@@ -11,9 +11,8 @@ from click.testing import CliRunner
 from stepline.cli import main
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.curate.execution.local import gpus_a_worker, worker_devices
-from stepline.curate.execution.messages import TaskRequest, WorkerSetup
 from stepline.curate.execution.scheduler import OpenVideo, Phase, Scheduler
-from stepline.curate.execution.worker import TaskRunner
+from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup
 from stepline.curate.forecast.costs import SampleCosts, StageCosts
 from stepline.curate.forecast.model import forecast
 from stepline.curate.plan import Plan, StageTask

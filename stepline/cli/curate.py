@@ -234,14 +234,14 @@ def _table(state: "RunStatus") -> str:
 
 @curate.command("report")
 @click.argument("out")
-@set_option("One setting, e.g. points=200.")
+@set_option("One setting, e.g. examples=30.")
 @device_option
 def report(out: str, overrides: tuple[str, ...]) -> None:
     """Write the report of a data set again.
 
     \b
     Example:
-      stepline curate report dataset --set text_base=recipes
+      stepline curate report dataset --set examples=30
 
     OUT/report.html then has the audit's verdicts so far, or follows other settings.
     """

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
-    from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerSetup
-    from stepline.pipeline.video_pool import VideoPool
+    from stepline.pipeline.video_pool import VideoOutcome, VideoPool, VideoWorkerSetup
     from stepline.progress import Progress
 
 FORMAT_NAMES = (
@@ -214,7 +213,7 @@ def _worker_setup(
 ) -> "VideoWorkerSetup":
     """Return what the main job does with every video, for this process and others."""
     from stepline.networks.device import requested_compute, requested_device
-    from stepline.pipeline.video_messages import LOGGER_NAMES, VideoWorkerSetup
+    from stepline.pipeline.video_pool import LOGGER_NAMES, VideoWorkerSetup
 
     levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
     return VideoWorkerSetup(

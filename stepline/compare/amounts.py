@@ -80,8 +80,7 @@ def step_amounts(video: str, text: str) -> list[ToldAmount]:
         unit = quantity.unit or None
         if quantity.kind == TEMPERATURE_KIND:
             unit = f"degrees {quantity.unit}".strip()
-        amount = ToldAmount(video, thing, unit, quantity.low, quantity.high)
-        amounts.append(amount)
+        amounts.append(ToldAmount(video, thing, unit, quantity.low, quantity.high))
     return amounts
 
 

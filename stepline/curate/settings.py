@@ -200,21 +200,6 @@ class ReportSettings(Settings):
         "to 6 kB each",
     )
     frame_width: Annotated[int, Field(ge=32, le=640)] = Field(176, description="pixels")
-    steps_read: CountOrZero = Field(
-        5000, description="steps whose verbs and objects are counted for the cloud"
-    )
-    videos_compared: CountOrZero = Field(
-        20000, description="videos among which near-duplicates are sought"
-    )
-    task: str | None = Field(
-        None,
-        description="whose steps are drawn in the plane (none: the task with most placed steps)",
-    )
-    points: CountOrZero = Field(400, description="steps drawn there, at most")
-    text_base: Path | None = Field(
-        None,
-        description="wikiHow-like texts (`stepline text-base build`) that tasks are compared with",
-    )
 
 
 class FilterSettings(Settings):

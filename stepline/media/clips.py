@@ -95,9 +95,7 @@ def _h264_encoder() -> str:
     """Return the name of the H.264 encoder of this build of FFmpeg."""
     import av
 
-    if "libx264" in av.codecs_available:
-        return "libx264"
-    return "h264"
+    return "libx264" if "libx264" in av.codecs_available else "h264"
 
 
 def _failure_reason(error: Exception) -> str:
@@ -351,9 +349,7 @@ class _PictureEncoder:
         format = self._stream.codec_context.pix_fmt
         if not turns or format != "yuv420p":
             scaled = frame.reformat(width=width, height=height, format=format)
-            if turns:
-                return turned_high_range(scaled, turns)
-            return scaled
+            return turned_high_range(scaled, turns) if turns else scaled
 
         # turned as RGB, since the halves of 4:2:0 do not turn
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
@@ -413,9 +409,7 @@ class _SoundEncoder:
         for start, samples in blocks:
             # the block's first sample
             offset = self._first + round((start - self._span.start) * CLIP_RATE)
-            first = max(0, self._first - offset)
-            last = max(0, self._last - offset)
-            inside = samples[:, first:last]
+            inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
             if inside.shape[1]:
                 self._next = max(self._first, offset)
                 self._encode(inside)

@@ -237,8 +237,7 @@ def fetch_sources(
     paths, urls = _paths_and_links(arguments)
     files = list(paths)
     for link in _find_links(urls, out, settings, is_only=True):
-        video = fetch_link(link, out / DOWNLOADS_FOLDER, report=report)
-        files.append(video.path)
+        files.append(fetch_link(link, out / DOWNLOADS_FOLDER, report=report).path)
     return files
 
 
@@ -301,9 +300,7 @@ def find_videos(
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
     files = list(videos.values())
-    if captions:
-        return without_sidecars(files)
-    return files
+    return without_sidecars(files) if captions else files
 
 
 # What someone may take for a video of a folder: sound alone, playlists, animated pictures.

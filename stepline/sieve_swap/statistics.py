@@ -148,8 +148,7 @@ def _fates(record: Record) -> list[str]:
             swapped |= dict.fromkeys(step.sources, SWAPPED_SENTENCE)
         else:
             own_words |= dict.fromkeys(step.sources, OWN_WORDS)
-    sentence_fates = own_words | swapped
-    return [*fates, *sentence_fates.values()]
+    return [*fates, *(own_words | swapped).values()]
 
 
 def _bars(values: Sequence[float]) -> Counts:
@@ -162,8 +161,7 @@ def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
     such words."""
     counts: Counter[str] = Counter()
     bars = []
-    words_of_texts = content_words(texts, numerals=True)
-    for text, words in zip(texts, words_of_texts, strict=True):
+    for text, words in zip(texts, content_words(texts, numerals=True), strict=True):
         counts.update(words)
         word_count = max(1, len(text.split()))
         share = min(1.0, len(words) / word_count)
