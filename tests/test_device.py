@@ -124,7 +124,6 @@ WITHOUT = {  # commands that run no network
         "completion",
         "curate status",
         "text-base show",
-        "train writer",
         "weights check",
         "weights get",
         "weights list",

@@ -43,10 +43,16 @@ def cut_clip(
 
 
 def join_clips(
-    path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None
+    path: Path | str,
+    spans: Sequence[Span],
+    out: Path,
+    settings: MediaSettings | None = None,
+    *,
+    comment: str | None = None,
 ) -> None:
     """Write several spans, one after the other in the order given, as one mp4 as `cut_clip` does.
 
+    comment: for the metadata of the file, where `probe` finds it.
     Raises MediaError where the video has nothing in any of them, SettingsError without a span.
     """
     import av
@@ -55,6 +61,8 @@ def join_clips(
         raise SettingsError("nothing to cut: no span was chosen; choose at least one")
     settings = settings or MediaSettings()
     with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as container:
+        if comment is not None:
+            container.metadata["comment"] = comment
         clip = _ClipWriter(container, path, spans[0], settings)
         offset = 0.0
         for span in spans:

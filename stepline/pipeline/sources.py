@@ -35,7 +35,8 @@ from stepline.records import Span
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
-    from stepline.media.links import Link, Report
+    from stepline.media.links import Link
+    from stepline.media.page_videos import Report
 
 log = logging.getLogger(__name__)
 
@@ -327,7 +328,8 @@ def _is_input(file: Path, *, captions: bool) -> bool:
 def _is_video(file: Path) -> bool:
     """Tell whether a file is a video, and none of the clips, summaries and copies that Stepline
     made."""
-    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, SUMMARY_SUFFIX
+    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
+    from stepline.pipeline.summary import SUMMARY_SUFFIX
 
     if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
         return False
