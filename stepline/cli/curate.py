@@ -124,7 +124,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
             print_message,
         )
         if options["dry_run"]:
-            from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
+            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
             forecast = dry_run(request, list(source_items(request)), run_recipe.forecast)
         else:
