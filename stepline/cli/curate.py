@@ -30,13 +30,13 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
-    from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import StageFailure
     from stepline.curate.status import RunStatus
     from stepline.files.remote import RemotePath
     from stepline.llm.pictures import VideoPictures
+    from stepline.review import AnswerLog
 
 MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
@@ -331,7 +331,7 @@ def audit(
 
 
 def _check_by_model(
-    folder: "RemotePath", sample: "AuditSample", verdicts: "Verdicts", settings: "ReportSettings"
+    folder: "RemotePath", sample: "AuditSample", verdicts: "AnswerLog", settings: "ReportSettings"
 ) -> None:
     """Let the vision-language model of the settings check the sample, and say what came of it."""
     from stepline.curate.audit.model_check import check_by_model, read_video
@@ -377,7 +377,7 @@ def _folder_and_settings(
     return RemotePath(out, recipe.remote), settings
 
 
-def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
+def _agreement_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
     """Print the manual check (NaSVA, Table 5) and the agreement."""
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 

@@ -12,8 +12,8 @@ from made_records import record
 
 from stepline.curate.audit.model_check import annotator_name, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSampler
-from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures
+from stepline.review.answers import Answer, AnswerLog
 from stepline.vision.settings import VisionLanguageSettings
 
 # text -> second; nothing else is shown
@@ -57,14 +57,14 @@ def check(sample, tmp_path, *behaviours, **settings):
     pictures = VideoPictures(
         lambda seconds: {second: str(second).encode() for second in seconds}, 60.0
     )
-    verdicts = Verdicts(tmp_path / "model_verdicts.jsonl")
+    verdicts = AnswerLog(tmp_path / "model_verdicts.jsonl")
     with FakeServer(*behaviours) as server:
         quick = {"pause": 0.0, "retries": 0, "choices": 20, "model": "org/seer:7b"} | settings
         named = VisionLanguageSettings(base_url=server.url, **quick)
         checked = check_by_model(sample, lambda video: pictures, verdicts, named)
         return (
             checked,
-            {text.text: v.said for v in verdicts for text in sample.texts if text.id == v.asked},
+            {text.text: v.answer for v in verdicts for text in sample.texts if text.id == v.item},
             server.asked,
         )
 
@@ -104,7 +104,7 @@ def test_a_video_that_is_not_here_is_named(sample, tmp_path):
     with FakeServer(knows) as server:
         settings = VisionLanguageSettings(base_url=server.url)
         checked = check_by_model(
-            sample, lambda video: None, Verdicts(tmp_path / "v.jsonl"), settings
+            sample, lambda video: None, AnswerLog(tmp_path / "v.jsonl"), settings
         )
         assert server.asked == []
     assert checked.notes == ("v1: not asked about, its file is not on this machine",)
@@ -113,7 +113,7 @@ def test_a_video_that_is_not_here_is_named(sample, tmp_path):
 def test_agreement_with_people_and_with_the_judge_by_hand(sample):
     ids = {text.text: text.id for text in sample.texts}
     people = [
-        Verdict(asked=ids[text], annotator=who, said=said)
+        Answer(item=ids[text], annotator=who, answer=said)
         for text, who, said in (
             ("Chop the onion", "ann", "aligned"),
             ("Chop the onion", "bob", "aligned"),
@@ -130,7 +130,7 @@ def test_agreement_with_people_and_with_the_judge_by_hand(sample):
         "serve it": "aligned",
     }
     by_model = [
-        Verdict(asked=ids[text], annotator="model seer", said=said) for text, said in told.items()
+        Answer(item=ids[text], annotator="model seer", answer=said) for text, said in told.items()
     ]
     rows = {(row.question, row.people): row for row in model_agreements(sample, people, by_model)}
     aligned = rows["well aligned", ("model seer", "people")]

@@ -9,12 +9,11 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from made_records import record
 
-from stepline.annotate.answers import Answer, AnswerLog
 from stepline.curate.audit.sample import narration_texts, sample_sentences
 from stepline.curate.audit.sentences import check_sentences, read_people
-from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
 from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures
+from stepline.review.answers import Answer, AnswerLog
 from stepline.vision.settings import VisionLanguageSettings
 
 SENTENCES = [
@@ -105,8 +104,8 @@ def test_agreement_with_people_is_of_the_sentences_that_they_answered_on(tmp_pat
 
 def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
     texts = narration_texts(RECORD)
-    Verdicts(tmp_path / "verdicts.jsonl").add(
-        Verdict(asked=texts[2].id, annotator="ann", said="misplaced")
+    AnswerLog(tmp_path / "verdicts.jsonl").add(
+        Answer(item=texts[2].id, annotator="ann", answer="misplaced")
     )
     (only,) = read_people(tmp_path / "verdicts.jsonl", RECORD)
     found, _ = check(10, people=[only])
@@ -122,7 +121,7 @@ def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
             DatasetError,
             "no one has answered",
         ),
-        ("{}\n", StoreError, "not a verdict"),
+        ("{}\n", StoreError, "not an answer"),
     ],
 )
 def test_a_file_of_no_use_is_refused_with_its_cure(tmp_path, content, error, words):

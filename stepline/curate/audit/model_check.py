@@ -16,8 +16,6 @@ from stepline.curate.audit.verdicts import (
     KIND_NAMES,
     YES_ANSWERS,
     AnnotatorAgreement,
-    Verdict,
-    VerdictAnswer,
     annotator_agreements,
     mean_answers,
 )
@@ -27,6 +25,7 @@ from stepline.grounding.vision_language.runner import QuestionRunner
 from stepline.grounding.vision_language.spot_check import cost_at_most, where_shown
 from stepline.llm.pictures import VideoPictures
 from stepline.llm.servers import Server, open_server
+from stepline.review.answers import Answer, AnswerValue
 from stepline.vision.settings import VisionLanguageSettings
 
 VERDICTS_FILE = "model_verdicts.jsonl"  # next to the people's
@@ -67,7 +66,7 @@ def read_video(path: Path, duration: float, settings: VisionLanguageSettings) ->
 def check_by_model(
     sample: AuditSample,
     pictures: Callable[[str], VideoPictures | None],
-    verdicts: EntryStore[Verdict],
+    verdicts: EntryStore[Answer],
     settings: VisionLanguageSettings,
     *,
     server: Server | None = None,
@@ -101,7 +100,7 @@ def check_by_model(
                 runner = QuestionRunner.begin(server, settings)
                 answers, seconds[video] = where_shown(runner, texts, source)
                 for row, answer in answers.items():
-                    verdict = Verdict(asked=texts[row].id, annotator=annotator, said=answer)
+                    verdict = Answer(item=texts[row].id, annotator=annotator, answer=answer)
                     verdicts.add(verdict)
                 answered += len(answers)
                 video_requests, video_tokens = runner.limits.sent, runner.limits.used
@@ -124,7 +123,7 @@ def check_by_model(
 
 
 def model_agreements(
-    sample: AuditSample, verdicts: Iterable[Verdict], by_model: Iterable[Verdict]
+    sample: AuditSample, verdicts: Iterable[Answer], by_model: Iterable[Answer]
 ) -> list[AnnotatorAgreement]:
     """Return how well each model agrees with people, and on sentences with the judge: Cohen's kappa
     of each question.
@@ -137,16 +136,16 @@ def model_agreements(
     judge = []
     for text in sample.of_kind("narration"):
         if text.score is not None:
-            answer: VerdictAnswer = "not shown"
+            answer: AnswerValue = "not shown"
             if text.score >= YES_FROM:
                 answer = "aligned"
-            judge.append(Verdict(asked=text.id, annotator=JUDGE_NAME, said=answer))
+            judge.append(Answer(item=text.id, annotator=JUDGE_NAME, answer=answer))
     models = defaultdict(list)
     for verdict in by_model:
         models[verdict.annotator].append(verdict)
 
     # The judge says only whether the picture shows a sentence in its seconds.
-    def with_judge(others: Sequence[Verdict]) -> list[AnnotatorAgreement]:
+    def with_judge(others: Sequence[Answer]) -> list[AnnotatorAgreement]:
         rows = annotator_agreements(sample, [*others, *judge])
         return [row for row in rows if row.question == "well aligned"]
 
@@ -157,7 +156,7 @@ def model_agreements(
     return agreements + with_judge(people) if models else []
 
 
-def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _majority(sample: AuditSample, verdicts: Sequence[Answer]) -> list[Answer]:
     """Return what people say together of each text."""
     # A text has a yes to none, the first, or both questions.
     yes_count: Counter[str] = Counter()
@@ -166,12 +165,8 @@ def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]
             for id, mean in mean_answers(sample, verdicts, question, kind).items():
                 yes_count[id] += mean >= YES_FROM
     # By the number of questions answered with yes: "aligned" is a yes to both.
-    answers: tuple[VerdictAnswer, VerdictAnswer, VerdictAnswer] = (
-        "not shown",
-        "misplaced",
-        "aligned",
-    )
+    answers: tuple[AnswerValue, AnswerValue, AnswerValue] = ("not shown", "misplaced", "aligned")
     return [
-        Verdict(asked=id, annotator=PEOPLE_NAME, said=answers[count])
+        Answer(item=id, annotator=PEOPLE_NAME, answer=answers[count])
         for id, count in yes_count.items()
     ]

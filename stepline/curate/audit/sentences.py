@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepline.annotate.answers import AnswerLog
 from stepline.curate.audit.model_check import ModelCheck, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSample, narration_texts, sample_sentences
-from stepline.curate.audit.verdicts import AnnotatorAgreement, Verdict, VerdictAnswer, Verdicts
+from stepline.curate.audit.verdicts import AnnotatorAgreement
 from stepline.errors import DatasetError, StoreError
 from stepline.llm.pictures import VideoPictures
 from stepline.llm.servers import Server
 from stepline.models.wys2.judge import judged_span
 from stepline.records import Record, Span
+from stepline.review.answers import Answer, AnswerLog, AnswerValue
 from stepline.vision.settings import VisionLanguageSettings
 
 
@@ -26,13 +26,13 @@ class SentenceCheck:
     """What the model answers on some sentences, by their number, how the asking went, and how well
     annotators agree."""
 
-    answers: dict[int, VerdictAnswer]
+    answers: dict[int, AnswerValue]
     asking: ModelCheck
     agreements: tuple[AnnotatorAgreement, ...]
 
 
-class _CollectedVerdicts(list[Verdict]):
-    add = list[Verdict].append
+class _CollectedAnswers(list[Answer]):
+    add = list[Answer].append
 
 
 def check_sentences(
@@ -41,7 +41,7 @@ def check_sentences(
     video: VideoPictures,
     settings: VisionLanguageSettings,
     *,
-    people: Sequence[Verdict] = (),
+    people: Sequence[Answer] = (),
     server: Server | None = None,
 ) -> SentenceCheck:
     """Ask a vision-language model about `count` sentences at random, of those that people answered
@@ -50,9 +50,9 @@ def check_sentences(
     Raises WriterError where the server is not there or refuses access.
     """
     # Where people have answered, only their sentences can be compared.
-    among = {verdict.asked for verdict in people} or None
+    among = {verdict.item for verdict in people} or None
     sample = sample_sentences(record, count, among=among, seed=settings.seed)
-    verdicts = _CollectedVerdicts()
+    verdicts = _CollectedAnswers()
     clips = _within(sample, video)
     asking = check_by_model(clips, lambda _: video, verdicts, settings, server=server)
     # The pictures on the clock of the whole video.
@@ -65,7 +65,7 @@ def check_sentences(
     numbers = {}
     for number, text in enumerate(narration_texts(record)):
         numbers[text.id] = number
-    answers = {numbers[verdict.asked]: verdict.said for verdict in verdicts}
+    answers = {numbers[verdict.item]: verdict.answer for verdict in verdicts}
     agreements = model_agreements(sample, people, verdicts)
     return SentenceCheck(answers, asking, tuple(agreements))
 
@@ -84,7 +84,7 @@ def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
     return sample.model_copy(update={"texts": tuple(texts)})
 
 
-def read_people(file: Path, record: Record) -> list[Verdict]:
+def read_people(file: Path, record: Record) -> list[Answer]:
     """Return what people say of a record's sentences.
 
     Raises StoreError where the file is neither, DatasetError where it is on other sentences.
@@ -93,28 +93,15 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
     if not file.is_file():
         cure = "give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit"
         raise StoreError(f"{file}: no such file; {cure}")
-    verdicts = []
-    # Either file is a log of JSON lines, so the kind shows when it is read.
-    try:
-        answers = list(AnswerLog(file))
-    except StoreError:  # no answers, so verdicts
-        ids = {text.id for text in texts}
-        verdicts = [verdict for verdict in Verdicts(file) if verdict.asked in ids]
-    else:
-        # Answers of `annotate vnd` name sentences by their number.
-        ids_by_clip = {}
-        for number, text in enumerate(texts):
-            ids_by_clip[f"{record.id}:{number}"] = text.id
-        for answer in answers:
-            if answer.clip not in ids_by_clip:
-                continue
-            id = ids_by_clip[answer.clip]
-            answer_text: VerdictAnswer = "not shown"
-            if answer.shown:
-                answer_text = "aligned"
-            verdict = Verdict(asked=id, annotator=answer.annotator, said=answer_text)
-            verdicts.append(verdict)
-    if not verdicts:
+    # `annotate vnd` names a sentence by its number, an audit by its text.
+    ids = {text.id: text.id for text in texts}
+    for number, text in enumerate(texts):
+        ids[f"{record.id}:{number}"] = text.id
+    answers = []
+    for answer in AnswerLog(file):
+        if answer.item in ids:
+            answers.append(answer.model_copy(update={"item": ids[answer.item]}))
+    if not answers:
         what = f"{file}: no one has answered on a sentence of {record.id}"
         raise DatasetError(f"{what}; give answers on this video")
-    return verdicts
+    return answers
