@@ -200,7 +200,7 @@ def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple
     gpus = recipe.engine.gpus
     runs = []
     # Neighbours on the same device have one actor. Results go from one to the next by OUT.
-    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe)):
+    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.uses_gpu(recipe)):
         names = tuple(stage.name for stage in run)
         runs.append((names, gpus if uses_gpu else 0.0))
     return runs

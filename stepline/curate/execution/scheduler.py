@@ -192,7 +192,7 @@ def worker_setup(phase: Phase) -> WorkerSetup:
         needs.update(stage.needs)
         # By the plan, which another machine may have made.
         versions |= {
-            library: KEYED_VERSIONS.get(library, "") for library in stage.libraries(plan.recipe)
+            library: KEYED_VERSIONS.get(library, "") for library in stage.library_names(plan.recipe)
         }
         versions |= plan.libraries.get(name, {})
     return WorkerSetup(
@@ -228,7 +228,7 @@ class Scheduler:
         # Stages that use a GPU wait for the workers that have one.
         self._gpu_stages: set[str] = set()
         if devices:
-            self._gpu_stages = {name for name in phase.stages if stages[name].gpu(recipe)}
+            self._gpu_stages = {name for name in phase.stages if stages[name].uses_gpu(recipe)}
         self._phase = phase
         self._max_open = engine.ahead * workers
         self._open: dict[str, OpenVideo] = {}

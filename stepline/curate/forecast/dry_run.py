@@ -47,7 +47,7 @@ class _Sample:
         driver_gpus = float(current_device().kind != "cpu")
         gpus = {}
         for stage in resolve_stages(recipe, request.stages):
-            if not stage.gpu(recipe):
+            if not stage.uses_gpu(recipe):
                 continue
             if stage.kind == "video":
                 gpus[stage.name] = recipe.engine.gpus
