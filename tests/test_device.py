@@ -13,10 +13,7 @@ from stepline.cli.steps import DEMO_VIDEO
 from stepline.curate.execution.local import gpus_a_worker, worker_devices
 from stepline.curate.execution.scheduler import OpenVideo, Phase, Scheduler
 from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup
-from stepline.curate.forecast.costs import SampleCosts, StageCosts
-from stepline.curate.forecast.model import forecast
 from stepline.curate.plan import Plan, StageTask
-from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
@@ -124,7 +121,6 @@ WITHOUT = {  # commands that run no network
         "completion",
         "curate status",
         "text-base show",
-        "train writer",
         "weights check",
         "weights get",
         "weights list",
@@ -477,30 +473,3 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     )
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
-
-
-def test_only_stages_that_use_a_gpu_are_billed_for_it():
-    def spent(seconds):
-        rows = {
-            name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens", "requests")
-        }
-        return StageCosts(rows, dict.fromkeys(rows, 0.0), 6)
-
-    costs = SampleCosts(
-        {"transcribe": spent(36.0), "write": spent(72.0)},
-        {"train": [(6, 0.0, 3600.0, 0.0)]},
-        lead=0.0,
-        gap=0.0,
-    )
-    prices = ForecastSettings(
-        sample=6, core_hour=0.0, gpu_hour=2.0, million_tokens=0.0, gigabyte_month=0.0
-    )
-    sizes = np.ones(6)
-    told = forecast(
-        costs, sizes, np.ones(600), prices, workers=4, gpus={"transcribe": 0.5, "train": 1.0}
-    )
-    # 600 videos of 36 s on half a GPU are 3 hours, whoever else works; training 100 times as many
-    # videos takes 100
-    assert told.gpu_hours.value == pytest.approx(3.0 + 100.0)
-    assert told.money.value == pytest.approx(2.0 * 103.0)
-    assert forecast(costs, sizes, np.ones(600), prices, workers=4).gpu_hours.value == 0.0

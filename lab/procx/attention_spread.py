@@ -6,10 +6,8 @@ width of a head.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +19,6 @@ from stepline.models.procx.deformable_attention import (
     sampling_points,
 )
 from stepline.models.procx.model import ProcX
-from stepline.plots import grouped_histogram, plot_style
 
 BATCH_VIDEOS = 16  # videos
 
@@ -73,15 +70,3 @@ def point_weights(
     head_query = module.query(query).unflatten(-1, (heads, -1))
     products = gather_dot_products(head_query, key, points)  # (B, N, H, L P)
     return (products / math.sqrt(head_query.shape[-1])).softmax(dim=-1)
-
-
-def spread_plot(spreads: dict[str, Floats]) -> str:
-    """Return the histograms of several networks as one self-contained SVG file."""
-    # in halves of a point
-    counts = {}
-    for name, points in spreads.items():
-        halves = Counter(np.rint(2 * points).astype(int).tolist())
-        counts[name] = {str(half): count for half, count in sorted(halves.items())}
-    svg = grouped_histogram(counts, "points over which a query and head spreads", bar=0.5)
-    opened, rest = svg.split(">", 1)
-    return f'{opened} xmlns="http://www.w3.org/2000/svg"><style>{plot_style()}</style>{rest}\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import ClassVar
 
-from lab.procx.attention_spread import spread_plot, spread_points
+from lab.procx.attention_spread import spread_points
 from lab.procx.claims import TABLE_CLAIMS
 from lab.procx.corpus import baseline_steps, procx_corpus
 from lab.procx.rows import (
@@ -26,7 +26,6 @@ from lab.procx.trials import METRIC_NAMES, ProcxTrials, score_events, score_name
 from lab.study import Claim, Outcome, Study
 from stepline.evaluate.benchmarks import DENSE_RULE
 from stepline.evaluate.bootstrap import Floats
-from stepline.files.atomic_files import write_atomic
 from stepline.models.procx.model import ProcX
 
 
@@ -148,14 +147,8 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return Outcome(scores, outcome.cpu_seconds)
 
     def facts(self) -> dict[str, object]:
-        """Return the rule of scoring, the scored ids, and what else the tables rest on.
-
-        Draws attention.svg.
-        """
+        """Return the rule of scoring, the scored ids, and what else the tables rest on."""
         facts = self._facts
-        if facts.attention:
-            plot = spread_plot(self._attention_spreads(self.seeds[0]))
-            write_atomic(self.folder / "attention.svg", plot)
         return {
             "protocol": {
                 "benchmarks": ["youcook2", "tasty"],

@@ -127,7 +127,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
             print_message,
         )
         if options["dry_run"]:
-            from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
+            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
             forecast = dry_run(request, list(source_items(request)), run_recipe.forecast)
         else:
@@ -237,14 +237,14 @@ def _table(state: "RunStatus") -> str:
 
 @curate.command("report")
 @click.argument("out")
-@set_option("One setting, e.g. points=200.")
+@set_option("One setting, e.g. examples=30.")
 @device_option
 def report(out: str, overrides: tuple[str, ...]) -> None:
     """Write the report of a data set again.
 
     \b
     Example:
-      stepline curate report dataset --set text_base=recipes
+      stepline curate report dataset --set examples=30
 
     OUT/report.html then has the audit's verdicts so far, or follows other settings.
     """

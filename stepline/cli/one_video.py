@@ -369,9 +369,8 @@ def summarize(
     Example:
       stepline summarize stepline/demo/demo.mp4 --out out --length 30
 
-    Writes an mp4 and a storyboard.
-
-    The steps come from `stepline steps`, which is run first where OUT does not hold its result.
+    Writes the mp4, and prints which seconds it holds and their steps. These come from `stepline
+    steps`, which is run first where OUT does not hold its result.
     """
     from stepline.pipeline.networks import load_summarizer
     from stepline.pipeline.summary import score_seconds, write_summary
@@ -389,7 +388,7 @@ def summarize(
             importance = score_seconds(record, request, settings, network, progress)
     summary = write_summary(record, request.path, out, limits, importance)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
-    print_message(*(f"wrote {file}" for file in summary.files))
+    print_message(f"wrote {summary.file}")
 
 
 def read_length(text: str | None) -> "SummarySettings":

@@ -94,8 +94,10 @@ class PluginChoice(click.Choice[str]):
         self, value: Any, option: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """Return the name."""
-        from stepline.plugins import plugin_names
+        from stepline.plugins import plugin_names, refuse_removed_output
 
+        if self._kind == "outputs":
+            refuse_removed_output(value)
         if value not in self.choices and value in plugin_names(self._kind):
             return value
         return super().convert(value, option, context)

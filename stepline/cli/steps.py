@@ -69,7 +69,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--step-scorer",
     type=PATH_TYPE,
     metavar="RUN",
-    help="A run of `stepline train writer`, which picks the step sentences.",
+    help="A narration tagger of your own, which picks the step sentences.",
 )
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")

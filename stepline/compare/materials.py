@@ -42,15 +42,12 @@ def compare_materials(
     names = []
     for _, materials in videos:
         names += [material.name.casefold() for material in materials]
-    name_counts = Counter(names)
-    main_names = _main_names(name_counts, embedder)
+    main_names = _main_names(Counter(names), embedder)
     mentions: dict[str, list[NamedMaterial]] = {}
     for video, materials in videos:
         for material in materials:
             name = material.name.casefold()
-            main_name = main_names[name]
-            mention = (video, material)
-            mentions.setdefault(main_name, []).append(mention)
+            mentions.setdefault(main_names[name], []).append((video, material))
     # What each video says of a thing, joined.
     things = []
     for name, rows in mentions.items():
@@ -73,8 +70,7 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
         if main_rows:
             cosines = vectors[main_rows] @ vectors[row]
             best = int(cosines.argmax())
-            cosine = cosines[best]
-            if cosine >= NAME_LIKENESS:
+            if cosines[best] >= NAME_LIKENESS:
                 main_row = main_rows[best]
         if main_row == row:
             main_rows.append(row)

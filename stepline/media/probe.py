@@ -21,7 +21,7 @@ class MediaInfo:
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
     warnings: streams that are there and cannot be decoded.
-    title, author: what the file's metadata says, on one line.
+    title, author, comment: what the file's metadata says, on one line.
     publication_date: as YYYY-MM-DD. Each is None where it says nothing.
     sound_languages: the mark of each sound track, empty where it has none.
     default_sound_track: the number, from 1 on, of the one that the file gives itself, 0 without
@@ -42,6 +42,7 @@ class MediaInfo:
     publication_date: str | None = None
     sound_languages: tuple[str, ...] = ()
     default_sound_track: int = 0
+    comment: str | None = None
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
@@ -91,6 +92,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             publication_date=read_day(_metadata_line(media, "date") or ""),
             sound_languages=tuple(languages),
             default_sound_track=_number_of(media.sound, media),
+            comment=_metadata_line(media, "comment"),
         )
 
 

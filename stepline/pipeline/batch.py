@@ -193,15 +193,11 @@ def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
     """Return the graph whose lines the texts are, if there is one."""
     from stepline.grounding.task_graph import TaskGraph
 
-    if isinstance(texts, TaskGraph):
-        return texts
-    return None
+    return texts if isinstance(texts, TaskGraph) else None
 
 
 def _optional_path(path: Path | str | None) -> Path | None:
-    if path is None:
-        return None
-    return Path(path)
+    return None if path is None else Path(path)
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,7 @@ def _check_writer_before_recognition(request: Request, settings: StepsSettings) 
 
 def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
     """Return how long the video really is: what could be decoded, or else what its file claims."""
-    seconds = max(speech.end, visual.end) or run.info.duration
-    duration = round(seconds, MEDIA_DECIMALS)
+    duration = round(max(speech.end, visual.end) or run.info.duration, MEDIA_DECIMALS)
     if duration <= 0:
         cure = "convert it to mp4 and try again"
         raise MediaError(f"{run.request.path}: nothing in it can be decoded; {cure}")
@@ -268,9 +267,7 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
         return []
     lines = visual.cues.lines if visual.cues is not None else ()
     warning = picture_warning(visual.activity, math.ceil(duration), lines)
-    if warning is None:
-        return []
-    return [warning]
+    return [] if warning is None else [warning]
 
 
 def _build_record(

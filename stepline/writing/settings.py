@@ -144,8 +144,8 @@ class WritingSettings(Settings):
     )
     step_scorer: Path | None = Field(
         None,
-        description="a narration tagger that `stepline train writer` wrote. None: the one that is "
-        "shipped.",
+        description="a narration tagger that `python -m lab.writer_training.train` wrote. None: the "
+        "one that is shipped.",
     )
     llm: LlmSettings = Field(LlmSettings(), description='read only when writer = "llm"')
 

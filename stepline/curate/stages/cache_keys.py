@@ -47,8 +47,7 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
     """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
-    settings = attrgetter(path)(recipe)
-    return _plain(settings)
+    return _plain(attrgetter(path)(recipe))
 
 
 def reading(recipe: "Recipe") -> JsonValue:
@@ -101,8 +100,7 @@ def encode(recipe: "Recipe") -> JsonValue:
 
 def coarse(recipe: "Recipe") -> JsonValue:
     """Return what decides `coarse`."""
-    coarse_settings = recipe.steps.nasva.coarse
-    return {"said": recipe.coarse.said, "coarse": _plain(coarse_settings)}
+    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
 
 
 def ground(recipe: "Recipe") -> JsonValue:
@@ -127,8 +125,7 @@ def ground(recipe: "Recipe") -> JsonValue:
     if witness.named:
         files = _model_files(witness)
         files["projector"] = file_digest(witness.projector)
-        without = ASKING_SETTINGS | {*files, "dry_run"}
-        question = _plain(witness, without)
+        question = _plain(witness, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
@@ -191,9 +188,7 @@ def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `write` writes by grammar. A server's are its
     own."""
-    if recipe.steps.writing.writer == "extractive":
-        return ("spacy",)
-    return ()
+    return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
 def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
@@ -266,9 +261,7 @@ def _model_files(settings: "ChatSettings") -> Decisions:
 def _plugin(kind: "Kind", name: str) -> Decisions:
     """Return what decides the results of a plugin, or nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
-    if not identities:
-        return {}
-    return {"plugin": identities[kind]}
+    return {} if not identities else {"plugin": identities[kind]}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:

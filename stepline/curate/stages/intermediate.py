@@ -119,6 +119,4 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
 
 def round_seconds(duration: float) -> float:
     """Return seconds as records keep them."""
-    if not math.isfinite(duration):
-        return 0.0
-    return round(duration, 3)
+    return 0.0 if not math.isfinite(duration) else round(duration, 3)

@@ -83,8 +83,7 @@ def transcribe(video: VideoContext) -> bytes:
     if video.media is None:
         silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
         return to_bytes(silence)
-    results = transcribe_many([video])
-    return results[0]
+    return transcribe_many([video])[0]
 
 
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
@@ -265,8 +264,7 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    options = LookOptions(backbone=network)
-    visual = extract_features(request, info, settings, options)
+    visual = extract_features(request, info, settings, LookOptions(backbone=network))
     return pack_features(visual)
 
 
@@ -281,8 +279,7 @@ def coarse(video: VideoContext) -> bytes:
     # How long the video is: what was decoded of it, else what its file says, else its captions.
     decoded = max(speech.end, visual.end)
     duration = round_seconds(decoded or probed.duration)
-    captions_alone = video.item.video is None and video.item.captions is not None
-    if duration <= 0 and captions_alone:
+    if duration <= 0 and (video.item.video is None and video.item.captions is not None):
         duration = round_seconds(_last_end(speech.transcript))
     if duration <= 0:
         what = "nothing in it can be decoded, and its length is not known"
@@ -341,9 +338,7 @@ def ground(video: VideoContext) -> bytes:
     steps = coarse.steps
     duration = coarse.duration
     visual = _read_features(video)
-    has_pictures = visual.features is not None or visual.activity is not None
-    # Without pictures, all that is known of a step is that it is said.
-    if not steps or not has_pictures:
+    if not steps or not (visual.features is not None or visual.activity is not None):
         update = {"status": "said", "score": 0.0}
         unseen = [step.model_copy(update=update) for step in steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
