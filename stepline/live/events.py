@@ -80,9 +80,11 @@ class LiveEvent(FrozenModel):
     )
     reason: str | None = Field(None, description="why it was emitted")
     record: str | None = Field(None, description="path of the record that --at-end wrote")
-    follows: str | None = Field(None, description='of "line", the line that is most likely next')
+    follows: str | None = Field(
+        None, description='of "line" in earlier releases: the most likely next line'
+    )
     skipped: tuple[str, ...] | None = Field(
-        None, description='of "line", the lines that were passed over'
+        None, description='of "line" in earlier releases: the lines that were passed over'
     )
 
     @model_serializer(mode="wrap")

@@ -37,7 +37,7 @@ ASKING_SETTINGS = {
     "base_url",
 }
 # Read where steps are encoded, for speed alone, and asked by `ground`.
-OTHER_VISION_SETTINGS = {"texts", "batch", "witness"}
+OTHER_VISION_SETTINGS = {"texts", "batch", "vlm"}
 # Of how a network is trained.
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
 NO_NETWORK_BACKBONES = ("precomputed", "none")
@@ -121,11 +121,11 @@ def ground(recipe: "Recipe") -> JsonValue:
     decides["tokens"] = vision.tokens
     decides["placing"] = placing
     # A vision-language model.
-    witness = vision.witness
-    if witness.named:
-        files = _model_files(witness)
-        files["projector"] = file_digest(witness.projector)
-        question = _plain(witness, ASKING_SETTINGS | {*files, "dry_run"})
+    vlm = vision.vlm
+    if vlm.named:
+        files = _model_files(vlm)
+        files["projector"] = file_digest(vlm.projector)
+        question = _plain(vlm, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
@@ -223,7 +223,7 @@ def ground_uses_gpu(recipe: "Recipe") -> bool:
 
 def ground_uses_vlm(recipe: "Recipe") -> bool:
     """Return whether `ground` shows pictures of the video to a vision-language model."""
-    return recipe.steps.vision.witness.named
+    return recipe.steps.vision.vlm.named
 
 
 def judge_uses_gpu(recipe: "Recipe") -> bool:
