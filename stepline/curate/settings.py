@@ -23,7 +23,6 @@ from stepline.settings import (
     Settings,
 )
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
-from stepline.vision.settings import OptionalVisionLanguage, VisionLanguageSettings
 
 
 class ColumnsSettings(Settings):
@@ -162,21 +161,12 @@ class ForecastSettings(Settings):
     """What `--dry-run` samples, and what things cost. Prices are in one currency of your own."""
 
     sample: Annotated[int, Field(ge=6, le=100_000)] = Field(
-        24, description="videos worked on at first. Their results are not made again"
+        24, description="videos worked on. Their results are not made again"
     )
-    within: NonNegative = Field(
-        0.1,
-        description="half the 95 % interval of CPU, of its value. While wider, as many videos "
-        "again",
-    )
-    most: Annotated[int, Field(ge=6, le=100_000)] = Field(
-        200, description="videos to which the sample so grows (as many as `sample`: never)"
-    )
-    seed: Seed = Field(0, description="of the sample and the draws")
+    seed: Seed = Field(0, description="of the sample")
     cores: tuple[Count, ...] = Field(
         (1, 16, 128), description="for which hours are reported, next to this machine's"
     )
-    draws: Annotated[int, Field(ge=100, le=100_000)] = Field(1000, description="of the bootstrap")
     core_hour: NonNegative = Field(0.04, description="one core for one hour")
     gpu_hour: NonNegative = Field(2.0, description="one GPU for one hour in which a stage uses it")
     million_tokens: NonNegative = Field(0.5, description="of a language model, in and out together")
@@ -201,10 +191,6 @@ class ReportSettings(Settings):
         "to 6 kB each",
     )
     frame_width: Annotated[int, Field(ge=32, le=640)] = Field(176, description="pixels")
-    witness: OptionalVisionLanguage = Field(
-        VisionLanguageSettings(),
-        description="a vision-language model that checks the audit's sample too",
-    )
 
 
 class FilterSettings(Settings):
