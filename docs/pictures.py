@@ -1,5 +1,5 @@
-"""Make docs/pictures/*.webp from the pages of the demo, its shot list and the studio, in a headless
-Chromium: python docs/pictures.py."""
+"""Make docs/pictures/*.webp from the page of the demo and the studio, in a headless Chromium: python
+docs/pictures.py."""
 
 import io
 import sys
@@ -11,14 +11,8 @@ from pathlib import Path
 from PIL import Image
 
 import stepline
-from stepline.files.storage import read_record
-from stepline.shots.find import find_shots
-from stepline.shots.shot_list import list_shots
-from stepline.shots.sources import ShotSource
-from stepline.shots.write import write_shots
 from stepline.studio.server import StudioOptions, StudioServer
 from stepline.studio.store import Studio
-from stepline.vision import VisionSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -42,8 +36,6 @@ def make_pictures(folder: Path) -> None:
         page.run("document.getElementById('player').currentTime = 18")
         page.wait_until("!document.getElementById('player').seeking")
         save_picture(page, name, folder)
-    page = browser.open(shots_page(folder), width=1280, height=860)
-    save_picture(page, "shots", folder)
     studio = Studio(folder, [DEMO.parent])
     server = StudioServer(studio, StudioOptions(at_once=0))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -61,15 +53,6 @@ def make_pictures(folder: Path) -> None:
     thread.join()
     studio.close()
     browser.close()
-
-
-def shots_page(folder: Path) -> Path:
-    """Write the shot list of the demo, and return its page."""
-    record = read_record(folder / "demo.json")
-    source = ShotSource(record.id, DEMO, record)
-    found = find_shots(DEMO, VisionSettings(), 320)
-    write_shots(list_shots(source, found), found.pictures, folder)
-    return folder / "demo.shots.html"
 
 
 def save_picture(page: Page, name: str, folder: Path) -> None:

@@ -11,7 +11,7 @@ many bytes as a key frame may have. So the page is as heavy as such a page gets.
 First paint is the browser's own `first-contentful-paint`, from the start of the navigation. Loaded
 is the end of its `load` event. Both are longer on a busy machine. So the work of the page's main
 thread until the first paint is measured too. It comes from a trace without a slowdown, and is
-multiplied by it. Lists of shots are measured in the same way.
+multiplied by it.
 """
 
 import argparse
@@ -30,8 +30,6 @@ from browser import Browser  # noqa: E402
 from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg  # noqa: E402
 from stepline.outputs import page  # noqa: E402
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video  # noqa: E402
-from stepline.shots.shot_list import Shot, ShotList, ShotStep  # noqa: E402
-from stepline.shots.write import write_shots  # noqa: E402
 
 STEP_SECONDS = 10.0  # of a made step
 STEP_TEXT = (
@@ -101,32 +99,6 @@ def write_page(count: int, shape: str, folder: Path) -> Path:
     return path
 
 
-def write_shot_page(count: int, folder: Path) -> Path:
-    """Write a list of that many shots, whose pictures are files."""
-    shots = []
-    for number in range(1, count + 1):
-        start = number * STEP_SECONDS
-        step = ShotStep(number=number, id=str(number), text=STEP_TEXT, verdict="shown")
-        thumbnail = f"made.shots/{number:04d}.jpg"
-        shot = Shot(
-            number=number, start=start, end=start + STEP_SECONDS, thumbnail=thumbnail, steps=(step,)
-        )
-        shots.append(shot)
-    shot_list = ShotList(
-        id="made",
-        title="A made video",
-        video=str(folder / "made.mp4"),
-        duration=(count + 1) * STEP_SECONDS,
-        width=480,
-        height=270,
-        record=True,
-        shots=tuple(shots),
-    )
-    pictures = {n: noise_picture(n, (320, 180)) for n in range(count)}
-    write_shots(shot_list, pictures, folder)
-    return folder / "made.shots.html"
-
-
 def measure(browser: Browser, path: Path, slowdown: float, rounds: int) -> dict[str, float]:
     """Return the bytes of a page, its seconds to the first paint (median, greatest), to its load
     (median), and of work until the paint (median)."""
@@ -184,7 +156,6 @@ def main() -> None:
     """Measure the pages and print a line for each, then all as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[1, 30, 300])
-    parser.add_argument("--shots", type=int, nargs="*", default=[30, 300])
     parser.add_argument("--slowdown", type=float, default=4.0, help="Of the CPU.")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -195,9 +166,6 @@ def main() -> None:
         for count in options.steps:
             for shape in PICTURE_SIZES:
                 pages[f"{count} steps, {shape}"] = write_page(count, shape, folder)
-        for count in options.shots:
-            shots_folder = folder / f"shots-{count}"
-            pages[f"{count} shots"] = write_shot_page(count, shots_folder)
         browser = Browser(folder / "profile")
         try:
             for name, path in pages.items():

@@ -361,7 +361,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
             )
         overrides.append("asr.translate=true")
     if options.get("dry_run"):
-        overrides += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
+        overrides += ["vision.vlm.dry_run=true", "writing.llm.dry_run=true"]
     return load_settings(
         StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
     )

@@ -262,10 +262,10 @@ def _run_at_once(
 
 def _check_dry_run(settings: "StepsSettings") -> None:
     """Raise SettingsError where no language model would be asked."""
-    if not settings.vision.witness.named and settings.writing.writer != "llm":
+    if not settings.vision.vlm.named and settings.writing.writer != "llm":
         raise SettingsError(
             "--dry-run shows what a vision-language model would be asked; name one with --set "
-            "vision.witness.base_url=URL, or a language model that writes with --writer llm"
+            "vision.vlm.base_url=URL, or a language model that writes with --writer llm"
         )
 
 

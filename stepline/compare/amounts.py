@@ -51,18 +51,20 @@ class ToldAmount:
 
 
 class AmountSpread(FrozenModel):
-    """The least, median and greatest amount of a thing over videos, in one unit.
+    """The least, median and greatest amount of a thing over videos, in one unit."""
 
-    thing: a word of the step, "" where the amount is of the step itself ("bake for 20 minutes").
-    unit: the one that most videos use, None for a bare count. videos: ids.
-    """
-
-    thing: str = ""
-    unit: str | None = None
+    thing: str = Field(
+        "",
+        description='a word of the step, "" where the amount is of the step itself ("bake for 20 '
+        'minutes")',
+    )
+    unit: str | None = Field(
+        None, description="the one that most videos use, None for a bare count"
+    )
     low: float = Field(description="the least")
     median: float = Field(description="half of the videos state less")
     high: float = Field(description="the greatest")
-    videos: tuple[str, ...]
+    videos: tuple[str, ...] = Field(description="ids of the videos that state it")
 
 
 def step_amounts(video: str, text: str) -> list[ToldAmount]:

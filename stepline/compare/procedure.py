@@ -36,14 +36,14 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 
 
 class ComparedVideo(FrozenModel):
-    """A video of the task. path: of its file as its record has it. likeness: to the others."""
+    """A video of the task."""
 
     id: str = Field(description="of the record")
     title: str = Field(description="of the video")
-    path: str | None
+    path: str | None = Field(description="of its file as its record has it")
     duration: float | None = Field(description="s")
     steps: int = Field(description="how many it has")
-    likeness: float
+    likeness: float = Field(description="mean cosine with the other videos, both ways")
 
 
 class LeftOutVideo(FrozenModel):
@@ -55,7 +55,7 @@ class LeftOutVideo(FrozenModel):
 
 
 class Occurrence(FrozenModel):
-    """A step of one video. video and step are ids. start and end: where it is shown, else said."""
+    """A step of one video."""
 
     video: str = Field(description="its id")
     step: str = Field(description="its id in that video's record")
@@ -73,19 +73,17 @@ class SecondsSpread(FrozenModel):
 
 
 class ProcedureStep(FrozenModel):
-    """What several videos do, in the words of the most typical of them.
-
-    videos: how many do it. share: of all videos. common: whether it is of the common procedure.
-    place: mean place in its videos, 0 at the first step, 1 at the last.
-    """
+    """What several videos do, in the words of the most typical of them."""
 
     id: str = Field(description="unique in the comparison")
     text: str = Field(description="in the words of the most typical video")
     kind: StepKind = Field(description='"avoid" for a warning')
-    videos: int
-    share: Probability
-    common: bool
-    place: Probability
+    videos: int = Field(description="how many do it")
+    share: Probability = Field(description="of all videos")
+    common: bool = Field(description="whether it is of the common procedure")
+    place: Probability = Field(
+        description="mean place in its videos, 0 at the first step, 1 at the last"
+    )
     seconds: SecondsSpread | None = Field(
         description="how long it is shown, null where no video shows it"
     )
@@ -94,37 +92,31 @@ class ProcedureStep(FrozenModel):
 
 
 class OrderCount(FrozenModel):
-    """Of two steps the one that comes first in most of the videos that do both.
-
-    videos: how many do them in this order. of: how many do both.
-    """
+    """Of two steps the one that comes first in most of the videos that do both."""
 
     first: str = Field(description="id of a step")
     then: str = Field(description="id of a step")
-    videos: int
-    of: int
+    videos: int = Field(description="how many do them in this order")
+    of: int = Field(description="how many do both")
 
 
 class Transition(FrozenModel):
     """An arrow of the task graph: how often `target` is the next step after `source`.
 
-    probability: of all arrows from `source`. Every video begins at "start" and ends at "end".
+    Every video begins at "start" and ends at "end".
     """
 
     source: str = Field(description='id of a step, or "start"')
     target: str = Field(description='id of a step, or "end"')
     count: int = Field(description="of the videos")
-    probability: Probability
+    probability: Probability = Field(description="of all arrows from `source`")
 
 
 class TaskComparison(FrozenModel):
-    """The steps of many videos of one task as one procedure, in the order most of them keep.
-
-    title: of the most typical video.
-    """
+    """The steps of many videos of one task as one procedure, in the order most of them keep."""
 
     version: Literal[1] = Field(1, description="of this form")
-    title: str
+    title: str = Field(description="of the most typical video")
     videos: tuple[ComparedVideo, ...] = Field(description="of the task")
     left_out: tuple[LeftOutVideo, ...] = Field(description="of something else")
     steps: tuple[ProcedureStep, ...] = Field(

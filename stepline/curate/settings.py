@@ -23,7 +23,6 @@ from stepline.settings import (
     Settings,
 )
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
-from stepline.vision.settings import OptionalVisionLanguage, VisionLanguageSettings
 
 
 class ColumnsSettings(Settings):
@@ -192,10 +191,6 @@ class ReportSettings(Settings):
         "to 6 kB each",
     )
     frame_width: Annotated[int, Field(ge=32, le=640)] = Field(176, description="pixels")
-    witness: OptionalVisionLanguage = Field(
-        VisionLanguageSettings(),
-        description="a vision-language model that checks the audit's sample too",
-    )
 
 
 class FilterSettings(Settings):

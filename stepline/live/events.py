@@ -47,15 +47,11 @@ SENTENCES_WITH_WORDS = 50  # at the end, whose words are kept in memory
 
 
 class LiveEvent(FrozenModel):
-    """One line of a live run. at: the source's second when it was emitted. The other fields are as
-    docs/live.md lists them.
-
-    Only what is known is stored.
-    """
+    """One line of a live run. Only what is known is stored."""
 
     event: Kind = Field(description="what became known")
     number: int = Field(description="from 0 on, over all runs that share the log")
-    at: Seconds
+    at: Seconds = Field(description="the source's second when it was emitted")
     settled: Seconds = Field(0.0, description="second before which all sound was read for good")
     wall: float | None = Field(None, description='s since 1970, of "started" alone')
     source: str | None = Field(None, description="of an address, without password and query")
@@ -84,9 +80,11 @@ class LiveEvent(FrozenModel):
     )
     reason: str | None = Field(None, description="why it was emitted")
     record: str | None = Field(None, description="path of the record that --at-end wrote")
-    follows: str | None = Field(None, description='of "line", the line that is most likely next')
+    follows: str | None = Field(
+        None, description='of "line" in earlier releases: the most likely next line'
+    )
     skipped: tuple[str, ...] | None = Field(
-        None, description='of "line", the lines that were passed over'
+        None, description='of "line" in earlier releases: the lines that were passed over'
     )
 
     @model_serializer(mode="wrap")
@@ -95,14 +93,13 @@ class LiveEvent(FrozenModel):
 
 
 class LiveStep(FrozenModel):
-    """A step of a live run as the log has it, and what became of it. withdrawn: it was taken
-    back."""
+    """A step of a live run as the log has it, and what became of it."""
 
     step: Step
     revised: bool = False
     shown: bool = False
     ended: bool = False
-    withdrawn: bool = False
+    withdrawn: bool = Field(False, description="it was taken back")
 
     def changed(self, update: dict[str, Any], **flags: bool) -> "LiveStep":
         """Return it with other fields of the step, and other flags."""

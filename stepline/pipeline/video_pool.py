@@ -83,7 +83,7 @@ def machine_jobs(settings: StepsSettings) -> int:
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
     has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.gguf is not None
-    is_local_model = has_local_writer or settings.vision.witness.gguf is not None
+    is_local_model = has_local_writer or settings.vision.vlm.gguf is not None
     if is_local_model or current_device().kind != "cpu":
         return 1
     cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1

@@ -9,6 +9,8 @@ from stepline.llm.settings import ChatSettings, VideoForm
 from stepline.plugins import choice
 from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 
+# of the settings of a vision-language model, in what earlier releases stored
+OLD_FOLDERS = ("machine", "corrected")
 BackboneName = Annotated[str, choice("backbones")]
 
 
@@ -16,7 +18,7 @@ class VisionLanguageSettings(ChatSettings):
     """A vision-language model that is asked where steps are shown. None is asked unless one is
     named."""
 
-    section: ClassVar[str] = "vision.witness"
+    section: ClassVar[str] = "vision.vlm"
 
     projector: Path | None = Field(
         None, description="the GGUF of a local model's projector (mmproj), with which it sees"
@@ -58,16 +60,6 @@ class VisionLanguageSettings(ChatSettings):
         description="answers of this model that were right in other videos. By default as if of 5",
     )
     wrong: Positive = Field(1.0, description="and that were wrong")
-    machine: Path | None = Field(
-        None,
-        description="folder of records that asked this model, as Stepline wrote them. Used with "
-        "`corrected`",
-    )
-    corrected: Path | None = Field(
-        None,
-        description="that of the same names as people corrected them: the answers count as right "
-        "or wrong",
-    )
     dry_run: bool = Field(False, description="ask no one, the record says what would be asked")
     cache: bool = Field(
         True,
@@ -92,6 +84,14 @@ class VisionLanguageSettings(ChatSettings):
             return 1
         return max(1, round(self.clip_seconds * self.clip_rate))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_old_folders(cls, tree: Any) -> Any:
+        """Recipes of earlier releases store these two, always empty."""
+        if isinstance(tree, dict):
+            tree = {name: value for name, value in tree.items() if name not in OLD_FOLDERS or value}
+        return tree
+
     @model_validator(mode="after")
     def _sees_one_way(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
@@ -114,8 +114,8 @@ class VisionLanguageSettings(ChatSettings):
 
 
 # Stored only where one is named: what no one is asked decides no result.
-OptionalVisionLanguage: TypeAlias = Annotated[
-    VisionLanguageSettings, Field(exclude_if=lambda witness: not witness.named)
+OptionalVlm: TypeAlias = Annotated[
+    VisionLanguageSettings, Field(exclude_if=lambda vlm: not vlm.named)
 ]
 
 
@@ -187,10 +187,25 @@ class VisionSettings(Settings):
         description="whether the video is a screen recording, whose steps are where the screen "
         'changes. "auto": looked for. Left out of records where it is "auto"',
     )
-    witness: OptionalVisionLanguage = Field(
-        VisionLanguageSettings(),
-        description="a vision-language model that is asked (docs/witness.md)",
+    vlm: OptionalVlm = Field(
+        VisionLanguageSettings(), description="a vision-language model that is asked (docs/vlm.md)"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_name(cls, tree: Any) -> Any:
+        if isinstance(tree, dict) and "witness" in tree:
+            tree = dict(tree)
+            tree.setdefault("vlm", tree.pop("witness"))
+        return tree
+
+    @model_serializer(mode="wrap")
+    def _store_old_name(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store `vlm` as "witness", which records of all releases have."""
+        tree: dict[str, Any] = stored(self)
+        if "vlm" in tree:
+            tree["witness"] = tree.pop("vlm")
+        return tree
 
     @property
     def text_space(self) -> str:

@@ -265,24 +265,3 @@ def test_an_audit_of_nothing_is_an_error_in_one_line(tmp_path):
     done = CliRunner().invoke(main, ["curate", "audit", str(tmp_path), "--table"])
     assert done.exit_code == 1
     assert "no dataset yet" in done.output
-
-
-def test_a_model_that_checks_the_sample_is_reported_next_to_people_and_never_among_them(out):
-    runner = CliRunner()
-    bare = ["curate", "audit", str(out), "--set", "frames=false"]
-    unnamed = runner.invoke(main, [*bare, "--by-model"])
-    assert unnamed.exit_code == 1
-    assert "name one with --set witness.base_url=URL" in unnamed.output
-    runner.invoke(main, [*bare, "--table"])
-    told = (out / "report.html").read_text().partition('id="asked">')[2].partition("</script>")[0]
-    asked = [one["id"] for one in json.loads(told)["asked"]]
-    lines = [
-        Answer(item=id, annotator="model seer", answer="aligned").model_dump_json() + "\n"
-        for id in asked
-    ]
-    (out / "audit").mkdir(exist_ok=True)
-    (out / "audit" / "model_verdicts.jsonl").write_text("".join(lines))
-    done = runner.invoke(main, [*bare, "--table"])
-    assert done.exit_code == 0, done.output
-    assert "steps of the dataset           0  not known" in done.output
-    assert "well aligned: Cohen's kappa undefined over 3 texts by judge, model seer" in done.output

@@ -148,15 +148,15 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     return report
 
 
-def local_verdicts(out: RemotePath, file: str = VERDICTS_FILE) -> AnswerLog:
-    """Return the verdicts of auditors, to be added to. file: that of people, or of models.
+def local_verdicts(out: RemotePath) -> AnswerLog:
+    """Return the verdicts of auditors, to be added to.
 
     Raises StoreError where OUT is not on this machine.
     """
     if out.local is None:
         what = f"{out.display_url}: an audit keeps its verdicts on this machine"
         raise StoreError(f"{what}; copy OUT/dataset here first")
-    return AnswerLog(out.local / AUDIT_FOLDER / file)
+    return AnswerLog(out.local / AUDIT_FOLDER / VERDICTS_FILE)
 
 
 def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[str, str]:
@@ -172,15 +172,6 @@ def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[st
         if item.id in paths and item.video:
             addresses[item.id] = item.video
     return addresses
-
-
-def sample_media(
-    out: RemotePath, sample: AuditSample, scratch: Path
-) -> Callable[[str], Path | None]:
-    """Return what finds the file of a sample's video on this machine. It is fetched where it is
-    elsewhere."""
-    addresses = video_addresses(out, _sample_paths(sample))
-    return local_media(addresses, out, scratch)
 
 
 def _sample_paths(sample: AuditSample) -> dict[str, str | None]:

@@ -37,7 +37,7 @@ ASKING_SETTINGS = {
     "base_url",
 }
 # Read where steps are encoded, for speed alone, and asked by `ground`.
-OTHER_VISION_SETTINGS = {"texts", "batch", "witness"}
+OTHER_VISION_SETTINGS = {"texts", "batch", "vlm"}
 # Of how a network is trained.
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
 NO_NETWORK_BACKBONES = ("precomputed", "none")
@@ -121,11 +121,11 @@ def ground(recipe: "Recipe") -> JsonValue:
     decides["tokens"] = vision.tokens
     decides["placing"] = placing
     # A vision-language model.
-    witness = vision.witness
-    if witness.named:
-        files = _model_files(witness)
-        files["projector"] = file_digest(witness.projector)
-        question = _plain(witness, ASKING_SETTINGS | {*files, "dry_run"})
+    vlm = vision.vlm
+    if vlm.named:
+        files = _model_files(vlm)
+        files["projector"] = file_digest(vlm.projector)
+        question = _plain(vlm, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
@@ -206,33 +206,27 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     predict."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
     has_torch_backbone = "torch" in seeing_libraries(recipe)
-    if has_torch_backbone or places(recipe) or detects(recipe):
+    if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
 
 
-def always(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Return True: a stage runs a network with every recipe, for recognition or to encode many
-    texts."""
-    return True
-
-
-def sees(recipe: "Recipe") -> bool:
+def encode_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `encode` runs a network."""
     return recipe.steps.vision.backbone not in NO_NETWORK_BACKBONES
 
 
-def places(recipe: "Recipe") -> bool:
+def ground_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
-def asks(recipe: "Recipe") -> bool:
+def ground_uses_vlm(recipe: "Recipe") -> bool:
     """Return whether `ground` shows pictures of the video to a vision-language model."""
-    return recipe.steps.vision.witness.named
+    return recipe.steps.vision.vlm.named
 
 
-def detects(recipe: "Recipe") -> bool:
+def judge_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 

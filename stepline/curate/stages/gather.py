@@ -228,8 +228,8 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
         steps = grounded.steps
         warnings += grounded.doubts
         models["grounding"] = grounded.report
-        if grounded.witness:
-            models["witness"] = grounded.witness
+        if grounded.vlm:
+            models["witness"] = grounded.vlm
     if "judge" in row:
         judged = from_bytes(JudgedTranscript, row["judge"])
         transcript = judged.transcript

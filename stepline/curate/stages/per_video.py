@@ -37,7 +37,7 @@ from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
 from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
 from stepline.pipeline.pictures import NO_PICTURE, LookOptions, VisualFeatures, extract_features
-from stepline.pipeline.placing import ask_witness, ground_steps
+from stepline.pipeline.placing import ask_vlm, ground_steps
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
@@ -345,10 +345,10 @@ def ground(video: VideoContext) -> bytes:
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
-    if video.media is None or not settings.vision.witness.named:
+    if video.media is None or not settings.vision.vlm.named:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)
-    answers = ask_witness(request, grounding, visual, settings, duration)
+    answers = ask_vlm(request, grounding, visual, settings, duration)
     late = unanswered(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
