@@ -349,7 +349,7 @@ def detector(
         return contrastive_loss(network(data), contrast).mean
 
     step = step_of(network, loss, setup)
-    infer = at_rest(network, lambda: network.own_scores(data))
+    infer = at_rest(network, lambda: network.matched_pair_scores(data))
     yield training(title, "clips", len(pairs), step)
     yield inference(title, "clips", len(pairs), infer)
 

@@ -33,7 +33,7 @@ from stepline.evaluate.calibration import calibration_error
 from stepline.evaluate.ranking import roc_auc
 from stepline.models.nasva.align import TextScores, score_texts
 from stepline.models.nasva.calibration import calibration_features
-from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.checkpoint import NO_SPACE, LoadedAligner
 from stepline.models.nasva.fit_calibration import cross_validate, fit_by_foreign_evidence
 from stepline.models.nasva.settings import UnshownTexts
 from stepline.models.nasva.unshown_texts import unshown_texts
@@ -54,7 +54,9 @@ def measured(trials: NasvaTrials, seed: int, world: WorldName, size: NasvaSize) 
     """Return the area and the error of P(shown) by each kind of negatives."""
     trial = sized(NETWORK_TRIAL.changed(world=world), size, seed)
     videos = trials.corpus(trial).videos[:JUDGED_VIDEOS]
-    loaded = LoadedAligner(trials.network(trial), trials.folder / trial.key, "", None, None)
+    network = trials.network(trial)
+    width = network.settings.video_width
+    loaded = LoadedAligner(trials.folder / trial.key, "", NO_SPACE, width, True, network, None)
 
     def score(index: int, *vectors: Matrix) -> TextScores:
         return score_texts(loaded.aligner, videos[index].features, np.concatenate(vectors))

@@ -55,7 +55,7 @@ from stepline.models.procx.train import train_procx
 from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.loop import Progress
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import LabelledTexts, labelled_texts
+from stepline.models.training.sources import LabelledTexts, NarratedRecords, labelled_texts
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.pseudo_labels import ValidationClips, choose_clips
@@ -263,7 +263,7 @@ def wys2(videos: int, folder: Path, sentences: int = 5) -> None:
 
     records = partial(map, partial(record, sentences=sentences), range(videos))
     features = DrawnStore(videos, VIDEO_ROWS)
-    stream = ClipStream(records, features, store, ClipSettings(resolve=False))
+    stream = ClipStream(NarratedRecords(records), features, store, ClipSettings(resolve=False))
     pairs = []
     for number in (1, 2):
         rows = np.full((3, FEATURE_WIDTH), number, np.float32)
@@ -288,7 +288,7 @@ def refine(videos: int, folder: Path) -> None:
     reader = _VideoReader(features, steps, settings)
     read_videos = []
     for number in range(videos):
-        video = reader.take(record(number))
+        video = reader.read(record(number))
         if video is not None:
             read_videos.append(video)
     assert len(read_videos) == videos

@@ -29,7 +29,7 @@ from drawn_store import FEATURE_WIDTH, DrawnRows
 
 from stepline.features import RowTexts
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import LabelledTexts
+from stepline.models.training.sources import LabelledTexts, NarratedRecords
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips
 from stepline.models.wys2.detector import Detector
@@ -93,7 +93,7 @@ def streamed(videos: int, folder: Path) -> int:
 
     records = partial(map, record, range(videos))
     features = DrawnStore(videos, VIDEO_ROWS)
-    stream = ClipStream(records, features, store, ClipSettings(resolve=False))
+    stream = ClipStream(NarratedRecords(records), features, store, ClipSettings(resolve=False))
 
     # the clips that are chosen
     pairs = []

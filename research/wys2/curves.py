@@ -24,15 +24,15 @@ from research.wys2.uses import HeldOutWorld, UsesSize, features_of, prepare
 from stepline.files.atomic_files import write_atomic
 from stepline.models.training.settings import TrainSettings
 from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import SummarizerSettings
 from stepline.models.wys2.summarizer import (
     SegmentedVideo,
-    SummarizerSettings,
     predict_importance,
+    score_summaries,
     segment_video,
+    shown_seconds,
     train_summarizer,
 )
-from stepline.models.wys2.summarizer.dataset import shown_seconds
-from stepline.models.wys2.summarizer.train import score_summaries
 from stepline.records import Matrix
 from stepline.settings import Count
 

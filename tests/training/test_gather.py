@@ -7,7 +7,8 @@ import pytest
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.training import gather
-from stepline.models.training.gather import FeatureJoin, is_held_out, reasons_in_words
+from stepline.models.training.batches import is_held_out
+from stepline.models.training.sources import FeatureJoin, reasons_in_words
 from stepline.records import FeatureSequence
 
 
