@@ -257,7 +257,7 @@ def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):
         loaded = read_summarizer(tmp_path / name / "summarizer.safetensors")
         assert told["summarizer"] == str(loaded.path)
         assert told["withheld"]["videos"] == 2
-        assert (loaded.text, loaded.network.settings.text_width) == (
+        assert (loaded.space.text, loaded.network.settings.text_width) == (
             ("minilm", 384) if more else ("", 0)
         )
     neither = CliRunner().invoke(
