@@ -64,15 +64,15 @@ $(VENV)/.ready: pyproject.toml constraints.txt stepline/networks/weights.toml
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) $(TORCH)
 	$(PIP) -e ".[dev,llm,clip,documents,evaluate,links,mcp,train]"
-	$(BIN)/python -c "import site; open(site.getsitepackages()[0] + '/research.pth', 'w').write('$(CURDIR)')"   # which no wheel holds; benchmarks/ need it
+	$(BIN)/python -c "import site; open(site.getsitepackages()[0] + '/lab.pth', 'w').write('$(CURDIR)')"   # which no wheel holds; lab/ need it
 	$(COMPILE)
 	touch $@
 
 bench: setup-dev       ## every benchmark; minutes to an hour
-	$(BIN)/python benchmarks/run_all.py
+	$(BIN)/python lab/run_all.py
 
 bench-quick: setup-dev ## the main things against the last release, in ten minutes; OPTIONS="--release 0.2.0" keeps the ratios
-	$(BIN)/python benchmarks/quick.py $(OPTIONS)
+	$(BIN)/python lab/quick.py $(OPTIONS)
 
 docs: setup-dev        ## the pages of docs/ that come from the code, and what the notebook prints
 	$(BIN)/python docs/generate.py --notebook

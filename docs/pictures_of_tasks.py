@@ -12,7 +12,7 @@ import stepline
 from stepline.cli import main as command_line
 from stepline.files.storage import write_record
 
-for folder in ("tests", "tests/compare", "benchmarks"):
+for folder in ("tests", "tests/compare", "lab"):
     sys.path.insert(0, str(ROOT / folder))
 from browser import Browser  # noqa: E402
 from screencast_recorder import Take, record_screencast  # noqa: E402

@@ -14,7 +14,6 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stepline.rendering import install_renderer
 from stepline.version import __version__
 
 # Nothing leaves the machine: what dependencies would report of their use is switched off here,
@@ -79,15 +78,6 @@ _MODULES = {
 }
 
 
-def _render(record: "Record", output: str) -> str:
-    from stepline.outputs.registry import render
-
-    return render(record, output)
-
-
-install_renderer(_render)
-
-
 def __getattr__(name: str) -> Any:
     """Import a public name from its module, once (PEP 562)."""
     if name not in _MODULES:
@@ -100,4 +90,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    dunders = (name for name in globals() if name.startswith("__"))
+    return sorted({*dunders, *__all__})

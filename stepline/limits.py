@@ -30,23 +30,20 @@ from typing import Any, BinaryIO, TypeAlias
 Tree: TypeAlias = Any  # what JSON or TOML holds: no type is known yet
 
 MIB_BYTES = 2**20  # bytes
-MAX_SETTINGS_BYTES = (
-    MIB_BYTES // 4
-)  # bytes of a TOML file; all settings of all commands are some 20 KiB
+# bytes of a TOML file; all settings of all commands are some 20 KiB
+MAX_SETTINGS_BYTES = MIB_BYTES // 4
 MAX_LINES_BYTES = 64 * MIB_BYTES  # bytes of a user's own lines; a million have some 40 MiB
 MAX_CAPTIONS_BYTES = 256 * MIB_BYTES  # bytes of a caption file
-MAX_RECORD_BYTES = (
-    256 * MIB_BYTES
-)  # bytes of one record; an hour of speech with word times is some 2 MiB
+# bytes of one record; an hour of speech with word times is some 2 MiB
+MAX_RECORD_BYTES = 256 * MIB_BYTES
 # bytes of a dataset's file, unpacked. HowTo100M's captions are read as a stream instead
 MAX_ANNOTATIONS_BYTES = 4096 * MIB_BYTES
 # bytes of one video's features in an archive. Ten hours of 2,048 float32 per second are 282 MiB
 MAX_FEATURES_BYTES = 4096 * MIB_BYTES
 # bytes after which a device, such as /dev/zero, counts as endless: no one types more
 MAX_DEVICE_BYTES = 16 * MIB_BYTES
-MAX_HEADER_BYTES = (
-    100 * MIB_BYTES
-)  # bytes of the header of a safetensors file, as its own library allows
+# bytes of the header of a safetensors file, as its own library allows
+MAX_HEADER_BYTES = 100 * MIB_BYTES
 # lists and objects inside each other. A record has 8, pydantic and json.dumps follow some 200
 MAX_DEPTH = 100
 MAX_TRANSCRIPT_WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
@@ -72,9 +69,7 @@ def read_limited(path: Path, most: int) -> bytes:
     cannot be read."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
-        max_bytes = most
-        if stat.S_ISCHR(status.st_mode):
-            max_bytes = min(most, MAX_DEVICE_BYTES)
+        max_bytes = min(most, MAX_DEVICE_BYTES) if stat.S_ISCHR(status.st_mode) else most
         data = _read_up_to(file, max_bytes + 1, status.st_size + 1)
     if len(data) > max_bytes:
         raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
@@ -110,9 +105,7 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
     if member.size > most:
         raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
     file = archive.extractfile(member)
-    if file is None:
-        return b""
-    return file.read()
+    return b"" if file is None else file.read()
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
@@ -127,17 +120,11 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
     if most is None:
-        most = _byte_count(source)
+        most = len(source) if isinstance(source, bytes) else source.stat().st_size
     if unpacked > most:
         raise LimitError(
             f"unpacks to {unpacked / MIB_BYTES:.0f} MiB, more than {most / MIB_BYTES:.0f}"
         )
-
-
-def _byte_count(source: Path | bytes) -> int:
-    if isinstance(source, bytes):
-        return len(source)
-    return source.stat().st_size
 
 
 def parse_json(
@@ -153,10 +140,8 @@ def parse_json(
     with _parser_limits():
         tree = json.loads(text, object_pairs_hook=pairs)
     # With few brackets nothing nests deeply, so most trees need no walk.
-    nested_count = text.count("[") + text.count("{")
-    if nested_count <= MAX_DEPTH:
-        return tree
-    return _not_too_deep(tree)
+    has_few_brackets = text.count("[") + text.count("{") <= MAX_DEPTH
+    return tree if has_few_brackets else _not_too_deep(tree)
 
 
 def parse_toml(text: str) -> dict[str, Tree]:
@@ -213,8 +198,7 @@ def parse_json_text(text: str | bytes) -> Tree:
         text = text.decode("latin-1")
     if SURROGATE_HALF.search(text) is None:
         return tree
-    plain_text = replace_surrogates(json.dumps(tree, ensure_ascii=False))
-    return json.loads(plain_text)
+    return json.loads(replace_surrogates(json.dumps(tree, ensure_ascii=False)))
 
 
 def is_storable(text: str) -> bool:

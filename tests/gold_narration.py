@@ -1,7 +1,7 @@
 """Narrations whose right steps are known, a server that answers with those and makes faults, and how
 much of what it answered comes out of the writer.
 
-    python benchmarks/llm_gold.py      the table of docs/results/speech_and_writing.md
+    python lab/llm_gold.py      the table of docs/results/speech_and_writing.md
 """
 
 import json

@@ -11,7 +11,7 @@ import click
 import pytest
 
 import stepline
-from research.cli import research
+from lab.cli import lab
 from stepline.cli import main
 from stepline.grounding.settings import GroundSettings
 
@@ -23,9 +23,7 @@ PAGES = sorted([*ROOT_PAGES, *(ROOT / "docs").rglob("*.md")])
 def command_lines(page):
     """Return the `$ stepline ...` lines of a page, without comments and prompts."""
     lines = re.findall(
-        r"^\s*\$ (?:\S*/)?(?:stepline |python -m (?=research ))([^\n]*)$",
-        page.read_text(),
-        re.MULTILINE,
+        r"^\s*\$ (?:\S*/)?(?:stepline |python -m (?=lab ))([^\n]*)$", page.read_text(), re.MULTILINE
     )
     return [shlex.split(line, comments=True) for line in lines]
 
@@ -39,7 +37,7 @@ def test_every_command_in_a_page_parses(page):
 def check(words, place):
     """Fail unless the words after `stepline`, or `python -m`, are a command with its arguments."""
     name, *arguments = words
-    known = main.commands | {"research": research}
+    known = main.commands | {"lab": lab}
     assert name in known, f"{place}: no such command: stepline {name}"
     command = known[name]
     while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
@@ -67,7 +65,6 @@ def test_the_readme_names_everything_that_import_stepline_offers():
 
 RUNS_NO_NETWORK = {
     "annotate vnd",
-    "train writer",
     "completion",
     "curate status",
     "datasets",
@@ -162,10 +159,10 @@ def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
     for _, (item, command, tests, verified, _, _) in (
         row for row in paper_items() if row[0] == paper
     ):
-        lines = re.findall(r"`(?:stepline |python -m (?=research ))([^`]+)`", command)
+        lines = re.findall(r"`(?:stepline |python -m (?=lab ))([^`]+)`", command)
         for line in lines:
             check(shlex.split(line), item)
-        for script in re.findall(r"`python (benchmarks/\S+\.py)`", command):
+        for script in re.findall(r"`python (lab/\S+\.py)`", command):
             assert (ROOT / script).is_file(), f"{item}: {script}"
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
         for file, name in named:
@@ -180,7 +177,7 @@ def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
         assert kinds <= (VERIFIED if lines else {"–"}), f"{item}: {verified}"
 
 
-PROOF = {"scorer": "tests/evaluate/", "layout": "tests/rehearsal/", "world": "tests/research/"}
+PROOF = {"scorer": "tests/evaluate/", "layout": "tests/rehearsal/", "world": "tests/lab/"}
 
 
 def test_a_row_says_no_more_than_its_tests_hold():
@@ -260,7 +257,7 @@ def test_a_benchmark_runs_as_the_pages_type_it():
     """From the root of a checkout whose environment `make setup-dev` made: what it imports is
     found."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = [sys.executable, "benchmarks/search.py", "--help"]
+    run = [sys.executable, "lab/search.py", "--help"]
     done = subprocess.run(run, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "--steps" in done.stdout

@@ -70,7 +70,7 @@ def place():
 def nasva(folder, **loss):
     from aligner_samples import WIDTH, sample, tiny
 
-    from research.nasva.matrices import alignable_logits, alignment_matrices
+    from lab.nasva.matrices import alignable_logits, alignment_matrices
     from stepline.models.nasva.align import score_texts
     from stepline.models.nasva.settings import AlignerLossSettings
     from stepline.models.nasva.train import aligner_scorer, train_aligner

@@ -378,7 +378,7 @@ def test_an_unknown_preset_is_wrong_usage(stepline):
 
 
 def test_a_run_with_a_preset_reports_all_its_values(stepline, tmp_path):
-    from research.simulate import SimulationSettings, simulate
+    from lab.simulate import SimulationSettings, simulate
     from stepline.features import FeatureWriter, RowTexts
     from stepline.files.storage import write_parquet
 

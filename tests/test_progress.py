@@ -3,7 +3,8 @@ from threading import Event, current_thread
 import psutil
 import pytest
 
-from stepline.progress import read_ahead, trim_memory
+from stepline.processes import trim_memory
+from stepline.progress import read_ahead
 
 
 def test_a_c_library_that_cannot_trim_is_not_an_error(monkeypatch):

@@ -63,7 +63,7 @@ def test_the_four_shown_steps_of_the_money_clip_are_found_where_they_are_seen(mo
     for marked in (each for each in seen if each["shown"]):
         steps = spoken_in(money, marked)
         assert steps, marked["text"]
-        # a second of slack either way, as benchmarks/real_clips.py allows
+        # a second of slack either way, as lab/real_clips.py allows
         spans = [Span(max(0.0, start - 1), end + 1) for start, end in marked["shown"]]
         # a marked step is two written ones where a sentence says two things: "take your other two
         # and put them aside"

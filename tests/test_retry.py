@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.files.remote.backoff import doubled_pause, retry
+from stepline.files.remote.retry import doubled_pause, retry
 
 
 def failing(times, result="done"):

@@ -37,6 +37,7 @@ def test_an_unknown_key_names_its_near_miss():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("writing.second_pass=true", "setting writing.second_pass was removed; .* one pass"),
         ("vision.hands=true", "unknown setting 'vision.hands'"),
         ("procx.cover=1", "unknown setting 'procx.cover'"),
         ("procx.choose=tile", r"procx.choose: .*'surest' or 'apart' \(given: 'tile'\)"),

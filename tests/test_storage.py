@@ -192,7 +192,7 @@ def test_only_one_place_opens_parquet_for_reading(request):
         for path in package.rglob("*.py")
         if re.search(r"\.(ParquetFile|read_table)\(", path.read_text())
     ]
-    assert opens == [package / "parquet.py"]
+    assert opens == [package / "files" / "parquet.py"]
 
 
 def test_a_cell_that_python_has_no_value_for_names_its_column_after_the_rows_before_it(tmp_path):

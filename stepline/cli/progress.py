@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stepline.curate.driver import PhaseProgress
     from stepline.models.training.loop import Progress as TrainingProgress
-    from stepline.networks.wheels import Report
+    from stepline.networks.weights import Report
     from stepline.progress import Progress
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from stepline.curate.settings import (
     CleanSettings,
@@ -175,47 +175,30 @@ class DatasetContext:
     say: Callable[[str], None] = log.info
 
 
-def no_settings(recipe: "Recipe") -> JsonValue:  # noqa: ARG001
-    """Return what decides a stage that no setting decides."""
-    return None
-
-
-def never(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Return that a stage uses no GPU, or reads no further media, whatever the recipe."""
-    return False
-
-
-def no_libraries(recipe: "Recipe") -> tuple[str, ...]:  # noqa: ARG001
-    """Return the packages whose versions change what a stage computes: none, whatever the
-    recipe."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Stage:
-    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None.
-    Processes import it.
+    """One stage of a recipe.
 
-    version: raise it when the result changes, so that it is made again.
-    needs: the stages whose results it reads.
-    takes: needs that count only where the recipe has them before it.
-    reads: any of these.
-    - "media": the video file.
-    - "speech": the captions, and only where captions are missing the video.
-    - "picture": the ready features, else the video.
-    - "about": title, task, category and duration.
-    - "where": the addresses of its files.
-    settings: exactly what of a recipe decides the result, with the sha256 of every file that it
-    names.
-    suffix: of its results.
-    gpu: whether it uses one with a recipe. All others run on the CPU.
-    resumes: a dataset stage that goes on in a folder where it was killed. Others start in an empty
-    one.
-    reads_media: whether it reads the video file too with a recipe.
-    libraries: packages whose versions change a result with a recipe, as far as it is computed:
-    captions and ready features are only read.
-    run_many: `run` of several videos together, where that uses a GPU better. It fails for all or
-    none.
+    Args:
+        version: raise it when the result changes, so that it is made again.
+        run: a module's own function: VideoContext -> bytes, or DatasetContext -> None. Processes
+            import it.
+        needs: the stages whose results it reads.
+        takes: needs that count only where the recipe has them before it.
+        reads: "media": the video file. "speech": the captions, and only where captions are missing
+            the video. "picture": the ready features, else the video. "about": title, task, category
+            and duration. "where": the addresses of its files.
+        settings: returns exactly what of a recipe decides the result, with the sha256 of every file
+            that it names. None: no setting does.
+        suffix: of its results.
+        gpu: whether it uses one, with a recipe or with all. The other stages run on the CPU.
+        resumes: whether a dataset stage continues in a folder where it was killed. Others start in
+            an empty one.
+        reads_media: returns whether it reads the video file too with a recipe. None: it does not.
+        libraries: returns the packages whose versions change a result with a recipe, as far as it
+            is computed: captions and ready features are only read. None: no version does.
+        run_many: `run` of several videos together, where that uses a GPU better. It fails for all
+            or none.
     """
 
     name: str
@@ -225,13 +208,25 @@ class Stage:
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     reads: tuple[StageInput, ...] = ()
-    settings: Callable[["Recipe"], JsonValue] = no_settings
+    settings: Callable[["Recipe"], JsonValue] | None = None
     suffix: str = ".json"
-    gpu: Callable[["Recipe"], bool] = never
+    gpu: Callable[["Recipe"], bool] | bool = False
     resumes: bool = False
-    reads_media: Callable[["Recipe"], bool] = never
-    libraries: Callable[["Recipe"], tuple[str, ...]] = no_libraries
+    reads_media: Callable[["Recipe"], bool] | None = None
+    libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
     run_many: Callable[[Sequence[VideoContext]], list[bytes]] | None = None
+
+    def deciding_settings(self, recipe: "Recipe") -> JsonValue:
+        """Return exactly what of a recipe decides its result."""
+        return None if self.settings is None else self.settings(recipe)
+
+    def uses_gpu(self, recipe: "Recipe") -> bool:
+        """Return whether it uses a GPU with a recipe."""
+        return self.gpu if isinstance(self.gpu, bool) else self.gpu(recipe)
+
+    def library_names(self, recipe: "Recipe") -> tuple[str, ...]:
+        """Return the packages whose versions change its result with a recipe."""
+        return () if self.libraries is None else self.libraries(recipe)
 
 
 StageTable: TypeAlias = Mapping[str, Stage]
@@ -244,11 +239,17 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 class Recipe(Settings):
     """Every setting of `stepline curate`."""
 
-    stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
-    threads: Threads = 1  # threads of a dataset stage (training); they decide its last bits
+    stages: tuple[str, ...] = Field(
+        (), description="names of the stages, each after those that it needs"
+    )
+    threads: Threads = Field(
+        1, description="threads of a dataset stage (training); they decide its last bits"
+    )
     source: SourceSettings = SourceSettings()
-    # recogniser, writer, backbone, coarse placing, grounding and judge
-    steps: StepsSettings = StepsSettings()
+    steps: StepsSettings = Field(
+        StepsSettings(),
+        description="recogniser, writer, backbone, coarse placing, grounding and judge",
+    )
     filter: FilterSettings = FilterSettings()
     coarse: CoarseStageSettings = CoarseStageSettings()
     gather: GatherSettings = GatherSettings()
@@ -307,15 +308,14 @@ def load_recipe(
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
     recipe = load_settings(kind, path, overrides, preset=preset)
-    # A named vision-language model is looked up once, for the settings of all videos.
-    if recipe.steps.vision.witness.named:
-        from stepline.pipeline.networks import load_witness, with_witness
+    # A named vision-language model is checked once, for all videos.
+    if recipe.steps.vision.vlm.named:
+        from stepline.pipeline.networks import check_vlm
 
-        witness = load_witness(recipe.steps.vision)
-        recipe = recipe.model_copy(update={"steps": with_witness(recipe.steps, witness)})
+        check_vlm(recipe.steps.vision)
     steps = recipe.steps
     # What no run over many videos can do.
-    if steps.vision.witness.dry_run or steps.writing.llm.dry_run:
+    if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         cure = "take it out, and let `stepline curate --dry-run` ask a sample"
         raise SettingsError(f"steps: dry_run asks no model; {cure}")
     if steps.writing.llm.pictures:
@@ -343,7 +343,9 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
                 raise SettingsError(f"{what}; add it to `stages`")
         # What a stage takes if it is there counts as a need from now on.
         needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
-        reads = (*stage.reads, "media") if stage.reads_media(recipe) else stage.reads
+        reads = stage.reads
+        if stage.reads_media is not None and stage.reads_media(recipe):
+            reads = (*reads, "media")
         resolved[name] = replace(stage, needs=needs, takes=(), reads=reads)
     if not resolved:
         raise SettingsError("recipe: it names no stage; list some in `stages`")

@@ -8,11 +8,8 @@ from stepline.errors import SettingsError
 
 def sha256(path: Path) -> str:
     """Return the hex sha256 of a file, read in blocks."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_digest(path: Path | None) -> str | None:

@@ -45,10 +45,7 @@ def to_json(record: Record) -> str:
     for field in STEP_FIELDS:
         tree[field] = [_flatten_step(step) for step in tree[field]]
     # The version and the id come first.
-    ordered: Tree = {}
-    ordered["version"] = tree.pop("version")
-    ordered["id"] = tree.pop("id")
-    ordered |= tree
+    ordered = {"version": tree.pop("version"), "id": tree.pop("id"), **tree}
     text = json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)
     return printable(text) + "\n"
 
@@ -64,12 +61,10 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
     if not isinstance(tree, dict) or tree.get("version") != RECORD_VERSION:
         raise StoreError(f"{source}: not a Stepline record of version {RECORD_VERSION}; {cure}")
     try:
-        nested = _unflatten(tree)
-        return Record.model_validate_json(json.dumps(nested))
+        return Record.model_validate_json(json.dumps(_unflatten(tree)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        reason = f"{field}: {first['msg']}"
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         reason = first_line(error)
@@ -80,8 +75,7 @@ def read_record(path: Path | str) -> Record:
     """Return the record in a JSON file."""
     path = Path(path)
     try:
-        content = read_limited(path, MAX_RECORD_BYTES)
-        return from_json(content, str(path))
+        return from_json(read_limited(path, MAX_RECORD_BYTES), str(path))
     except LimitError as error:
         cure = "`stepline steps` writes one"
         raise StoreError(f"{path}: {error}, so it is not one video's record; {cure}") from error
@@ -98,8 +92,7 @@ def write_record(record: Record, path: Path | str) -> None:
 def _drop_unknown(tree: Tree, kind: type) -> None:
     """Take the fields of KNOWN_ONLY_FIELDS out of the tree that hold nothing."""
     for field in KNOWN_ONLY_FIELDS[kind]:
-        value = tree.get(field)
-        if value in (None, [], {}):
+        if tree.get(field) in (None, [], {}):
             tree.pop(field, None)
 
 
@@ -107,27 +100,17 @@ def _flatten_sentence(sentence: Tree) -> None:
     """Give a sentence, and each of its words, `start` and `end` instead of a span."""
     sentence.update(sentence.pop("span"))
     for word in sentence["words"]:
-        span = word.pop("span")
-        if not span:
-            span = {"start": None, "end": None}
-        word.update(span)
+        word.update(word.pop("span") or {"start": None, "end": None})
 
 
 def _flatten_step(step: Tree) -> Tree:
     """Return a step with its best span as `start` and `end`, and its spans as pairs."""
     spans = [_pair(span) for span in step["spans"]]
-    best = [None, None]
-    if spans:
-        best = spans[0]
-    flat = {"id": step.pop("id"), "text": step.pop("text"), "start": best[0], "end": best[1]}
-    narrated = step["said"]
+    start, end = spans[0] if spans else (None, None)
+    flat = {"id": step.pop("id"), "text": step.pop("text"), "start": start, "end": end}
     _drop_unknown(step, Step)
-    flat |= step
-    flat["spans"] = spans
-    flat["said"] = None
-    if narrated:
-        flat["said"] = _pair(narrated)
-    return flat
+    narrated = step["said"]
+    return {**flat, **step, "spans": spans, "said": _pair(narrated) if narrated else None}
 
 
 def _pair(span: Tree) -> list[Any]:
@@ -138,13 +121,10 @@ def _unflatten(tree: Tree) -> Tree:
     """Return the tree of a record as its fields hold it."""
     tree = dict(tree)
     if tree.get("transcript") is not None:
-        transcript = dict(tree["transcript"])
-        sentences = transcript["sentences"]
-        transcript["sentences"] = list(map(_unflatten_sentence, sentences))
-        tree["transcript"] = transcript
+        sentences = [_unflatten_sentence(each) for each in tree["transcript"]["sentences"]]
+        tree["transcript"] = {**tree["transcript"], "sentences": sentences}
     for field in STEP_FIELDS:
-        steps = tree.get(field, [])
-        tree[field] = list(map(_unflatten_step, steps))
+        tree[field] = [_unflatten_step(step) for step in tree.get(field, [])]
     return tree
 
 
@@ -152,29 +132,20 @@ def _unflatten_sentence(sentence: Tree) -> Tree:
     """Return a sentence, and each of its words, with a span instead of `start` and `end`."""
     words = []
     for word in sentence.get("words", []):
-        span = None
-        if word["start"] is not None:
-            span = _span(word["start"], word["end"])
-        nested = _without_times(word)
-        nested["span"] = span
-        words.append(nested)
-    nested = _without_times(sentence)
-    nested["span"] = _span(sentence["start"], sentence["end"])
-    nested["words"] = words
-    return nested
+        span = None if word["start"] is None else _span(word["start"], word["end"])
+        words.append({**_without_times(word), "span": span})
+    span = _span(sentence["start"], sentence["end"])
+    return {**_without_times(sentence), "span": span, "words": words}
 
 
 def _unflatten_step(step: Tree) -> Tree:
     """Return a step with its spans by name."""
     narrated = step.get("said")
-    spans = [_span(pair[0], pair[1]) for pair in step.get("spans", [])]
-    narrated_span = None
-    if narrated:
-        narrated_span = _span(narrated[0], narrated[1])
-    nested = _without_times(step)
-    nested["spans"] = spans
-    nested["said"] = narrated_span
-    return nested
+    return {
+        **_without_times(step),
+        "spans": [_span(pair[0], pair[1]) for pair in step.get("spans", [])],
+        "said": _span(narrated[0], narrated[1]) if narrated else None,
+    }
 
 
 def _span(start: float, end: float) -> dict[str, float]:
@@ -182,10 +153,7 @@ def _span(start: float, end: float) -> dict[str, float]:
 
 
 def _without_times(item: Tree) -> Tree:
-    rest = dict(item.items())
-    rest.pop("start", None)
-    rest.pop("end", None)
-    return rest
+    return {key: value for key, value in item.items() if key not in ("start", "end")}
 
 
 # ---------------------------------------------------------------- Parquet
@@ -201,34 +169,25 @@ def write_parquet(records: Iterable[Record], path: Path | str) -> int:
     import pyarrow.parquet as parquet
 
     # Columns that can be looked at without reading whole records.
-    text = arrow.string()
-    columns = [
-        ("id", text),
-        ("video", text),
-        ("task", text),
-        ("steps", arrow.int32()),
-        ("record", text),  # the whole, as JSON
-    ]
-    metadata = {"stepline_version": str(RECORD_VERSION)}
-    schema = arrow.schema(columns, metadata=metadata)
+    columns = {name: arrow.string() for name in ("id", "video", "task", "steps", "record")}
+    columns["steps"] = arrow.int32()
+    schema = arrow.schema(columns, metadata={"stepline_version": str(RECORD_VERSION)})
     # A batch at a time, so that any number of records fits into memory.
     count = 0
     stream = iter(records)
     with atomic_path(Path(path)) as partial, parquet.ParquetWriter(partial, schema) as writer:
         while batch := list(itertools.islice(stream, BATCH_ROWS)):
-            rows = []
-            for record in batch:
-                rows.append(
-                    {
-                        "id": record.id,
-                        "video": record.video.id,
-                        "task": record.video.task,
-                        "steps": len(record.steps),
-                        "record": to_json(record),
-                    }
-                )
-            table = arrow.Table.from_pylist(rows, schema=schema)
-            writer.write_table(table)
+            rows = [
+                {
+                    "id": record.id,
+                    "video": record.video.id,
+                    "task": record.video.task,
+                    "steps": len(record.steps),
+                    "record": to_json(record),
+                }
+                for record in batch
+            ]
+            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
             count += len(rows)
     return count
 

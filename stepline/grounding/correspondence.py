@@ -13,13 +13,13 @@ whole can:
 cuts and text are log Bayes factors of coincidences. Of n chances h fall together, by chance with
 probability c, in pictures of your own with odds raised by a fixed gain. The four weights are a
 logistic regression over pairs of real clips, own pictures against all others. They come from
-`benchmarks/correspondence.py`. docs/real_clips.md reports what holds on makers it was not fitted
+`lab/correspondence.py`. docs/real_clips.md reports what holds on makers it was not fitted
 on. The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn". No network
 answers it here. Letters: S sentences, T seconds, D width.
 
 A talk, an advert or the news, in which a sentence here and there reads like a step, shows none,
 however well its pictures fit. The writer's scorer of sentences decides
-(stepline/writing/extractive/instruction.py). Where it cannot read the language,
+(stepline/writing/extractive/step_score.py). Where it cannot read the language,
 `instruction_log_bayes` weighs how many sentences describe a step.
 """
 

@@ -23,7 +23,7 @@ With e the evidence of `line_features` and F the price of a jump over lines, a p
     P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's;
                   while the narration goes on, at most 1 - P(k never)
 
-`benchmarks/fit_line_model.py` fits the numbers in `line_model.json`. Letters: K lines, S sentences,
+`lab/fit_line_model.py` fits the numbers in `line_model.json`. Letters: K lines, S sentences,
 F features, T seconds.
 """
 
@@ -84,7 +84,7 @@ class LineWeights:
         if len(self.evidence) != len(FEATURE_NAMES):
             raise ShapeError(
                 f"the line model has {len(self.evidence)} weights of evidence, and must have"
-                f" {len(FEATURE_NAMES)}; run benchmarks/fit_line_model.py"
+                f" {len(FEATURE_NAMES)}; run lab/fit_line_model.py"
             )
 
 

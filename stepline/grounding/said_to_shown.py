@@ -7,7 +7,7 @@ The density of the shown second falls as a power of the distance, differently be
 
 normalised over the seconds that the video has. A passage longer than `words` seconds says its
 phrase somewhere within: the curve is averaged over the places where it could be.
-`benchmarks/fit_shown_prior.py` fits the numbers in `shown_prior.json` and `benchmarks/whenact.py`
+`lab/fit_shown_prior.py` fits the numbers in `shown_prior.json` and `lab/whenact.py`
 measures them. Its clips are one minute long: beyond, the tail is an extrapolation.
 """
 

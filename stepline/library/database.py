@@ -25,7 +25,7 @@ from threading import RLock
 from typing import Any, TypeAlias
 
 from stepline.errors import StoreError
-from stepline.files.own_files import check_own_file, open_own_file
+from stepline.files.atomic_files import check_own_file, open_own_file
 from stepline.limits import MAX_RECORD_BYTES
 
 Row: TypeAlias = tuple[Any, ...]
@@ -119,9 +119,7 @@ class LibraryDatabase:
     def row(self, query: str, *values: object) -> Row | None:
         """Return the first row of a query. None where it has none."""
         rows = self.rows(query, *values)
-        if rows:
-            return rows[0]
-        return None
+        return rows[0] if rows else None
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import cache_folder
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
 INDEX_FORM = 3  # version of the tables below. An index of another one is made again

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.errors import StoreError
-from stepline.files.own_files import check_own_file
+from stepline.files.atomic_files import check_own_file
 from stepline.live.events import GrowingVtt, LiveLog
 from stepline.records import Matrix
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from stepline.files.remote.backoff import doubled_pause, retry
+from stepline.files.remote.retry import doubled_pause, retry
 from stepline.llm.requests import NotSentError, ReplyCache, RequestLimits, cache_key
 from stepline.llm.servers import Answer, Content, RequestError, Schema, Server
 from stepline.llm.settings import ChatSettings

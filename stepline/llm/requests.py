@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stepline.errors import StoreError
-from stepline.files.atomic_files import write_atomic
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import cache_folder, write_atomic
 from stepline.limits import parse_json
 from stepline.llm.servers import RequestError
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stepline.progress import trim_memory
+from stepline.processes import trim_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

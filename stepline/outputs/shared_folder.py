@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.files.atomic_files import check_writable
-from stepline.files.own_files import check_own_file, open_own_file
+from stepline.files.atomic_files import check_own_file, check_writable, open_own_file
 
 SHARE_MARK = ".stepline-share"  # an empty file in each shared folder
 

@@ -32,7 +32,8 @@ from stepline.pipeline.pictures import NO_PICTURE, LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_videos, name_videos
 from stepline.plugins import plugin_identities
-from stepline.progress import Progress, trim_memory
+from stepline.processes import trim_memory
+from stepline.progress import Progress
 from stepline.records import FeatureSequence, Rejected, count_reasons
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ since these are ordinary records.
 P(a sentence states a step | its wording): "throw the onions in" does, "my grandma loved onions"
 does not.
 
-A logistic regression on MiniLM vectors, fitted by `benchmarks/fit_instruction_wording.py` to spoken
+A logistic regression on MiniLM vectors, fitted by `lab/fit_instruction_wording.py` to spoken
 cooking steps and to talk between steps about the same food. Beyond the paper, whose sieve is the
 threshold on similarity alone.
 """
@@ -120,8 +120,7 @@ def sieve_and_swap(
         all_segments += own_segments
         counts.append(len(own_segments))
     texts = [segment.text for segment in all_segments]
-    embed_texts = embed or base.embed
-    vectors = embed_texts(texts)
+    vectors = (embed or base.embed)(texts)
     # the segments of record n are all_segments[cuts[n] : cuts[n + 1]]
     cuts = np.cumsum([0, *counts])
     bounds = list(itertools.pairwise(cuts))

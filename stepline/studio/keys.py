@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from stepline.errors import SettingsError, first_line
+from stepline.files.atomic_files import check_own_file
 from stepline.files.locks import lock_output
-from stepline.files.own_files import check_own_file
 from stepline.limits import LimitError, read_limited
 from stepline.records import FrozenModel
 

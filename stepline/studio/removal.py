@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from stepline.files.atomic_files import remove_file
-from stepline.files.own_files import check_own_file
+from stepline.files.atomic_files import check_own_file, remove_file
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS
 from stepline.outputs.ownership import OutputManifest

@@ -19,8 +19,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from stepline.files.atomic_files import check_writable
-from stepline.files.own_files import check_own_file, open_own_file
+from stepline.files.atomic_files import check_own_file, check_writable, open_own_file
 from stepline.outputs import safe_stem
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel

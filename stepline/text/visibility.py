@@ -2,7 +2,7 @@
 overnight".
 
 A logistic regression on MiniLM vectors, fitted to WhenAct's labels by
-`benchmarks/fit_visible_text.py`.
+`lab/fit_visible_text.py`.
 """
 
 import functools

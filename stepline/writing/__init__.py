@@ -47,13 +47,7 @@ def write_steps(
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
-        return write_llm(
-            transcript,
-            settings.llm,
-            pictures=pictures,
-            title=title,
-            second_pass=settings.second_pass,
-        )
+        return write_llm(transcript, settings.llm, pictures=pictures, title=title)
     # A plugin's writer.
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)

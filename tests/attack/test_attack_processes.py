@@ -13,6 +13,7 @@ from kills import children, wait_for_end
 
 from stepline.evaluate.soda import soda
 from stepline.processes import child_environment, module_folders, safe_spawn, start_module
+from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 # Names that every process imports as it starts or soon after; whoever runs one leaves a file.
@@ -43,36 +44,22 @@ def owned(mark):
 
 @pytest.mark.parametrize("module", ["json.tool", "pip"])
 def test_a_child_runs_no_module_of_the_current_folder(trap, module):
-    process = start_module(
-        module, ["--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
-    )
+    process = start_module(module, ["--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
-    assert "usage" in output.lower()
+    assert b"usage" in output.lower()
     assert owned(trap) == ""
 
 
-def test_a_worker_of_the_studio_runs_no_module_of_the_current_folder(trap, tmp_path):
-    from stepline.studio.jobs import _start_worker
-
-    with (tmp_path / "messages").open("w+") as messages:
-        process = _start_worker(messages)
-        process.communicate("{}\n", timeout=120)  # no task: it ends with an error
-        messages.seek(0)
-        assert "JobTask" in messages.read()
-    assert owned(trap) == ""
-
-
-def test_a_worker_of_curate_runs_no_module_of_the_current_folder(trap, tmp_path):
-    from stepline.curate.execution.pool import _start_process
-
-    reader, writer = os.pipe()
-    os.close(writer)
-    with (tmp_path / "messages").open("wb") as messages:
-        process = _start_process(reader, messages)
-        process.wait(120)
-    os.close(reader)
-    assert "trap" not in (tmp_path / "messages").read_text()
+@pytest.mark.parametrize(
+    "target", ["stepline.studio.worker:start_worker", "stepline.llm.local_model:LoadedModel"]
+)
+def test_a_worker_runs_no_module_of_the_current_folder(trap, target):
+    worker = WorkerProcess(target)
+    end = worker.run(None)  # no task: it ends with an error
+    worker.close()
+    assert isinstance(end, Reply | WorkerDeath)
+    assert worker.is_ready
     assert owned(trap) == ""
 
 
@@ -110,12 +97,11 @@ def test_a_child_has_no_descriptor_that_it_was_not_given(tmp_path):
         process = start_module(
             "listing",
             stdout=subprocess.PIPE,
-            encoding="utf-8",
             variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
         )
         output, _ = process.communicate(timeout=60)
     # the three streams, and that of the listing itself
-    assert output == "['0', '1', '2', '3']\n"
+    assert output == b"['0', '1', '2', '3']\n"
 
 
 def test_a_killed_parent_leaves_no_child(tmp_path):

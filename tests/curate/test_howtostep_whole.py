@@ -30,7 +30,7 @@ def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
     if shutil.which("espeak-ng") is None:
         pytest.skip("espeak-ng is not installed, and drawn videos need its voice")
     corpus, out = tmp_path / "corpus", tmp_path / "out"
-    called("benchmarks/curate_corpus.py", corpus, "--videos", 12)
+    called("lab/curate_corpus.py", corpus, "--videos", 12)
     settings = [part for setting in SHORT for part in ("--set", setting)]
     called(
         "-m",
@@ -38,12 +38,12 @@ def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
         "curate",
         corpus / "videos.csv",
         "--recipe",
-        "benchmarks/curate_howtostep.toml",
+        "lab/curate_howtostep.toml",
         "--out",
         out,
         *settings,
     )
-    told = called("benchmarks/curate_truth.py", "--corpus", corpus, "--out", out, "--name", "")
+    told = called("lab/curate_truth.py", "--corpus", corpus, "--out", out, "--name", "")
     assert json.loads(told.splitlines()[0])["kinds"] == {"copy": [1, 0], "usual": [11, 11]}
     table = [row.split("|") for row in told.splitlines() if row.startswith("| ") and "[" in row]
     shares = {cells[1].strip(): float(cells[3].split()[0]) for cells in table}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from research.cli import research
+from lab.cli import lab
 from stepline.cli import main
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import BENCHMARKS, evaluate
@@ -147,8 +147,8 @@ def shown_commands():
 @pytest.mark.parametrize("line", sorted(set(shown_commands())))
 def test_every_command_of_the_page_parses(line):
     program, *words = shlex.split(line)
-    if program == "python" and words[:2] == ["-m", "research"]:
-        research.commands[words[2]].make_context(words[2], words[3:])
+    if program == "python" and words[:2] == ["-m", "lab"]:
+        lab.commands[words[2]].make_context(words[2], words[3:])
         return
     if program == "python":
         assert (ROOT / words[0]).is_file()

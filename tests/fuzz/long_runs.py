@@ -16,7 +16,7 @@ from test_sieve_swap_run import write_videos  # noqa: E402
 from training_data import command as train_command  # noqa: E402
 from training_data import write_stores  # noqa: E402
 
-from research.simulate import SimulationSettings, simulate  # noqa: E402
+from lab.simulate import SimulationSettings, simulate  # noqa: E402
 from stepline.features import FeatureWriter, RowTexts  # noqa: E402
 from stepline.files.storage import write_parquet  # noqa: E402
 

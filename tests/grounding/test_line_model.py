@@ -163,5 +163,5 @@ def test_a_sentence_that_states_a_step_is_more_likely():
 
 
 def test_weights_of_other_features_are_refused():
-    with pytest.raises(ShapeError, match=r"run benchmarks/fit_line_model\.py"):
+    with pytest.raises(ShapeError, match=r"run lab/fit_line_model\.py"):
         replace(load_line_weights(), evidence=(1.0,))

@@ -9,8 +9,8 @@ import pytest
 import torch
 from aligner_samples import tiny
 
-from research.simulate import EASY_WORLD, simulate, write_dataset
-from research.simulate.texts import texts as worded
+from lab.simulate import EASY_WORLD, simulate, write_dataset
+from lab.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, RowTexts
 from stepline.grounding.speech import narration_labels

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from research.simulate import SimulationSettings, simulate, write_dataset
+from lab.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
 from stepline.files.storage import write_parquet, write_record

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from research.nasva.matrices import relabel
+from lab.nasva.matrices import relabel
 from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
     alignable_fraction,

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 from test_refine import command
 
-from research.nasva.matrices import step_video
-from research.simulate import SimulationSettings, simulate
+from lab.nasva.matrices import step_video
+from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
 from stepline.files.storage import read_parquet, write_parquet

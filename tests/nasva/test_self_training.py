@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from research.nasva.matrices import step_video
-from research.simulate import SimulationSettings, simulate
+from lab.nasva.matrices import step_video
+from lab.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
 from stepline.models.nasva.model import Aligner

@@ -1,4 +1,4 @@
-"""Cost grows no faster than its input, counted in calls and bytes; benchmarks/linearity.py has the
+"""Cost grows no faster than its input, counted in calls and bytes; lab/linearity.py has the
 seconds."""
 
 import cProfile

@@ -16,7 +16,7 @@ from stepline.media.settings import MediaSettings
 from stepline.networks.weights import weights_fetched
 from stepline.records import Sentence, Span, Step
 
-BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
+BENCHMARKS = str(Path(__file__).resolve().parents[2] / "lab")
 
 pytestmark = [
     pytest.mark.browser,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "lab"
 FOLDERS = ("recipes_based_cooking",)  # the smaller folder alone keeps this quick
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file
 
-from research.simulate import SimulationSettings, simulate
+from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
 from stepline.files.remote import RemotePath

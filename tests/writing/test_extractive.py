@@ -318,7 +318,7 @@ def test_curly_apostrophes_read_like_straight_ones() -> None:
 
 
 # ---------------------------------------------------------------- the scorer of
-# benchmarks/writing.py
+# lab/writing.py
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -327,7 +327,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        "benchmark_of_writing", ROOT / "benchmarks" / "writing.py"
+        "benchmark_of_writing", ROOT / "lab" / "writing.py"
     )
     assert spec is not None
     assert spec.loader is not None

@@ -30,10 +30,10 @@ def _own_cache_and_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(servers, "_forms_taken", {})
 
 
-def write(gold: GoldServer, *, second_pass: bool = False, words: int = 150) -> WrittenSteps:
+def write(gold: GoldServer, *, words: int = 150) -> WrittenSteps:
     with gold.server as server:
         settings = LlmSettings(base_url=server.url, words_per_chunk=words)
-        return write_llm(gold.narration.transcript, settings, second_pass=second_pass)
+        return write_llm(gold.narration.transcript, settings)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -76,12 +76,6 @@ def test_a_refused_form_is_asked_once_and_a_second_run_asks_no_one() -> None:
         settings = LlmSettings(base_url=silent.url, retries=0, pause=0.0)
         other = write_llm(gold.narration.transcript, settings)
     assert score(gold.narration, first) != score(gold.narration, other)
-
-
-def test_a_second_pass_that_chooses_everything_changes_nothing() -> None:
-    once, twice = GoldServer(made_narration(), faulty=False), GoldServer(made_narration())
-    assert write(once).steps == write(twice, second_pass=True).steps
-    assert once.chars < twice.chars
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
-from research.cli import research
-from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
+from lab.cli import lab
+from lab.nasva.prompts import write_from_timed_sentences, write_timed_lines
 from stepline.errors import WriterError
 from stepline.llm import servers
 from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
@@ -346,7 +346,7 @@ def test_the_three_prompts_of_table_6_stand_side_by_side(
             "concurrency=1",
             "--json",
         ]
-        done = CliRunner().invoke(research, given, catch_exceptions=False)
+        done = CliRunner().invoke(lab, given, catch_exceptions=False)
     assert done.exit_code == 0
     lines = json.loads(done.stdout)
     assert list(lines) == ["steps_with_times", "steps_from_timed", "steps"]

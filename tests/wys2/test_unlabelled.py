@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from research.simulate import SimulationSettings, simulate
-from research.wys2.listed_clips import ListedClips
+from lab.simulate import SimulationSettings, simulate
+from lab.wys2.listed_clips import ListedClips
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.training.settings import TrainSettings

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from small_video import CAPTIONS
 
-from research.simulate import SimulationSettings, simulate
-from research.wys2.listed_clips import ListedClips
+from lab.simulate import SimulationSettings, simulate
+from lab.wys2.listed_clips import ListedClips
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc

@@ -20,7 +20,7 @@ from stepline.curate.execution.scheduler import Phase, Scheduler
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SettingsError, StoreError
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import cache_folder
 from stepline.networks.device import cuda_gpus, current_device, requested_device
 
 
@@ -32,7 +32,7 @@ def run_locally(
 
     Raises SteplineError where the run must end. What was finished is kept.
     """
-    devices = worker_devices(phase.plan.recipe.engine.gpus)[:workers]
+    devices = worker_devices(phase.plan.recipe.engine.gpus)
     with contextlib.closing(Scheduler(phase, workers, scratch, run_log, devices)) as scheduler:
         scheduler.run(items)
 
@@ -57,8 +57,7 @@ def worker_devices(share: float) -> list[str]:
     for number in range(0, len(gpus) - step + 1, step):
         devices += [gpus[number]] * workers
     if set(devices) <= {"cpu"}:
-        count = len(gpus) - gpus.count("cpu")
-        what = f"engine.gpus={share:g}: {count} GPUs are here"
+        what = f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here"
         raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
     return devices
 

@@ -6,20 +6,17 @@ reach. What the engine is leaves no trace in a dataset.
 """
 
 import contextlib
+import logging
 import os
+import pkgutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any
 
 from stepline.curate.execution.actors import Actor, ActorGroup, last_line
-from stepline.curate.execution.ray_internals import (
-    check_internals,
-    notices_in_log,
-    without_watchers,
-)
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Recipe, Stage, VideoItem
@@ -28,6 +25,8 @@ from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.device import core_count
 from stepline.processes import module_folders
+
+log = logging.getLogger(__name__)
 
 # Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
 # CUDA_VISIBLE_DEVICES says.
@@ -41,6 +40,18 @@ OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothin
 MAX_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
 REPLY_SECONDS = 1.0  # to wait for the first reply
 GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not asked for each
+
+# Parts of Ray that are changed here, since Ray promises none of them.
+TESTED_RELEASE = "2.60"  # of Ray; raise it here and in pyproject.toml once the tests pass
+# prints notices of lost processes on stdout, among the data
+PRINT_NOTICE = "ray._private.worker.print_to_stdstream"
+# Each starts a process that costs seconds and does nothing on one machine. The dashboard asks the
+# metadata servers of three clouds, also where it is to report nothing. include_dashboard=False
+# leaves out its pages alone.
+START_DASHBOARD = "ray._private.services.start_api_server"
+START_LOG_MONITOR = "ray._private.node.Node.start_log_monitor"
+START_AUTOSCALER = "ray._private.node.Node.start_monitor"
+CHANGED_PARTS = (PRINT_NOTICE, START_DASHBOARD, START_LOG_MONITOR, START_AUTOSCALER)
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
@@ -72,7 +83,7 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem 
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
-            phase.on_finished(FinishedVideo(item, video.failure, worked=False))
+            phase.on_finished(FinishedVideo(item, video.failure, computed=False))
             yield None
         else:
             yield item
@@ -83,16 +94,14 @@ def _finished_videos(
 ) -> Iterator[FinishedVideo]:
     """Yield videos as they have gone through all groups, or failed in one. No others are held than
     the groups'."""
-    worked: set[str] = set()  # ids of what an earlier group has worked on
+    computed: set[str] = set()  # ids of videos that an earlier group has worked on
     # Where a video goes from each group: into the next one, or nowhere.
     following = dict(zip(groups, [*groups[1:], None], strict=True))
     first = groups[0]
     more = True
     while more or any(group.is_busy for group in groups):
         # New videos, as many as there is room for.
-        room = 0
-        if more:
-            room = min(MAX_LOOKED_AT, first.room)
+        room = min(MAX_LOOKED_AT, first.room) if more else 0
         if room > 0:
             # In blocks, so that replies do not wait until all videos are looked at.
             block = list(islice(items, room))
@@ -104,16 +113,12 @@ def _finished_videos(
         # To the actors, the groups in their order.
         comes = more
         for group, later in following.items():
-            limit = None
-            if later is not None:
-                limit = max(0, later.room)
+            limit = max(0, later.room) if later is not None else None
             group.hand_out(limit, more=comes)
             comes = comes or group.is_busy
 
         # From the actors: on to the next group, or finished.
-        seconds = REPLY_SECONDS
-        if more and first.room > 0:
-            seconds = 0.0
+        seconds = 0.0 if more and first.room > 0 else REPLY_SECONDS
         for group, call in _replied(ray, groups, seconds):
             video = group.take(call)
             later = following[group]
@@ -122,11 +127,11 @@ def _finished_videos(
             identity = video.item.id
             if video.failure is None and later is not None:
                 later.add(video.item)
-                if video.worked:
-                    worked.add(identity)
+                if video.computed:
+                    computed.add(identity)
             else:
-                yield replace(video, worked=video.worked or identity in worked)
-                worked.discard(identity)
+                yield replace(video, computed=video.computed or identity in computed)
+                computed.discard(identity)
 
 
 def _replied(
@@ -146,13 +151,12 @@ def _replied(
 def _finish(phase: Phase, video: FinishedVideo) -> None:
     """Count a video that other machines have worked on. Raises SteplineError where too many failed
     in a row."""
-    failure = video.failure
-    # The tasks before the failure went well. Those behind it did not run.
+    # The tasks before the failure went well. Those after it did not run.
     for task in phase.plan.tasks(video.item):
         if task.stage not in phase.stages:
             continue
-        if failure is not None and failure.stage == task.stage:
-            phase.count_in_a_row(task.stage, failure)
+        if video.failure is not None and video.failure.stage == task.stage:
+            phase.count_in_a_row(task.stage, video.failure)
             break
         phase.count_in_a_row(task.stage, None)
         phase.results.add_key(phase.plan.stages[task.stage], task.key)
@@ -180,13 +184,11 @@ def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
         kind = ray.remote(Actor).options(
             num_cpus=1,
             num_gpus=gpus or None,
-            # `do` takes a thread for each video, `withdraw` and `close` one.
+            # `do` takes a thread for each video, `cancel` and `close` one.
             max_concurrency=engine.ahead + 2,
             max_restarts=0,
         )
-        device = None
-        if gpus:
-            device = "cuda"
+        device = "cuda" if gpus else None
         start = partial(kind.remote, plan, phase.results.out.url, stages, phase.retry, device)
         groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
     return groups
@@ -197,13 +199,10 @@ def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple
     there are no GPUs."""
     gpus = recipe.engine.gpus
     runs = []
-    # Neighbours on the same device become one actor. Results go from one to the next by OUT.
-    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe)):
-        own_gpus = 0.0
-        if uses_gpu:
-            own_gpus = gpus
+    # Neighbours on the same device have one actor. Results go from one to the next by OUT.
+    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.uses_gpu(recipe)):
         names = tuple(stage.name for stage in run)
-        runs.append((names, own_gpus))
+        runs.append((names, gpus if uses_gpu else 0.0))
     return runs
 
 
@@ -213,12 +212,10 @@ def cluster(plan: Plan) -> Iterator[Any]:
     here ends."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    variables = RAY_ENVIRONMENT
-    if address == "local":
-        variables = variables | LOCAL_ENVIRONMENT
-    ray = _import_ray(variables)
+    is_local = address == "local"
+    ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if is_local else {}))
     ours = not ray.is_initialized()
-    if ours and address == "local":
+    if ours and is_local:
         # As many as groups at least: where one got no actor, those before it would wait for it.
         groups = stages_by_actor(plan.video_stages, plan.recipe)
         cpus = max(engine.workers or core_count(), len(groups))
@@ -286,3 +283,64 @@ def _importable() -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
+
+
+def check_internals(release: str) -> None:
+    """Raise ModelError, with the names, where the installed Ray lacks a part that is changed here.
+
+    release: of the installed Ray.
+    """
+    # All are checked before one is changed.
+    missing = []
+    for part in CHANGED_PARTS:
+        try:
+            pkgutil.resolve_name(part)
+        except (ImportError, AttributeError):
+            missing.append(part)
+    if missing:
+        what = f"Ray {release} has no {', '.join(missing)}"
+        raise ModelError(f"{what}; pip install 'ray=={TESTED_RELEASE}.*'")
+
+
+@contextlib.contextmanager
+def notices_in_log() -> Iterator[None]:
+    """Send Ray's notices of lost processes to the log."""
+
+    def log_notice(notice: dict[str, Any], **_: Any) -> None:
+        log.info("Ray: %s", " ".join(notice["lines"]))
+
+    with _replaced(PRINT_NOTICE, log_notice):
+        yield
+
+
+@contextlib.contextmanager
+def without_watchers() -> Iterator[None]:
+    """Keep Ray from starting a dashboard, log monitor and autoscaler. It goes on as where they
+    cannot be started."""
+
+    def start_nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    def start_no_server(*_: Any, **__: Any) -> tuple[None, None]:
+        return None, None  # its address, its process
+
+    with (
+        _replaced(START_DASHBOARD, start_no_server),
+        _replaced(START_LOG_MONITOR, start_nothing),
+        _replaced(START_AUTOSCALER, start_nothing),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(part: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Put a function in the place of a part of Ray."""
+    # The usual part comes back whatever happens.
+    owner_name, _, name = part.rpartition(".")
+    owner = pkgutil.resolve_name(owner_name)
+    usual = getattr(owner, name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)

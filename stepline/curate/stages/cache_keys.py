@@ -37,7 +37,7 @@ ASKING_SETTINGS = {
     "base_url",
 }
 # Read where steps are encoded, for speed alone, and asked by `ground`.
-OTHER_VISION_SETTINGS = {"texts", "batch", "witness"}
+OTHER_VISION_SETTINGS = {"texts", "batch", "vlm"}
 # Of how a network is trained.
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
 NO_NETWORK_BACKBONES = ("precomputed", "none")
@@ -47,8 +47,7 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
     """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
-    settings = attrgetter(path)(recipe)
-    return _plain(settings)
+    return _plain(attrgetter(path)(recipe))
 
 
 def reading(recipe: "Recipe") -> JsonValue:
@@ -81,8 +80,6 @@ def write(recipe: "Recipe") -> JsonValue:
     # How a model is asked decides nothing of what it answers.
     without = ASKING_SETTINGS | {*files, "prompt_file"}
     decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
-    if writing.second_pass:
-        decides["second_pass"] = True
     return decides | _plugin("writers", writing.writer)
 
 
@@ -103,8 +100,7 @@ def encode(recipe: "Recipe") -> JsonValue:
 
 def coarse(recipe: "Recipe") -> JsonValue:
     """Return what decides `coarse`."""
-    coarse_settings = recipe.steps.nasva.coarse
-    return {"said": recipe.coarse.said, "coarse": _plain(coarse_settings)}
+    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
 
 
 def ground(recipe: "Recipe") -> JsonValue:
@@ -125,12 +121,11 @@ def ground(recipe: "Recipe") -> JsonValue:
     decides["tokens"] = vision.tokens
     decides["placing"] = placing
     # A vision-language model.
-    witness = vision.witness
-    if witness.named:
-        files = _model_files(witness)
-        files["projector"] = file_digest(witness.projector)
-        without = ASKING_SETTINGS | {*files, "dry_run"}
-        question = _plain(witness, without)
+    vlm = vision.vlm
+    if vlm.named:
+        files = _model_files(vlm)
+        files["projector"] = file_digest(vlm.projector)
+        question = _plain(vlm, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
@@ -193,9 +188,7 @@ def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `write` writes by grammar. A server's are its
     own."""
-    if recipe.steps.writing.writer == "extractive":
-        return ("spacy",)
-    return ()
+    return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
 def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
@@ -213,33 +206,27 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     predict."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
     has_torch_backbone = "torch" in seeing_libraries(recipe)
-    if has_torch_backbone or places(recipe) or detects(recipe):
+    if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
 
 
-def always(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Return True: a stage runs a network with every recipe, for recognition or to encode many
-    texts."""
-    return True
-
-
-def sees(recipe: "Recipe") -> bool:
+def encode_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `encode` runs a network."""
     return recipe.steps.vision.backbone not in NO_NETWORK_BACKBONES
 
 
-def places(recipe: "Recipe") -> bool:
+def ground_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
-def asks(recipe: "Recipe") -> bool:
+def ground_uses_vlm(recipe: "Recipe") -> bool:
     """Return whether `ground` shows pictures of the video to a vision-language model."""
-    return recipe.steps.vision.witness.named
+    return recipe.steps.vision.vlm.named
 
 
-def detects(recipe: "Recipe") -> bool:
+def judge_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 
@@ -274,9 +261,7 @@ def _model_files(settings: "ChatSettings") -> Decisions:
 def _plugin(kind: "Kind", name: str) -> Decisions:
     """Return what decides the results of a plugin, or nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
-    if not identities:
-        return {}
-    return {"plugin": identities[kind]}
+    return {} if not identities else {"plugin": identities[kind]}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:

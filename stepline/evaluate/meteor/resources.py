@@ -34,7 +34,7 @@ from stepline.evaluate.ptb.automaton import (
     fingerprint,
     official_file,
 )
-from stepline.files.cache_folder import cache_folder
+from stepline.files.atomic_files import cache_folder
 
 logger = logging.getLogger(__name__)
 

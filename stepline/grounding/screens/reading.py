@@ -16,7 +16,7 @@ from stepline.grounding.screens.changes import ChangeFinder, Point, ScreenChange
 from stepline.grounding.screens.detector import ScreenLikeness, ScreenMeter
 from stepline.grounding.screens.lines import ScreenLine, ScreenLineReader, around, is_same_text
 from stepline.networks.weights import find_weights
-from stepline.progress import trim_memory
+from stepline.processes import trim_memory
 from stepline.records import Span
 from stepline.vision.faces import box_iou
 from stepline.vision.on_screen_text import MIN_BOX_IOU, Box

@@ -25,8 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
-from stepline.files.atomic_files import atomic_path, write_atomic
-from stepline.files.own_files import check_own_file
+from stepline.files.atomic_files import atomic_path, check_own_file, write_atomic
 from stepline.limits import parse_json
 from stepline.models.training.network import parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings

@@ -2,7 +2,7 @@
 (WYS2, section 3).
 
 Without a trained detector this is what is weighed, by logistic regressions. They are fitted to real
-clips and measured on those of other makers (`benchmarks/fit_judge.py`). The numbers are in
+clips and measured on those of other makers (`lab/fit_judge.py`). The numbers are in
 docs/wys2.md:
 
     cited      whether a step rests on the sentence: chat is hardly ever shown

@@ -34,7 +34,6 @@ from stepline.writing.llm.prompts import (
 )
 from stepline.writing.llm.replies import ParsedReply
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
-from stepline.writing.llm.second_pass import SecondPass, choose_and_order
 from stepline.writing.settings import LlmSettings
 from stepline.writing.talk import talk_reasons
 from stepline.writing.types import WrittenSteps
@@ -70,7 +69,6 @@ def write_llm(
     embed: Embed | None = None,
     pictures: VideoPictures | None = None,
     title: str = "",
-    second_pass: bool = False,
 ) -> WrittenSteps:
     """Return the steps that the model finds in the transcript, each with the sentences or pictures
     it rests on.
@@ -80,7 +78,6 @@ def write_llm(
     embed: texts to unit rows (MiniLM by default).
     pictures: of the video, for a model that sees. The settings say how many a chunk gets.
     title: of the video, "" where it has none.
-    second_pass: whether the model then chooses, joins and orders the steps of all chunks.
     Raises WriterError when the named server is not there or refuses access, ModelError when a
     library or model is missing.
     """
@@ -99,7 +96,7 @@ def write_llm(
     fallback = fallback or _extractive
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
-        note = dry_run_note(chunks, prompt, settings, pictures=sees, second_pass=second_pass)
+        note = dry_run_note(chunks, prompt, settings, pictures=sees)
         whole = fallback(transcript)
         dropped = (*hidden, *whole.dropped)
         return WrittenSteps(whole.steps, dropped, (note, *whole.notes))
@@ -119,7 +116,7 @@ def write_llm(
         embed=embed or _minilm,
         is_english=foreign_note(transcript) is None,
     )
-    written = _write_by_model(request, transcript, fallback, withheld, second_pass=second_pass)
+    written = _write_by_model(request, transcript, fallback, withheld)
     return replace(written, dropped=(*hidden, *written.dropped))
 
 
@@ -146,52 +143,30 @@ class TranscriptRequest:
 
 
 def _write_by_model(
-    request: TranscriptRequest,
-    transcript: Transcript,
-    fallback: Fallback,
-    withheld: Sequence[int],
-    *,
-    second_pass: bool,
+    request: TranscriptRequest, transcript: Transcript, fallback: Fallback, withheld: Sequence[int]
 ) -> WrittenSteps:
-    """Return the steps of all chunks, after the second pass where one is asked for."""
+    """Return the steps of all chunks, numbered, those that say the same folded."""
     settings = request.settings
-    embed = request.embed
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
-        # The time limit counts the second pass as one more request.
-        request_count = len(request.chunks) + second_pass
-        until = time.monotonic() + settings.seconds_for(request_count)
+        until = time.monotonic() + settings.seconds_for(len(request.chunks))
         runner = RequestRunner(
             server, settings, cache, RequestLimits(), until, request.prompt, request.jpegs
         )
         parts = _ask_chunks(runner, request)
         filled = _fill_gaps(transcript, parts, fallback)
-        filled = _without_repeats(filled, withheld, embed)
-        last = SecondPass(filled.steps)
-        # Where the model served no chunk, all steps are the fallback's, and stay as they are.
-        if second_pass and not all(part.reason for part in parts):
-            last = choose_and_order(
-                runner, filled.steps, transcript, title=request.title, embed=embed
-            )
     finally:
         server.close()
+    steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
+    folded = fold_by_meaning(merge_repeats(steps), embed=request.embed, differ=say_different_things)
 
     # what a record holds next to the steps
     notes = _picture_notes(server.name, request.start, request.jpegs)
     notes += filled.notes
-    notes += last.notes
     if cache.broken:
         notes.append(cache.broken)
-    dropped = (*filled.dropped, *last.dropped)
-    return WrittenSteps(number_steps(last.steps), dropped, tuple(notes))
-
-
-def _without_repeats(written: WrittenSteps, withheld: Sequence[int], embed: Embed) -> WrittenSteps:
-    """Return the steps that rest on no withheld sentence, those that say the same folded."""
-    steps = [step for step in written.steps if set(step.sources).isdisjoint(withheld)]
-    folded = fold_by_meaning(merge_repeats(steps), embed=embed, differ=say_different_things)
-    return replace(written, steps=folded)
+    return WrittenSteps(number_steps(folded), filled.dropped, tuple(notes))
 
 
 def _picture_notes(server: str, start: float, jpegs: Pictures) -> list[str]:
@@ -283,23 +258,16 @@ def _read_pictures(
 
 
 def dry_run_note(
-    chunks: Sequence[Chunk],
-    prompt: Prompt,
-    settings: LlmSettings,
-    *,
-    pictures: bool,
-    second_pass: bool = False,
+    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
 ) -> str:
     """Return what the model would be asked at most, without second tries."""
     pixels = []
     if pictures:
         pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
-    requests = len(chunks) + second_pass
+    requests = len(chunks)
 
     # tokens of replies, and of questions
     tokens = requests * settings.max_tokens
-    if second_pass:  # all that may be written, once more
-        tokens += len(chunks) * settings.max_tokens
     for chunk in chunks:
         length = len(build_prompt(prompt, chunk))
         tokens += question_tokens(length, pixels)

@@ -1,0 +1,125 @@
+"""What the product writes of real narration, and where it places given lines by words alone.
+
+    python lab/narration.py NARRATION.json.gz --predictions OUT.json [--only written|given]
+    python lab/narration.py --transcripts FOLDER --predictions OUT_FOLDER
+
+The first writes what the yardstick's score.py reads: {"<video>": {"written": [{"text", "sources",
+"at"}], "given": [{"at"}]}}. The second writes a record NAME.json a caption file, for the
+transcripts' score.py.
+"""
+
+import argparse
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from stepline.records import Sentence, Span, Transcript
+from stepline.speech import read_captions
+from stepline.writing import WritingSettings, write_steps
+
+# A sentence ends where the next begins, or earlier: SOURCE.md of the yardstick.
+LEAST_SECONDS = 1.0
+SECONDS_PER_WORD = 0.6
+
+Row = dict[str, Any]
+
+
+def transcript_of(video: Row) -> Transcript:
+    """Return the sentences of a video of narration.json.gz as a transcript."""
+    rows = video["sentences"]
+    sentences = []
+    for number, row in enumerate(rows):
+        text = row["text"]
+        start = row["start"]
+        end = start + LEAST_SECONDS + SECONDS_PER_WORD * len(text.split())
+        if number + 1 < len(rows):
+            next_start = rows[number + 1]["start"]
+            end = min(end, max(next_start, start + 0.1))
+        sentences.append(Sentence(text=text, span=Span(start, end)))
+    return Transcript(language="en", sentences=tuple(sentences), recogniser="captions")
+
+
+def written_rows(transcript: Transcript, settings: WritingSettings) -> list[Row]:
+    """Return the steps that the writer makes, each with its sentences and a second."""
+    rows = []
+    for step in write_steps(transcript, settings).steps:
+        at = None if step.said is None else (step.said.start + step.said.end) / 2
+        row = {"text": step.text, "sources": list(step.sources), "at": at}
+        rows.append(row)
+    return rows
+
+
+def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
+    """Return the second at which each given line is most likely shown, by the narration alone."""
+    from stepline.grounding import ground
+    from stepline.pipeline.request import StepsSettings
+    from stepline.pipeline.user_lines import place_user_lines
+
+    if not texts:
+        return []
+    placed = place_user_lines(texts, transcript, StepsSettings())
+    duration = transcript.sentences[-1].span.end
+    grounding = ground(
+        placed.steps,
+        duration=duration,
+        transcript=transcript,
+        written=False,
+        tellings=placed.tellings,
+    )
+    rows = []
+    for scores in grounding.alignment.scores:
+        second = float(scores.argmax())
+        rows.append({"at": second + 0.5})
+    return rows
+
+
+def predict_videos(narration: Path, only: str, settings: WritingSettings) -> Row:
+    """Return the predictions for all videos of a narration.json.gz."""
+    videos = json.loads(gzip.decompress(narration.read_bytes()))
+    predictions: Row = {}
+    for name, video in videos.items():
+        transcript = transcript_of(video)
+        rows: Row = {}
+        if only != "given":
+            rows["written"] = written_rows(transcript, settings)
+        if only != "written":
+            texts = [step["text"] for step in video["steps"]]
+            rows["given"] = given_rows(transcript, texts)
+        predictions[name] = rows
+    return predictions
+
+
+def write_transcripts(folder: Path, out: Path, settings: WritingSettings) -> None:
+    """Write a record per caption file, with what the transcripts' score.py reads."""
+    out.mkdir(parents=True, exist_ok=True)
+    for file in sorted(folder.glob("*.vtt")):
+        transcript = read_captions(file).transcript
+        steps = write_steps(transcript, settings).steps
+        rows = [json.loads(step.model_dump_json()) for step in steps]
+        text = json.dumps({"steps": rows}, indent=1)
+        (out / f"{file.stem}.json").write_text(text)
+
+
+def main() -> None:
+    """Predict and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("narration", type=Path, nargs="?")
+    parser.add_argument("--transcripts", type=Path)
+    parser.add_argument("--predictions", type=Path, required=True)
+    parser.add_argument("--only", choices=("written", "given"), default="")
+    parser.add_argument("--scorer", type=Path, help="a tagger that lab/writer_training wrote")
+    options = parser.parse_args()
+    settings = WritingSettings(step_scorer=options.scorer)
+    start = time.process_time()
+    if options.transcripts is not None:
+        write_transcripts(options.transcripts, options.predictions, settings)
+    if options.narration is not None:
+        predictions = predict_videos(options.narration, options.only, settings)
+        options.predictions.write_text(json.dumps(predictions))
+    print(f"{time.process_time() - start:.1f} CPU s")
+
+
+if __name__ == "__main__":
+    main()

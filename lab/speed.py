@@ -1,0 +1,429 @@
+"""Measures the main job as a whole: cold, warm, and how memory grows with duration.
+
+    python lab/speed.py CLIP.mp4 [--quick | --memory]
+    python lab/speed.py VIDEO... --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
+
+The clip is scaled to 720p and 360p with film grain, so that its bit rate is that of real footage.
+It is looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and
+lab/straightforward.py in turn. Warm: one process whose models are loaded. --quick leaves out
+the hour, --memory all but memory, which is added to the file. Writes lab/results/speed.json.
+
+--against: prints tables of this checkout next to another, in turn. They are all videos in one
+process (times real time), one cold process (--cold, else the first video), CPU seconds by stage per
+minute. The option --python is an interpreter, say of an environment without torch.
+"""
+
+import argparse
+import importlib
+import inspect
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as the command line sets it
+
+import av
+import numpy as np
+from media import loop, peak_mib
+
+BENCHMARK_FOLDER = Path(__file__).parent
+
+
+RESULT_PATH = BENCHMARK_FOLDER / "results" / "speed.json"
+CLIP_PATH = BENCHMARK_FOLDER.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
+GRAIN_DEVIATION = 9.0  # grey levels. It brings 720p to the 2-5 Mbit/s that hosts send
+SETTINGS_VARIANTS = {
+    "default": (),
+    "beam 1": ("asr.beam=1",),
+    "every frame decoded": ("media.skip_nonref=false",),
+    "speech alone": ("vision.backbone=none",),
+}
+
+
+def grainy(source: Path, target: Path, height: int) -> None:
+    """Write the clip at another height with film grain, H.264 with B-frames and AAC."""
+    width = height * 16 // 9 // 2 * 2
+    noise = np.random.default_rng(0).normal(0, GRAIN_DEVIATION, (height + 64, 1920))
+    noise = noise.astype(np.int16)
+    with av.open(str(source)) as container, av.open(str(target), "w") as out:
+        film = container.streams.video[0]
+        voice = container.streams.audio[0]
+        rate = Fraction(round(float(film.average_rate)))
+        options = {"preset": "veryfast", "crf": "24"}
+        picture = out.add_stream("libx264", rate=rate, options=options)
+        picture.height = height
+        picture.width = width
+        picture.pix_fmt = "yuv420p"
+        sound = out.add_stream("aac", rate=voice.rate, layout="stereo")
+        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=voice.rate)
+        for index, frame in enumerate(container.decode(film, voice)):
+            if isinstance(frame, av.AudioFrame):
+                for part in resampler.resample(frame):
+                    out.mux(sound.encode(part))
+                continue
+            plain = frame.reformat(width=width, height=height, format="yuv420p").to_ndarray()
+            # another part of the noise for each frame
+            row = index * 37 % 64
+            column = index * 101 % (1920 - width or 1)
+            grain = noise[row : row + height, column : column + width]
+            plain[:height] = np.clip(plain[:height] + grain, 0, 255)
+            grainy_frame = av.VideoFrame.from_ndarray(plain, format="yuv420p")
+            grainy_frame.pts = frame.pts
+            grainy_frame.time_base = frame.time_base
+            out.mux(picture.encode(grainy_frame))
+        out.mux([*picture.encode(None), *sound.encode(None)])
+
+
+def process(*command: object) -> dict[str, float]:
+    """Run a whole process. Return its wall and CPU seconds."""
+    before = os.times()
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *map(str, command)], check=True, capture_output=True)
+    wall = time.perf_counter() - began
+    after = os.times()
+    user = after.children_user - before.children_user
+    system = after.children_system - before.children_system
+    return {"wall_s": wall, "cpu_s": user + system}
+
+
+def cold(video: Path, folder: Path, runs: int) -> dict[str, Any]:
+    """Return min and median wall seconds of ours and the straightforward script, run in turn."""
+    ours = ("-m", "stepline", "steps", video, "--out", folder / "out", "--force")
+    script = BENCHMARK_FOLDER / "straightforward.py"
+    sides: dict[str, tuple[object, ...]] = {
+        "stepline, all outputs": ours,
+        "straightforward, no vision": (script, video),
+        "straightforward, with vision": (script, video, "--vision"),
+    }
+    costs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    for _ in range(runs):
+        for name, command in sides.items():
+            costs[name].append(process(*command))
+    summary = {}
+    for name, rows in costs.items():
+        walls = [row["wall_s"] for row in rows]
+        summary[name] = {
+            "wall_s_min": min(walls),
+            "wall_s_median": statistics.median(walls),
+            "cpu_s_min": min(row["cpu_s"] for row in rows),
+        }
+    return summary
+
+
+def warm(short: Path, long: Path) -> dict[str, Any]:
+    """Return how fast a long video is understood once models are loaded, and where the CPU time
+    goes."""
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.understand import understand
+    from stepline.settings import load_settings
+
+    understand(Request(short, "warm-up"), StepsSettings())
+    rows: dict[str, Any] = {}
+    for name, overrides in SETTINGS_VARIANTS.items():
+        settings = load_settings(StepsSettings, None, overrides)
+        wall_begin = time.perf_counter()
+        cpu_begin = time.process_time()
+        record = understand(Request(long, "long"), settings).record
+        wall = time.perf_counter() - wall_begin
+        cpu = time.process_time() - cpu_begin
+        duration = record.video.duration or 0.0
+        rows[name] = {
+            "video_s": duration,
+            "wall_s": wall,
+            "cpu_s": cpu,
+            "times_real": duration / wall,
+        }
+    return rows | {"stages": stages(long)}
+
+
+def stages(video: Path) -> dict[str, float]:
+    """Return the CPU seconds of each stage, run alone and in turn."""
+    from stepline.media import probe
+    from stepline.pipeline.pictures import extract_features
+    from stepline.pipeline.placing import ground_steps
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.speech import recognise_speech
+    from stepline.pipeline.understand import propose_steps
+
+    timer = CpuTimer()
+    request = Request(video, "stages")
+    settings = StepsSettings()
+    info = timer.time("probe", probe, video, settings.media)
+    speech = timer.time("sound and recognition", recognise_speech, request, info, settings)
+    transcript = speech.transcript
+    steps = timer.time("writing", propose_steps, request, transcript, settings).steps
+    visual = timer.time("picture and vision", extract_features, request, info, settings)
+    inputs = (steps, info.duration, transcript, visual, settings)
+    timer.time("grounding", ground_steps, *inputs)
+    return timer.seconds
+
+
+class CpuTimer:
+    """CPU seconds of this process by name, summed over calls."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, name: str, call: Any, *arguments: Any, **options: Any) -> Any:
+        """Return what a call gives, its CPU seconds added under a name."""
+        begin = time.process_time()
+        result = call(*arguments, **options)
+        seconds = time.process_time() - begin
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        return result
+
+
+def time_speech(timer: CpuTimer, video: Path) -> Any:
+    """Hear a video part by part, and return what was recognised."""
+    from stepline.media import read_sound
+    from stepline.speech import AsrSettings
+    from stepline.speech.audio_windows import AudioWindower
+
+    # this name of the package is the function
+    module = importlib.import_module("stepline.speech.transcribe")
+    options = {}
+    if "models" in inspect.signature(module.transcribe).parameters:
+        options["models"] = {}
+    read_again = module.read_again
+
+    def time_second_reading(*arguments: Any, **more: Any) -> Any:
+        return timer.time("speech: second reading", read_again, *arguments, **more)
+
+    def voice_windows() -> list[Any]:
+        return list(AudioWindower(AsrSettings()).windows(blocks))
+
+    blocks = timer.time("sound: decode", lambda: list(read_sound(video)))
+    timer.time("sound: voice detection", voice_windows)
+    module.read_again = time_second_reading
+    recognition = timer.time("speech: recognition, both", module.transcribe, blocks, **options)
+    module.read_again = read_again
+    return recognition
+
+
+def time_pictures(timer: CpuTimer, video: Path, backbone: Any, rate: float) -> None:
+    """Look at a video part by part."""
+    from stepline.media import read_frames
+    from stepline.vision import VisionSettings, encode_video, measure_activity
+    from stepline.vision.cues import start_cues
+
+    def look(**cues: bool) -> None:
+        meter, _ = start_cues(VisionSettings(**{"faces": False, "screen_text": False, **cues}))
+        for frame in frames:
+            meter.add(frame)
+
+    frames = timer.time("picture: decode, scale", lambda: list(read_frames(video, rate, 256)))
+    timer.time("picture: motion, cuts", measure_activity, frames)
+    timer.time("picture: features", encode_video, frames, backbone)
+    timer.time("picture: faces", look, faces=True)
+    timer.time("picture: text", look, screen_text=True)
+
+
+def stage_seconds(videos: list[Path]) -> dict[str, float]:
+    """Return the CPU seconds a minute of video of each part of the main job, one after another,
+    models loaded."""
+    from stepline.media import probe
+    from stepline.outputs import USUAL, write_outputs
+    from stepline.pipeline.pictures import extract_features
+    from stepline.pipeline.placing import ground_steps
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.understand import propose_steps, understand
+    from stepline.vision import load_backbone
+
+    timer = CpuTimer()
+    settings = StepsSettings()
+    length = 0.0
+    backbone = load_backbone(settings.vision)
+    rate = 3 * settings.vision.rate
+    for number, video in enumerate([videos[0], *videos]):
+        info = probe(video, settings.media)
+        request = Request(video, video.stem)
+        if number == 1:  # the first is for loading
+            timer.seconds.clear()
+        if number > 0:
+            length += info.duration
+        transcript = time_speech(timer, video).transcript
+        time_pictures(timer, video, backbone, rate)
+        visual = extract_features(request, info, settings)
+        steps = timer.time("writing", propose_steps, request, transcript, settings).steps
+        if steps:
+            inputs = (steps, info.duration, transcript, visual, settings)
+            timer.time("grounding", ground_steps, *inputs)
+        record = understand(request, settings).record
+        with tempfile.TemporaryDirectory() as folder:
+            timer.time("outputs", write_outputs, record, Path(folder), formats=USUAL)
+    return {name: 60 * seconds / length for name, seconds in timer.seconds.items()}
+
+
+RunCost = tuple[float, float, float]  # wall s, CPU s, peak MiB
+
+
+def run_cost(side: str, checkout: Path, videos: list[Path], python: str) -> RunCost:
+    """Return what a run of one checkout over videos costs. Ends the program where it fails."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    paths = [str(video) for video in videos]
+    with tempfile.TemporaryDirectory() as out:
+        command = [python, "-m", "stepline", "-q", "steps", *paths, "--out", out]
+        begin = time.perf_counter()
+        child = subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - begin
+    if status:
+        sys.exit(f"{side}: {' '.join(command)} failed")
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def stages_of(checkout: Path, videos: list[Path], python: str) -> dict[str, float]:
+    """Return the CPU seconds a minute of video of each part, by the code of a checkout."""
+    command = [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"]
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, check=True, capture_output=True, cwd=checkout, env=environment)
+    return dict(json.loads(result.stdout))
+
+
+def print_cost(job: str, side: str, runs: list[RunCost], length: float | None) -> None:
+    """Print a row: medians, all runs in brackets. length: s of video, None: no real time."""
+    columns = list(zip(*sorted(runs), strict=True))
+    cells = [job, side]
+    for column in columns:
+        values = ", ".join(f"{value:.1f}" for value in column)
+        cells.append(f"{statistics.median(column):.1f} ({values})")
+    real_time = ""
+    if length is not None:
+        real_time = f"{length / statistics.median(columns[0]):.1f}"
+    cells.append(real_time)
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def compare(
+    videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds: int, python: str
+) -> None:
+    """Print the tables of `--against`: each side's least and all, side by side, in turns."""
+    from stepline.media import probe
+    from stepline.media.settings import MediaSettings
+
+    length = sum(probe(video, MediaSettings()).duration for video in videos)
+    all_videos = f"{len(videos)} videos, {length:.0f} s, one process"
+    jobs = {all_videos: videos, f"{cold_video.name}, cold": [cold_video]}
+    print("| | side | wall s | CPU s | peak MiB | x real time |\n|---|---|---|---|---|---|")
+    for job, job_videos in jobs.items():
+        rows: dict[str, list[RunCost]] = {side: [] for side in sides}
+        for _ in range(rounds):
+            for side, checkout in sides.items():
+                rows[side].append(run_cost(side, checkout, job_videos, python))
+        for side, runs in rows.items():
+            print_cost(job, side, runs, length if job == all_videos else None)
+    stages = {side: stages_of(checkout, videos, python) for side, checkout in sides.items()}
+    print(f"\n| CPU s a minute of video, one thread | {' | '.join(sides)} |")
+    print("|---|" + "---|" * len(sides))
+    for name in stages["now"]:
+        cells = [f"{stages[side].get(name, 0.0):.2f}" for side in sides]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def memory(video: Path, folder: Path) -> dict[str, float]:
+    """Return the peak memory of one process that does the whole job, all outputs written."""
+    command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(result.stdout))
+
+
+def run_memory(video: Path, out: Path) -> None:
+    """Do the whole job and print the peak memory of this process."""
+    from stepline.pipeline.batch import run_video
+    from stepline.pipeline.output_files import OutputOptions
+    from stepline.pipeline.request import Request, StepsSettings
+
+    began = time.perf_counter()
+    options = OutputOptions(out, ("json", "html", "vtt"), force=True)
+    record = run_video(Request(video, video.stem), StepsSettings(), options).record
+    wall = time.perf_counter() - began
+    row = {"video_s": record.video.duration, "wall_s": wall, "peak_mib": peak_mib()}
+    print(json.dumps(row))
+
+
+def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
+    """Return the figures of the file, those of memory measured again."""
+    grainy(clip, folder / "360.mp4", 360)
+    paths = {minutes: folder / f"360-{minutes}.mp4" for minutes in (5, 60)}
+    for minutes, path in paths.items():
+        loop(folder / "360.mp4", path, minutes * 60.0)
+    result = json.loads(RESULT_PATH.read_text())
+    return result | {"memory_360p": [memory(path, folder) for path in paths.values()]}
+
+
+def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
+    """Return every figure."""
+    result: dict[str, Any] = {"cores": os.cpu_count(), "clip": clip.name}
+    memory_minutes = (5,) if quick else (5, 60)
+
+    # clips with grain, and loops of them
+    for height in (720, 360):
+        path = folder / f"{height}.mp4"
+        grainy(clip, path, height)
+        bits = path.stat().st_size * 8
+        with av.open(str(path)) as container:
+            result[f"mbit_s_{height}p"] = bits / (container.duration / 1e6) / 1e6
+        loop(path, folder / f"{height}-10.mp4", 600.0)
+    for minutes in memory_minutes:
+        loop(folder / "360.mp4", folder / f"360-{minutes}.mp4", minutes * 60.0)
+
+    result["cold_60s_720p"] = cold(folder / "720.mp4", folder, 3)
+    warm_rows = {}
+    for height in (720, 360):
+        warm_rows[f"{height}p"] = warm(folder / f"{height}.mp4", folder / f"{height}-10.mp4")
+    result["warm_10min"] = warm_rows
+    memory_rows = []
+    for minutes in memory_minutes:
+        memory_rows.append(memory(folder / f"360-{minutes}.mp4", folder))
+    result["memory_360p"] = memory_rows
+    return result
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clip", type=Path, nargs="*", default=[CLIP_PATH])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--memory-of", nargs=2, type=Path)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--cold", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--stages", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, print and write."""
+    options = read_options()
+    videos = [video.resolve() for video in options.clip]
+    if options.stages:
+        print(json.dumps(stage_seconds(videos)))
+        return
+    if options.against:
+        sides = {"before": options.against.resolve(), "now": BENCHMARK_FOLDER.parent}
+        cold_video = options.cold.resolve() if options.cold else videos[0]
+        compare(videos, cold_video, sides, options.rounds, options.python)
+        return
+    if options.memory_of:
+        run_memory(*options.memory_of)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if options.memory:
+            result = measure_memory(videos[0], Path(folder))
+        else:
+            result = measure(videos[0], Path(folder), options.quick)
+    text = json.dumps(result, indent=2)
+    RESULT_PATH.write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

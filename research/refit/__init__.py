@@ -1,1 +1,0 @@
-"""A refit of a few parameters of grounding and judge to videos that people corrected."""

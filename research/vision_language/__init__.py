@@ -1,1 +1,0 @@
-"""What was tried with a vision-language model and brought nothing."""

@@ -1,0 +1,212 @@
+"""Comparisons with several seeds: what is tuned, paired and kept, not what is measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lab.procx.arms import (
+    CELL_FACTS,
+    METRIC_NAMES,
+    OTHER_RATES,
+    ArmStudy,
+    as_markdown,
+    claims_of,
+    rise_at_end,
+    split_by_rate,
+)
+from lab.procx.comparisons import ARM_COMPARISONS, ARM_TRIALS, TUNED_ARMS, tuned_as
+from lab.procx.corpus import procx_corpus
+from lab.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
+from lab.procx.rows import ProcxSize
+from lab.simulate import SHORT_WORLD, stream
+from lab.study import interval
+from lab.wys2.corpus import clips_of
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import DetectorSettings
+from stepline.sieve_swap.settings import SwapSettings
+from stepline.sieve_swap.swap import sieve_and_swap
+
+TINY = ProcxSize(
+    narrated=3,
+    captioned=4,
+    withheld=2,
+    validated=2,
+    rows=16,
+    width=16,
+    heads=2,
+    layers=1,
+    queries=30,
+    pretraining_steps=1,
+    finetuning_steps=1,
+    steps=1,
+)
+
+
+def cell(arm, world, seed, value):
+    return {
+        "arm": arm,
+        "world": world,
+        "seed": seed,
+        "scores": dict.fromkeys(("SODA-D", "SODA-C", "CIDEr"), value),
+    }
+
+
+def test_differences_are_of_one_world_and_seed():
+    cells = [cell("ProcX", world, seed, 10.0 * world + seed) for world in (2, 3) for seed in (0, 1)]
+    cells += [cell("PDVC", world, seed, 10.0 * world) for world in (2, 3) for seed in (0, 1)]
+    cells.append(cell("PDVC", 4, 0, 99.0))  # without a partner
+    claims = [one for one in claims_of(cells) if one["metric"] == "SODA-D"]
+    (claim,) = claims
+    assert claim["claim"] == "ProcX above PDVC, no pre-training, SODA-D"
+    assert claim["mean"] == 0.5
+    assert claim["world_means"] == [0.5, 0.5]
+    assert claim["gains"] == [0.0, 1.0, 0.0, 1.0]
+    assert claim["places"] == [(2, 0), (2, 1), (3, 0), (3, 1)]
+    assert claim["worlds"] == (0.5, 0.5)
+
+
+def test_an_interval_is_students():
+    low, high = interval([1.0, 2.0, 3.0])
+    assert (low + high) / 2 == pytest.approx(2.0)
+    assert high - 2.0 == pytest.approx(4.302653 / 3**0.5)
+
+
+def test_every_comparison_is_between_arms_whose_rate_is_tuned():
+    assert all({one.more, one.less} <= set(ARM_TRIALS) for one in ARM_COMPARISONS)
+    assert {tuned_as(arm) for arm in ARM_TRIALS} == set(TUNED_ARMS)
+    assert all(tuned_as(arm) == arm for arm in TUNED_ARMS)
+    assert tuned_as("ProcX, true places") == "ProcX, Sieve & Swap"
+    assert tuned_as("PDVC, raw speech") == "PDVC, Sieve & Swap"
+    # a pre-training starts from fresh weights
+    assert tuned_as("PDVC, zero-shot, Sieve & Swap") == "PDVC"
+
+
+def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
+    result = tmp_path / "arms.json"
+    study = ArmStudy(tmp_path, result, "here", TINY)
+    study.tune(["ProcX"], [0], [(1e-3, 1), (3e-3, 1)])
+    tree = json.loads(result.read_text())
+    rates = {one["rate"]: one["SODA-D"] for one in tree["tuned"]}
+    assert (
+        study.option_of("vanilla attention")
+        == study.option_of("ProcX")
+        == (max(rates, key=rates.get), 1)
+    )
+    study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
+    tree = json.loads(result.read_text())
+    assert [(one["arm"], one["seed"]) for one in tree["comparison"]] == [
+        ("ProcX", 0),
+        ("vanilla attention", 0),
+        ("ProcX", 1),
+        ("vanilla attention", 1),
+    ]
+    assert {one["claim"] for one in tree["claims"]} == {
+        f"key-aware above vanilla, {metric}" for metric in METRIC_NAMES
+    }
+    before = result.stat().st_mtime_ns
+    study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
+    assert result.stat().st_mtime_ns == before
+
+
+def at_rate(arm, rate, score=0.0):
+    return {**cell(arm, 2, 0, score), "rate": rate, "steps": 3000}
+
+
+def test_cells_at_another_than_the_tuned_rate_are_apart():
+    tuning = [at_rate("ProcX", 1e-3, 10.0), at_rate("ProcX", 2e-3, 20.0)]
+    first, second = at_rate("ProcX", 1e-3), at_rate("ProcX", 2e-3)
+    # an arm that has no training at the tuned rate yet keeps what it has
+    lagging = at_rate("vanilla attention", 1e-3)
+    assert split_by_rate([first, second, lagging], tuning) == ([second, lagging], [first])
+    assert split_by_rate([first], []) == ([first], [])
+
+
+def test_a_better_rate_takes_the_place_of_the_one_before(tmp_path):
+    result = tmp_path / "arms.json"
+    study = ArmStudy(tmp_path, result, "here", TINY)
+    old, new = at_rate("ProcX", 1e-3), at_rate("ProcX", 2e-3)
+    slow = at_rate("ProcX", 1e-3, 1.0)
+    study.write({"tuning": [slow], "comparison": [old, new], OTHER_RATES: []})
+    assert json.loads(result.read_text())["comparison"] == [old]
+    fast = at_rate("ProcX", 2e-3, 2.0)
+    study.write({"tuning": [slow, fast], "comparison": [old], OTHER_RATES: [new]})
+    tree = json.loads(result.read_text())
+    assert tree["comparison"] == [new]
+    assert tree[OTHER_RATES] == study.cells(OTHER_RATES) == [old]
+
+
+@pytest.mark.parametrize("arm", ["PDVC, roles", "Vid2Seq"])
+def test_with_patience_a_rate_is_chosen_and_a_network_kept_by_the_validation_score(tmp_path, arm):
+    study = ArmStudy(tmp_path, tmp_path / "arms.json", "here", TINY, patience=1)
+    study.tune([arm], [0], [(1e-3, 2), (3e-3, 2)])
+    tree = json.loads((tmp_path / "arms.json").read_text())
+    for cell, tuned in zip(tree["tuning"], tree["tuned"], strict=True):
+        best = max(score for _, score in cell["validation"])
+        assert tuned["validation"] == best
+        assert [step for step, _ in cell["validation"]] == [2]
+    best = max(tree["tuned"], key=lambda tuned: tuned["validation"])
+    assert study.option_of(arm) == (best["rate"], 2)
+    assert "| validation |" in as_markdown(tree)
+
+
+def test_a_pre_training_alone_has_its_steps_and_is_scored_on_both_forms(tmp_path):
+    study = ArmStudy(tmp_path, tmp_path / "arms.json", "here", TINY, patience=1)
+    study.compare(["ProcX, zero-shot, Sieve & Swap"], [0], [0], (1e-3, 3))
+    (own,) = study.cells("comparison")
+    assert [step for step, _ in own["validation"]] == [3]
+    assert set(own["scores"]) == {
+        *METRIC_NAMES,
+        *CELL_FACTS,
+        *(f"Tasty, {metric}" for metric in METRIC_NAMES),
+    }
+
+
+def test_a_plateau_is_reached_where_the_last_third_rises_no_more():
+    still = [(300, 50.0), (600, 70.0), (900, 69.0)]
+    assert rise_at_end(still) == 0.0
+    rising = [(300, 50.0), (600, 60.0), (900, 64.5)]
+    assert rise_at_end(rising) == 4.5
+    assert rise_at_end([]) == 0.0
+
+
+@pytest.fixture(scope="module")
+def told():
+    videos = list(stream(0, SHORT_WORLD, count=3))
+    return videos, sieve_and_swap(
+        [video.record for video in videos], None, SwapSettings(variant="raw")
+    )
+
+
+def test_true_places_are_windows_and_steps_that_are_not_shown_go(told):
+    videos, records = told
+    for video, record in zip(videos, records, strict=True):
+        shown = [step for step in record.steps if true_window(video, step) is not None]
+        assert [step.id for step in true_record(video, record).steps] == [step.id for step in shown]
+    assert (
+        mean_agreement(videos, [true_record(*pair) for pair in zip(videos, records, strict=True)])
+        == 1.0
+    )
+    assert 0 < mean_agreement(videos, records) < 1
+
+
+def test_refined_places_are_near_the_speech_and_as_long_as_asked(told):
+    videos, records = told
+    width = clips_of(videos[:1]).pairs[0].text.shape[1]
+    towers = Detector(DetectorSettings(video_width=width, text_width=width))
+    for video, record in zip(videos, records, strict=True):
+        for step, moved in zip(
+            record.steps, refined_record(video, record, towers).steps, strict=True
+        ):
+            assert place_of(moved).duration == pytest.approx(10.0)
+            assert abs(place_of(moved).center - place_of(step).center) <= max(
+                15.0, np.ceil(10.0 / 2) + 15.0
+            )
+
+
+def test_pre_training_on_true_places_takes_the_videos_of_the_swapped(tmp_path):
+    corpus = procx_corpus(0, TINY, tmp_path)
+    swapped = {one.id: one.sentences for one in corpus.samples("swap")}
+    true = corpus.samples("true")
+    assert true
+    assert all(set(one.sentences) <= set(swapped[one.id]) for one in true)
