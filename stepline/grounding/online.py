@@ -23,10 +23,9 @@ import numpy as np
 from stepline.grounding.evidence import TimedText
 from stepline.grounding.fusion import part_neighbours
 from stepline.grounding.ground import Grounding, ground_inputs, ground_window
-from stepline.grounding.inputs import GroundingInputs, weigh_video
+from stepline.grounding.inputs import GroundingInputs, GroundingWindow, to_video_time, weigh_video
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.windows import GroundingWindow, to_video_time
 from stepline.records import FeatureSequence, Matrix, Span, Step, Transcript
 
 if TYPE_CHECKING:

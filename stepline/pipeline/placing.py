@@ -91,7 +91,7 @@ def place_steps(
     where it saw them.
     """
     from stepline.grounding.fusion import part_neighbours
-    from stepline.grounding.report import GroundReport
+    from stepline.grounding.ground import GroundReport
 
     transcript = inside.transcript
     spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
@@ -307,7 +307,7 @@ def _question_pictures(
 ) -> "PictureReader":
     """Return what reads what a vision-language model is shown of a video, or of its part, by
     seconds."""
-    from stepline.grounding.vision_language.pictures import question_pictures
+    from stepline.grounding.vision_language.places import question_pictures
 
     return question_pictures(
         request.path,

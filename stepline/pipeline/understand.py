@@ -482,7 +482,7 @@ def propose_steps(
     pictures = None
     llm = settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
-        from stepline.grounding.vision_language.pictures import picture_reader
+        from stepline.grounding.vision_language.places import picture_reader
         from stepline.llm.pictures import VideoPictures
 
         reader = picture_reader(

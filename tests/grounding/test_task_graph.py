@@ -5,13 +5,11 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding.ground import ground
-from stepline.grounding.inputs import GroundingInputs
-from stepline.grounding.line_features import FEATURE_NAMES
-from stepline.grounding.line_model import load_line_weights, match_features
+from stepline.grounding.inputs import GroundingInputs, GroundingWindow
+from stepline.grounding.line_model import FEATURE_NAMES, load_line_weights, match_features
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import line_steps, place_texts
 from stepline.grounding.task_graph import GraphPrior, TaskGraph, graph_prior, order_log_ratios
-from stepline.grounding.windows import GroundingWindow
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
 

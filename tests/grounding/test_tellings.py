@@ -5,10 +5,9 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding.ground import ground, line_seconds
-from stepline.grounding.inputs import GroundingInputs
+from stepline.grounding.inputs import GroundingInputs, GroundingWindow
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import place_texts
-from stepline.grounding.windows import GroundingWindow
 from stepline.records import Sentence, Span, Step, Transcript
 
 SECONDS = 60.0

@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepline.grounding.screens.lines import ScreenLine, around, is_same_text
-from stepline.grounding.screens.reading import ScreenEvent, ScreenReading
+from stepline.grounding.screens.reading import (
+    ScreenEvent,
+    ScreenLine,
+    ScreenReading,
+    around,
+    is_same_text,
+)
 from stepline.records import Sentence, Span
 from stepline.vision.faces import box_iou
 

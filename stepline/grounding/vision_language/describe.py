@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from stepline.grounding.vision_language.pictures import clip_report
-from stepline.grounding.vision_language.places import last_picture_second, video_places
-from stepline.grounding.vision_language.questions import Reply
-from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.grounding.vision_language.places import clip_report, last_picture_second, video_places
+from stepline.grounding.vision_language.questions import QuestionRunner, Reply
 from stepline.llm.pictures import PictureReader
 from stepline.llm.servers import Server, open_server
 from stepline.records import Rejected, Span, Step
