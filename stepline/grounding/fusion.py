@@ -237,9 +237,7 @@ def with_verdict(
     """
     score = step_occupancy.score
     # Of a step that is said, the pictures may belong to another film.
-    likely = score
-    if step.said is not None:
-        likely = probability * score
+    likely = probability * score if step.said is not None else score
     # Not shown, so without a place.
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"

@@ -302,9 +302,7 @@ def ground_window(
 
     # second by second, by speech alone and with the picture
     by_speech = fuse(speech, np.zeros(likeness.shape), 0.0, settings)
-    posterior = by_speech
-    if likeness.any():
-        posterior = fuse(speech, likeness, penalty, settings)
+    posterior = fuse(speech, likeness, penalty, settings) if likeness.any() else by_speech
 
     # shot by shot, for the steps whose words are over no picture of them
     placement = place_by_shots(inputs, speech, likeness, posterior, settings)
@@ -504,9 +502,7 @@ def video_level_belief(
     instruction = video.instruction
     if agreement is not None:
         log_odds = (log_odds or 0.0) + agreement
-    probability = 1.0
-    if log_odds is not None:
-        probability = _posterior(settings.belong_rate, log_odds)
+    probability = _posterior(settings.belong_rate, log_odds) if log_odds is not None else 1.0
     if instruction is not None:
         probability *= _posterior(settings.instructs_rate, instruction)
     return VideoBelief(

@@ -75,8 +75,7 @@ def cut_into_windows(
         context = Span(max(0.0, first_second), min(last, last_second))
         # All steps said in the context compete, decided here or not.
         near = {k for k, second in enumerate(centers) if second in context}
-        context_steps = sorted(near | decides)
-        window = GroundingWindow(context, tuple(context_steps), decides)
+        window = GroundingWindow(context, tuple(sorted(near | decides)), decides)
         windows.append(window)
     return windows
 
@@ -99,9 +98,7 @@ def cut_steps(
     moved = []
     for k in window.steps:
         step = steps[k]
-        said_span = None
-        if step.said is not None:
-            said_span = _to_window_time(step.said, window)
+        said_span = _to_window_time(step.said, window) if step.said is not None else None
         sources = [number[source] for source in step.sources if source in number]
         changes = {"said": said_span, "sources": tuple(sources)}
         moved.append(step.model_copy(update=changes))
@@ -127,8 +124,7 @@ def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activ
     start = window.context.start
     end = window.context.end
     first_row = round(start * activity.rate)
-    end_row = round(end * activity.rate)
-    rows = slice(first_row, end_row)
+    rows = slice(first_row, round(end * activity.rate))
     cuts = [cut - start for cut in activity.cuts if start < cut < end]
     return replace(
         activity,
@@ -203,9 +199,7 @@ class GroundingInputs:
             raise ShapeError(
                 f"visible must hold one probability per step: {steps}, not {len(self.visible)}"
             )
-        sentences = 0
-        if self.transcript is not None:
-            sentences = len(self.transcript.sentences)
+        sentences = len(self.transcript.sentences) if self.transcript is not None else 0
         shape = (steps, sentences)
         if self.tellings is not None and self.tellings.shape != shape:
             raise ShapeError(

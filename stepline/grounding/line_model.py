@@ -102,8 +102,7 @@ def line_features(
     line_rows = unit_rows(np.asarray(line_vectors, np.float64))
     sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
     cosine = line_rows @ sentence_rows.T  # (K, S)
-    context_rows = unit_rows(sum_with_neighbours(sentence_rows))
-    context = line_rows @ context_rows.T
+    context = line_rows @ unit_rows(sum_with_neighbours(sentence_rows)).T
     # Words that lines and sentences share.
     overlap = word_overlap(lines, sentences)
     shape = cosine.shape
@@ -178,8 +177,7 @@ def content_words(text: str) -> set[str]:
 
 def without_ending(word: str) -> str:
     """Return an English word without its ending: of "chopped", "chops" and "chop" alike "chop"."""
-    stem = ENDING_PATTERN.sub("", word)
-    return DOUBLE_PATTERN.sub(r"\1", stem)
+    return DOUBLE_PATTERN.sub(r"\1", ENDING_PATTERN.sub("", word))
 
 
 def position_distance(lines: int, sentences: int) -> Features:
@@ -346,8 +344,7 @@ def match_lines(
         features = features + prior.wording_weight * (best - features)
     if so_far:
         # where a line is in the list says nothing of where in an unfinished narration it is
-        position = FEATURE_NAMES.index("position")
-        features[..., position] = 0.0
+        features[..., FEATURE_NAMES.index("position")] = 0.0
     parts = sentence_parts(sentences)
     return match_features(features, line_weights, parts=parts, so_far=so_far, prior=prior)
 
@@ -482,8 +479,7 @@ class LineChain:
             is_allowed[rows - first, rows] = 0.0
             for state in self._forward(is_allowed):
                 logarithms[rows] += np.log(state.scale)
-            end_sum = self._end_sum(state)
-            logarithms[rows] += np.log(end_sum)
+            logarithms[rows] += np.log(self._end_sum(state))
         return np.minimum(logarithms - total, 0.0)
 
     @property
@@ -510,8 +506,7 @@ class LineChain:
 
     def _end_sum(self, state: ForwardSums) -> Array:
         of_lines = state.line @ self._ending[1:]
-        of_pauses = state.pause @ self._ending
-        return np.asarray(of_lines + of_pauses)
+        return np.asarray(of_lines + state.pause @ self._ending)
 
 
 def jump_prices(lines: int, weights: LineWeights) -> Array:
@@ -577,8 +572,7 @@ def said_probability(
 def load_line_weights() -> LineWeights:
     """Return the fitted numbers that come with the package."""
     file = resources.files("stepline.grounding") / "line_model.json"
-    text = file.read_text(encoding="utf-8")
-    content = json.loads(text)
+    content = json.loads(file.read_text(encoding="utf-8"))
     evidence = content.pop("evidence")
     in_order = []
     for name in FEATURE_NAMES:

@@ -211,16 +211,12 @@ class OnlineGrounder:
             reach = 2 * settings.context
         start = max(0.0, math.floor(self._until - reach))
         # From when on a step may still move.
-        late = 0.0
-        if start:
-            late = start + settings.context
+        late = start + settings.context if start else 0.0
         near = []
         decides = set()
         for k, step in enumerate(self._inputs.steps):
             # A line that no one says may be shown at any time.
-            center = math.inf
-            if step.said is not None:
-                center = step.said.center
+            center = step.said.center if step.said is not None else math.inf
             if center >= start:
                 near.append(k)
             if center >= late:

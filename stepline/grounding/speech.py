@@ -278,8 +278,7 @@ def place_texts(
     # which lines are said at all
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     for wording in wordings:
-        other_cosines = cosine_matrix(wording.vectors, sentence_vectors)
-        cosines = np.maximum(cosines, other_cosines)
+        cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= settings.likeness)

@@ -75,8 +75,7 @@ class ScreenMeter:
         """Compare one frame with the one before it."""
         green = frame.image[..., 1]
         if self._last is not None and self._last.shape == green.shape:
-            changes = part_changes(self._last, green, PART_PIXELS)
-            is_still = changes <= STILL_CHANGE
+            is_still = part_changes(self._last, green, PART_PIXELS) <= STILL_CHANGE
             self._still.append(float(is_still.mean()))
         if self._frames % FRAMES_PER_LOOK == 0:
             self._flat.append(flat_share(green))
@@ -88,8 +87,7 @@ class ScreenMeter:
         if not self._still:
             return ScreenLikeness(0.0, 0.0)
         still = float(np.median(self._still))
-        flat = float(np.median(self._flat))
-        return ScreenLikeness(still, flat)
+        return ScreenLikeness(still, float(np.median(self._flat)))
 
 
 def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
@@ -97,8 +95,7 @@ def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
     255."""
     # The greater less the smaller, since bytes have no negative numbers.
     greater = np.maximum(before, after)
-    smaller = np.minimum(before, after)
-    change = greater - smaller
+    change = greater - np.minimum(before, after)
     height, width = change.shape
     rows = np.arange(0, height, side)
     columns = np.arange(0, width, side)
@@ -409,8 +406,7 @@ def _all_small(boxes: Sequence[Box], limit: int) -> bool:
 def _middle(box: Box) -> Point:
     x, y, end_x, end_y = box
     across = (x + end_x) * PART_PIXELS / 2
-    down = (y + end_y) * PART_PIXELS / 2
-    return across, down
+    return across, (y + end_y) * PART_PIXELS / 2
 
 
 def _is_near(place: Point, box: Box) -> bool:

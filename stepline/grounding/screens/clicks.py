@@ -119,14 +119,12 @@ class LabelMatcher:
 
     def named_share(self, step: int, line: str) -> float:
         """Return the share of a line's letters whose words the step says, 0 for short ones."""
-        number = self._numbers[line]
-        label = self._lines[number]
+        label = self._lines[self._numbers[line]]
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
         if letters < SURE_LETTERS:
             return 0.0
-        label_letters = sum(map(len, label))
-        return letters / label_letters
+        return letters / sum(map(len, label))
 
 
 def split_words(text: str) -> list[str]:
@@ -156,8 +154,7 @@ def _is_alike(word: str, other: str) -> bool:
     ending = len(longer) - len(shorter)
     if longer.startswith(shorter) and ending <= MAX_ENDING:
         return True
-    matcher = SequenceMatcher(None, word, other)
-    return matcher.ratio() >= MIN_WORD_RATIO
+    return SequenceMatcher(None, word, other).ratio() >= MIN_WORD_RATIO
 
 
 @dataclass(frozen=True)
@@ -345,8 +342,7 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
     distance = math.hypot(across, down)
     if distance == 0:
         return CURSOR_INSIDE
-    unit = CURSOR_REACH * height
-    return -min(CURSOR_AWAY, distance / unit)
+    return -min(CURSOR_AWAY, distance / (CURSOR_REACH * height))
 
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
@@ -407,9 +403,7 @@ def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """Return the seconds of a change, with what is free before and after it."""
     event = events[number]
     # What the changes before and after it leave free.
-    before = 0.0
-    if number:
-        before = events[number - 1].end
+    before = events[number - 1].end if number else 0.0
     after = math.inf
     if number + 1 < len(events):
         after = events[number + 1].start

@@ -116,8 +116,7 @@ class ScreenLineReader:
         letters = self._detect(crop, side)
         map_height, map_width = letters.shape
         high = crop.shape[0] / map_height
-        wide = crop.shape[1] / map_width
-        boxes = line_boxes(letters, wide, high)
+        boxes = line_boxes(letters, crop.shape[1] / map_width, high)
         for x, y, end_x, end_y in boxes[:most]:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
             if _overlaps(box, standing, SAME_PLACE_IOU):

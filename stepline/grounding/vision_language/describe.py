@@ -129,8 +129,7 @@ def _spread(count: int, most: int) -> list[int]:
 def _middle_of_whole_seconds(span: Span) -> float:
     """Return the middle of the second in the middle of a place of whole seconds."""
     first = int(span.start)
-    end = math.ceil(span.end)
-    return (first + end) // 2 + 0.5
+    return (first + math.ceil(span.end)) // 2 + 0.5
 
 
 def _in_words_of_model(

@@ -61,8 +61,7 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     scores = [step.score or 0.0 for step in steps]
     is_shown = np.clip(scores, 0.01, 0.99)
     is_shown = is_shown[:, None]  # (K, 1)
-    whole = mass.sum(axis=1, keepdims=True)
-    in_places = is_shown * mass / whole
+    in_places = is_shown * mass / mass.sum(axis=1, keepdims=True)
     return np.concatenate([in_places, 1 - is_shown], axis=1)
 
 
@@ -86,8 +85,7 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
             after = row[best + 2]
             if row[best + 1] > max(before, after):
                 seconds[k, p] = best + 0.5
-    last = last_picture_second(duration)
-    return np.asarray(np.minimum(seconds, last))
+    return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
 
 def move_steps(

@@ -291,9 +291,7 @@ class QuestionRunner(CheckedRequests):
         )
         reply = self.ask(question)
         if not reply.readings:
-            reason = ""
-            if reply.fault:
-                reason = reply.fault.reason
+            reason = reply.fault.reason if reply.fault else ""
             return (Reply(refusal=reason),) * len(parse(""))
         # What the first reply says well stays, whatever the second one lacks.
         best = []
