@@ -13,7 +13,7 @@ is matched to them instead, one step per shot (`shots.assign_to_shots`). No trai
 docs/grounding.md has it in plain words.
 
     prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
-    z           `likeness_evidence`    how like the step a second looks
+    z           `similarity_evidence`    how like the step a second looks
     free        `fusion.fuse`          P(no other step is being shown then)
     shots       `place_by_shots`       the same for steps that no one says, or over a talking head
     belief      `video_level_belief`   whether the pictures belong to the speech, and it instructs
@@ -39,9 +39,9 @@ from stepline.grounding.fusion import (
     SpeechPrior,
     StepOccupancy,
     fuse,
-    likeness_penalty,
     occupancy,
     part_neighbours,
+    similarity_penalty,
     with_verdict,
 )
 from stepline.grounding.inputs import (
@@ -213,16 +213,16 @@ def ground(
     inputs = GroundingInputs(
         tuple(steps),
         duration,
-        transcript,
-        features,
-        step_vectors,
-        activity,
-        sentence_vectors,
-        on_screen,
-        visible,
-        written,
-        tellings,
-        instruction,
+        transcript=transcript,
+        features=features,
+        step_vectors=step_vectors,
+        activity=activity,
+        sentence_vectors=sentence_vectors,
+        on_screen=on_screen,
+        visible=visible,
+        written=written,
+        sentence_probabilities=tellings,
+        instruction=instruction,
     )
     return ground_inputs(inputs, settings or GroundSettings())
 
@@ -230,7 +230,7 @@ def ground(
 def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Grounding:
     """Return the steps of a whole video placed where they are shown, as `ground` does."""
     video = weigh_video(inputs)
-    if inputs.tellings is not None and inputs.steps:
+    if inputs.sentence_probabilities is not None and inputs.steps:
         settings = settings.model_copy(update={"typical": line_seconds(inputs)})
     windows = cut_into_windows(inputs.steps, inputs.duration, settings)
     if len(windows) == 1:
@@ -238,7 +238,9 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
     else:
         grounding = _ground_windows(inputs, video, windows, settings)
     log.info("grounding: %s", grounding.report.note)
-    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+    return replace(
+        grounding, steps=mark_conditional_last_step_unclear(part_neighbours(grounding.steps))
+    )
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
@@ -247,9 +249,8 @@ def line_seconds(inputs: GroundingInputs) -> float:
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
-def _doubt_last_case(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps, the last of them "unclear" where it holds only in some case, which a video
-    need not bring.
+def mark_conditional_last_step_unclear(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps, the last one "unclear" if it is shown and holds only under a condition.
 
     "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to
     the presenter.
@@ -297,15 +298,15 @@ def ground_window(
     """Ground the steps of one window, or of a whole short video. video: what the whole video says
     of it."""
     speech = speech_prior(inputs, settings)
-    likeness = likeness_evidence(inputs, settings)
-    penalty = likeness_penalty(inputs.features, settings)
+    evidence = similarity_evidence(inputs, settings)
+    penalty = similarity_penalty(inputs.features, settings)
 
     # second by second, by speech alone and with the picture
-    by_speech = fuse(speech, np.zeros(likeness.shape), 0.0, settings)
-    posterior = fuse(speech, likeness, penalty, settings) if likeness.any() else by_speech
+    by_speech = fuse(speech, np.zeros(evidence.shape), 0.0, settings)
+    posterior = fuse(speech, evidence, penalty, settings) if evidence.any() else by_speech
 
     # shot by shot, for the steps whose words are over no picture of them
-    placement = place_by_shots(inputs, speech, likeness, posterior, settings)
+    placement = place_by_shots(inputs, speech, evidence, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
     possible = np.concatenate([video.possible, future])
     posterior = placement.posterior.within(possible)
@@ -313,7 +314,7 @@ def ground_window(
     # the video as a whole
     agreement = None  # nats, of likeness with speech
     if posterior.weight and speech.is_said.any():
-        weighed = posterior.weight * likeness[speech.is_said]
+        weighed = posterior.weight * evidence[speech.is_said]
         agreement = log_bayes_factor(speech.prior[speech.is_said], weighed)
         agreement -= penalty * posterior.weight
     belief = video_level_belief(video, agreement, settings)
@@ -373,7 +374,7 @@ def shown_before_evidence(
     return np.where(is_said, sigmoid(log_odds), unsaid)
 
 
-def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
+def similarity_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
     """Return z (K, T): how like its step each second looks, contrasted, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
@@ -400,7 +401,7 @@ class ShotPlacement:
 def place_by_shots(
     inputs: GroundingInputs,
     speech: SpeechPrior,
-    likeness: Array,
+    evidence: Array,
     posterior: ShownPosterior,
     settings: GroundSettings,
 ) -> ShotPlacement:
@@ -429,14 +430,14 @@ def place_by_shots(
     assignment = assign_to_shots(
         functools.partial(prior_of, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
-        settings.likeness_shots * likeness,
+        settings.likeness_shots * evidence,
         shown_before_evidence(
             speech.is_said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
         ),
         units,
         settings,
     )
-    centers = np.zeros(likeness.shape)
+    centers = np.zeros(evidence.shape)
     for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
         centers[:, (unit.start + unit.stop - 1) // 2] = column
     centers /= centers.sum(axis=1, keepdims=True)

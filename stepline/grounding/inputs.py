@@ -28,8 +28,8 @@ from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Tran
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
-# share of the telling of a line, below which a sentence counts for nothing
-MIN_TELLING = 0.001
+# P(the sentence describes the step), below which it counts for nothing
+MIN_SENTENCE_PROBABILITY = 0.001
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _to_window_time(span: Span, window: GroundingWindow) -> Span:
 class GroundingInputs:
     """The arguments of `ground`, which explains them, of a whole video or of one window.
 
-    tellings: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
+    sentence_probabilities: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
     that say a step describe it, all alike.
     instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences.
     None: by the number of sentences that the steps rest on.
@@ -184,7 +184,7 @@ class GroundingInputs:
     on_screen: Sequence[TimedText] = ()
     visible: Sequence[float] | None = None
     written: bool = True
-    tellings: Array | None = None
+    sentence_probabilities: Array | None = None
     instruction: float | None = None
     shown_log_odds: Array | None = None
     ahead: int = 0
@@ -201,10 +201,10 @@ class GroundingInputs:
             )
         sentences = len(self.transcript.sentences) if self.transcript is not None else 0
         shape = (steps, sentences)
-        if self.tellings is not None and self.tellings.shape != shape:
-            raise ShapeError(
-                f"tellings must be steps by sentences: {shape}, not {self.tellings.shape}"
-            )
+        probabilities = self.sentence_probabilities
+        if probabilities is not None and probabilities.shape != shape:
+            expected = f"steps by sentences: {shape}, not {probabilities.shape}"
+            raise ShapeError(f"P(a sentence describes a step) must be {expected}")
 
     @property
     def past_seconds(self) -> int:
@@ -253,14 +253,14 @@ class GroundingInputs:
 
     @functools.cached_property
     def weighted_passages(self) -> "list[WeightedPassages]":
-        """Where each step may be said, K items: by `tellings`, else its passages alike."""
-        if self.tellings is None or self.transcript is None:
+        """Where each step may be said, K items: by `sentence_probabilities`, else its passages alike."""
+        if self.sentence_probabilities is None or self.transcript is None:
             return [WeightedPassages(spans) for spans in self.passages]
         spans = [sentence.span for sentence in self.transcript.sentences]
         items = []
-        for row in self.tellings:
+        for row in self.sentence_probabilities:
             # Sentences that may say the step, as far as they are in the video.
-            is_likely = row >= MIN_TELLING
+            is_likely = row >= MIN_SENTENCE_PROBABILITY
             likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
             inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]
             items.append(WeightedPassages(inside, row[likely]))
@@ -291,11 +291,11 @@ class GroundingInputs:
         shown_log_odds = self.shown_log_odds
         if shown_log_odds is not None:
             shown_log_odds = shown_log_odds[rows]
-        tellings = self.tellings
-        if tellings is not None and self.transcript is not None:
+        sentence_probabilities = self.sentence_probabilities
+        if sentence_probabilities is not None and self.transcript is not None:
             sentences = self.transcript.sentences
             is_inside = [item.span.overlap(window.context) > 0 for item in sentences]
-            tellings = tellings[rows][:, is_inside]
+            sentence_probabilities = sentence_probabilities[rows][:, is_inside]
         steps, transcript = cut_steps(self.steps, window, self.transcript)
         return replace(
             self,
@@ -306,7 +306,7 @@ class GroundingInputs:
             step_vectors=step_vectors,
             activity=cut_activity(self.activity, window),
             visible=visible,
-            tellings=tellings,
+            sentence_probabilities=sentence_probabilities,
             shown_log_odds=shown_log_odds,
         )
 

@@ -79,9 +79,9 @@ MIN_NEVER_PROBABILITY = 1e-4  # and as far from 1, so that its log odds stay fin
 WORDS_PER_LINE = 8  # of a sentence, from which on twice as many it may tell two lines
 MAX_SENTENCE_PARTS = 4
 # share of the most likely sentence's posterior, and nats below its evidence, down to which its
-# neighbours belong to the same telling
-SAME_TELLING_FRACTION = 0.5
-SAME_TELLING_NATS = 1.0
+# neighbours belong to the same passage
+SAME_PASSAGE_FRACTION = 0.5
+SAME_PASSAGE_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
 MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, summed together
 
@@ -294,8 +294,8 @@ class LinePosterior:
         if not row.size:
             return ()
         best = int(row.argmax())
-        is_near = row >= SAME_TELLING_FRACTION * row[best]
-        is_near &= evidence >= evidence[best] - SAME_TELLING_NATS
+        is_near = row >= SAME_PASSAGE_FRACTION * row[best]
+        is_near &= evidence >= evidence[best] - SAME_PASSAGE_NATS
         # A run without a gap around the best sentence.
         first = best
         last = best

@@ -351,8 +351,8 @@ def _join_neighbours(
         is_short = piece.stop - last.start <= MAX_JOINED_SECONDS
         if both_doing and is_short and piece.start in cuts:
             last_content = content[last].mean(axis=0)
-            likeness = cosine(last_content, content[piece].mean(axis=0))
-            if (likeness or 0.0) > MIN_JOINED_COSINE:
+            content_similarity = cosine(last_content, content[piece].mean(axis=0))
+            if (content_similarity or 0.0) > MIN_JOINED_COSINE:
                 units[-1] = slice(last.start, piece.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)
                 continue

@@ -199,11 +199,11 @@ class TextPlacement:
     """Texts as steps.
 
     steps: one per text, in the order given.
-    tellings: (K, S) P(the sentence describes the text). Rows sum to P(said).
+    sentence_probabilities: (K, S) P(the sentence describes the text). Rows sum to P(said).
     """
 
     steps: tuple[Step, ...]
-    tellings: npt.NDArray[np.float64]
+    sentence_probabilities: npt.NDArray[np.float64]
 
 
 def steps_from_texts(
@@ -297,8 +297,8 @@ def place_texts(
             said_span = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
-    tellings = match.places * match.said_probabilities[:, None]
-    return TextPlacement(tuple(placed), tellings)
+    sentence_probabilities = match.places * match.said_probabilities[:, None]
+    return TextPlacement(tuple(placed), sentence_probabilities)
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:

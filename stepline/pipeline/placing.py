@@ -81,12 +81,12 @@ def place_steps(
     networks: Networks,
     duration: float,
     *,
-    tellings: "Array | None" = None,
+    sentence_probabilities: "Array | None" = None,
 ) -> PlacedSteps:
     """Return the steps where they are shown, by speech, pictures and a vlm, with what speaks
     for and against each.
 
-    tellings: (K, S) of `grounding.ground`, of sentences that begin with those inside.
+    sentence_probabilities: (K, S) of `grounding.ground`, of sentences that begin with those inside.
     Of a sound without a picture no step is shown. Steps that a writer saw and no one says stay
     where it saw them.
     """
@@ -107,7 +107,9 @@ def place_steps(
             settings,
             networks.aligner,
             written=not request.texts,
-            tellings=_inside_tellings(tellings, spoken, transcript),
+            sentence_probabilities=_inside_probabilities(
+                sentence_probabilities, spoken, transcript
+            ),
             graph=request.graph,
         )
         if settings.vision.vlm.named:
@@ -134,13 +136,13 @@ def place_steps(
     return PlacedSteps(steps, alignment, grounding, answers)
 
 
-def _inside_tellings(
-    tellings: "Array | None", steps: Sequence[Step], transcript: Transcript
+def _inside_probabilities(
+    sentence_probabilities: "Array | None", steps: Sequence[Step], transcript: Transcript
 ) -> "Array | None":
     """Return the columns of the sentences inside the video. They are its first."""
-    if tellings is None or len(tellings) != len(steps):
+    if sentence_probabilities is None or len(sentence_probabilities) != len(steps):
         return None
-    return tellings[:, : len(transcript.sentences)]
+    return sentence_probabilities[:, : len(transcript.sentences)]
 
 
 def _without_picture(step: Step) -> Step:
@@ -158,7 +160,7 @@ def ground_steps(
     aligner: "LoadedAligner | None" = None,
     *,
     written: bool = True,
-    tellings: "Array | None" = None,
+    sentence_probabilities: "Array | None" = None,
     graph: "TaskGraph | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
@@ -199,7 +201,7 @@ def ground_steps(
         sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
-        tellings=tellings,
+        sentence_probabilities=sentence_probabilities,
         instruction=_instruction(transcript, settings) if written else None,
         shown_log_odds=_shown_log_odds(steps, graph, settings),
     )

@@ -178,19 +178,24 @@ def place_clicks(
 ) -> tuple[Click, ...]:
     """Return the change that each step makes, in the order of the steps. Steps that make none are
     left out, and all of them where fewer than MIN_LABELS click something that is known."""
-    narrated = sorted((step for step in steps if step.said), key=_said_start)
+    said = [(step.said, step) for step in steps if step.said]
+    said.sort(key=lambda pair: pair[0].start)
+    narrated = [step for _, step in said]
     events = [event for event in join_typed(reading.events) if not _is_caret(event)]
     if not narrated or not events:
         return ()
 
     # what screen and time say of each pair
-    words = [_step_words(step, sentences) for step in narrated]
+    words = []
+    for step in narrated:
+        spoken_texts = [sentences[index].text for index in step.sources]
+        words.append(" ".join([step.text, *spoken_texts]))
     evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
     starts = np.array([event.start for event in events])
-    middles = np.array([_said_middle(step) for step in narrated])
+    middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
     tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
-    scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
+    scores, _ = max(tries, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
     pairs = _best_pairs(scores)
@@ -226,13 +231,10 @@ def _fitted_scores(
     return scores, lag
 
 
-def _unusual(lag: float) -> float:
-    """Return the log odds against a speaker who is so far ahead or behind."""
-    return (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
-
-
-def _total(scores: Floats) -> float:
-    return float(sum(scores[k, e] for k, e in _best_pairs(scores)))
+def _fit_log_odds(scores: Floats, lag: float) -> float:
+    """Return the log odds of the best pairs, less those against a speaker of that lag."""
+    against_lag = (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
+    return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - against_lag
 
 
 def _is_caret(event: ScreenEvent) -> bool:
@@ -241,22 +243,6 @@ def _is_caret(event: ScreenEvent) -> bool:
         return False
     width = event.box[2] - event.box[0]
     return width <= CARET_WIDTH or not event.before
-
-
-def _said_start(step: Step) -> float:
-    assert step.said is not None
-    return step.said.start
-
-
-def _said_middle(step: Step) -> float:
-    assert step.said is not None
-    return step.said.center
-
-
-def _step_words(step: Step, sentences: Sequence[Sentence]) -> str:
-    """Return what is said for a step, its own words first."""
-    spoken_texts = [sentences[index].text for index in step.sources]
-    return " ".join([step.text, *spoken_texts])
 
 
 def _screen_evidence(

@@ -368,6 +368,10 @@ def _event(
     letters = _letters(before) + _letters(after)
     new_letters = _letters(appeared) + _letters(vanished)
     share = new_letters / max(1, letters)
+    height, width = change.after.shape[:2]
+    left, top, right, bottom = change.box
+    across = (right - left) / width
+    down = (bottom - top) / height
     return ScreenEvent(
         change.start,
         change.end,
@@ -378,7 +382,7 @@ def _event(
         after,
         appeared,
         vanished,
-        _area(change.box, change.after),
+        float(across * down),
         share > SCENE_SHARE,
     )
 
@@ -434,11 +438,3 @@ def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tup
 
 def _letters(lines: Iterable[ScreenLine]) -> int:
     return sum(len(line.text) for line in lines)
-
-
-def _area(box: Box, picture: "Pictures") -> float:
-    """Return the share of a picture that a box covers."""
-    height, width = picture.shape[:2]
-    across = (box[2] - box[0]) / width
-    down = (box[3] - box[1]) / height
-    return float(across * down)
