@@ -411,7 +411,9 @@ def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
 def test_stages_without_a_network_run_on_the_cpu():
     given = Recipe()
     assert {
-        name for name, stage in STAGE_TABLE.items() if stage.gpu(given) and stage.kind == "video"
+        name
+        for name, stage in STAGE_TABLE.items()
+        if stage.uses_gpu(given) and stage.kind == "video"
     } == {"transcribe", "encode"}
     networks = {
         "nasva": {"aligner": {"path": "a"}},
@@ -420,7 +422,9 @@ def test_stages_without_a_network_run_on_the_cpu():
     }
     given = validate(Recipe, {"steps": networks})
     assert {
-        name for name, stage in STAGE_TABLE.items() if stage.gpu(given) and stage.kind == "video"
+        name
+        for name, stage in STAGE_TABLE.items()
+        if stage.uses_gpu(given) and stage.kind == "video"
     } == {"transcribe", "ground", "judge"}
 
 
@@ -445,9 +449,9 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
         return request.task.item.id, request.task.stage, request.gpu
 
     on_cpu = SimpleNamespace(
-        has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu
+        has_gpu=False, loaded_stages={"double"}, can_do=lambda request: not request.gpu
     )
-    on_gpu = SimpleNamespace(has_gpu=True, stages_run={"read"}, can_do=lambda request: True)
+    on_gpu = SimpleNamespace(has_gpu=True, loaded_stages={"read"}, can_do=lambda request: True)
     assert task_for(on_cpu) == ("a", "read", False)
     assert task_for(on_gpu) == ("b", "double", True)
     scheduler.close()

@@ -278,12 +278,12 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a detector of visual narrations. Return how many items are in the file, and why
     others are not."""
-    from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
     from stepline.models.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
     from stepline.pipeline.sources import find_videos, name_videos
+    from stepline.review.clips import read_clips
 
     # the detector, and what it sees
     loaded = load_for_benchmarks(options["detector"])

@@ -87,7 +87,7 @@ class TransferLimits:
             raise self.too_large()
 
     @property
-    def patience(self) -> float:
+    def read_timeout(self) -> float:
         """Seconds to wait for the next bytes."""
         return min(self.silence, max(0.01, self._end - time.monotonic()))
 
@@ -95,7 +95,7 @@ class TransferLimits:
         """Return a connection to a host and port. Raises as `check` does, and MediaError for a
         private address that is not allowed."""
         self.check()
-        return connect_checked(address, self.patience, private=self.private)
+        return connect_checked(address, self.read_timeout, private=self.private)
 
 
 class LinkLimits(TransferLimits):
@@ -140,7 +140,7 @@ class _LimitedSocketReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read what is there. Raises as the limits do, and TimeoutError after silence."""
         self._limits.check()
-        self._connection.settimeout(self._limits.patience)
+        self._connection.settimeout(self._limits.read_timeout)
         try:
             count = self._raw.readinto(buffer) or 0
         except TimeoutError:

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from stepline.errors import MediaError, missing_extra
 from stepline.media.clips import join_tracks
-from stepline.media.dates import read_day
 from stepline.media.http import LinkLimits, connection_class
+from stepline.media.probe import read_day
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 
