@@ -7,7 +7,7 @@ Simulated, or real data from feature stores and the benchmarks' own files:
     DATA/BACKBONE/narration-noisy            the same of the other recogniser's transcripts, for table 4
     DATA/BACKBONE/recipe                     vectors of HT-Step's headlines, an item a video
     DATA/linking/narration, step             vectors of an encoder of texts alone, which links steps to sentences
-    DATA/ht-step, DATA/htm_align.json        the benchmarks; what `stepline excluded` lists of them is not trained on
+    DATA/ht-step, DATA/htm_align.json        the benchmarks; not trained on what `curate excluded` lists of them
 
 `stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever is
 behind the name. All that is trained on is in memory: 1.2 MB for 400 seconds of width 768. Real
