@@ -383,7 +383,7 @@ def halves(videos: int = 300) -> dict[str, tuple[int, int]]:
     segments = []
     for video, sentences in enumerate(captions):
         for sentence, text in enumerate(sentences):
-            for segment in split_into_segments(text, 1):
+            for segment in split_into_segments(text):
                 places.append((video, sentence))
                 segments.append(segment)
     docs = parse([segment.text for segment in segments])
