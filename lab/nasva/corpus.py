@@ -44,7 +44,7 @@ from stepline.models.nasva.benchmarks import (
     benchmark_questions,
     score_questions,
 )
-from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.checkpoint import NO_SPACE, LoadedAligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerSettings
 from stepline.models.training.batches import Mask, Sample
@@ -188,7 +188,9 @@ class BenchmarkFiles:
         DatasetError where no video has them.
         """
         scores: dict[str, float] = {}
-        loaded = LoadedAligner(network, folder, "", None, None)
+        loaded = LoadedAligner(
+            folder, "", NO_SPACE, network.settings.video_width, True, network, None
+        )
         features = StoredFeatures(self.stores / "video")
         for kind, benchmark in BENCHMARK_OF_KIND.items():
             inputs = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
