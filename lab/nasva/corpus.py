@@ -7,7 +7,7 @@ Simulated, or real data from feature stores and the benchmarks' own files:
     DATA/BACKBONE/narration-noisy            the same of the other recogniser's transcripts, for table 4
     DATA/BACKBONE/recipe                     vectors of HT-Step's headlines, an item a video
     DATA/linking/narration, step             vectors of an encoder of texts alone, which links steps to sentences
-    DATA/ht-step, DATA/htm_align.json        the benchmarks; what `stepline excluded` lists of them is not trained on
+    DATA/ht-step, DATA/htm_align.json        the benchmarks; not trained on what `curate excluded` lists of them
 
 `stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever is
 behind the name. All that is trained on is in memory: 1.2 MB for 400 seconds of width 768. Real
@@ -44,7 +44,7 @@ from stepline.models.nasva.benchmarks import (
     benchmark_questions,
     score_questions,
 )
-from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.checkpoint import NO_SPACE, LoadedAligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerSettings
 from stepline.models.training.batches import Mask, Sample
@@ -188,7 +188,9 @@ class BenchmarkFiles:
         DatasetError where no video has them.
         """
         scores: dict[str, float] = {}
-        loaded = LoadedAligner(network, folder, "", None, None)
+        loaded = LoadedAligner(
+            folder, "", NO_SPACE, network.settings.video_width, True, network, None
+        )
         features = StoredFeatures(self.stores / "video")
         for kind, benchmark in BENCHMARK_OF_KIND.items():
             inputs = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))

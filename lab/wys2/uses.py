@@ -34,16 +34,15 @@ from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate as total
 from stepline.models.training.batches import Mask
 from stepline.models.wys2.detector import Detector
-from stepline.models.wys2.settings import SUMMARIZER_TRAINING
+from stepline.models.wys2.settings import SUMMARIZER_TRAINING, SummarizerSettings
 from stepline.models.wys2.summarizer import (
     SegmentedVideo,
-    SummarizerSettings,
     predict_importance,
+    score_summaries,
     segment_video,
+    shown_seconds,
     train_summarizer,
 )
-from stepline.models.wys2.summarizer.dataset import shown_seconds
-from stepline.models.wys2.summarizer.train import score_summaries
 from stepline.records import FeatureSequence, Matrix
 from stepline.settings import Count, Settings
 

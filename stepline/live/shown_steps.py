@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.task_graph import GraphPrior
-from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
 from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent
 from stepline.live.options import LiveOptions

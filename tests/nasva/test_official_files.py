@@ -15,8 +15,9 @@ from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
 from stepline.files.storage import from_json, read_record
 from stepline.models.nasva.benchmarks import benchmark_questions
-from stepline.models.nasva.checkpoint import FeatureSpace, load_aligner, read_aligner, write_aligner
+from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
+from stepline.models.training.network import FeatureSpace
 from stepline.pipeline.packed_features import pack_features, to_bytes, unpack
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Step, Transcript
@@ -178,7 +179,7 @@ def test_calibrate_takes_it_and_stores_the_fit_next_to_it(stepline, files, tmp_p
         "--reference",
         files / "htm_align.json",
     )
-    result = stepline("calibrate", "htm-align", "--aligner", path, *given)
+    result = stepline("train", "calibrate", "htm-align", "--aligner", path, *given)
     assert result.exit_code == 0, result.output
     calibration = load_aligner(path).calibration
     assert calibration is not None
@@ -421,7 +422,9 @@ def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_
         htstep,
         *test,
     )
-    calibrated = stepline("calibrate", "ht-step", "--aligner", files / "ours.safetensors", *given)
+    calibrated = stepline(
+        "train", "calibrate", "ht-step", "--aligner", files / "ours.safetensors", *given
+    )
     assert (
         "the truth of these videos of ht-step is hidden; calibrate on others, such as val_seen"
         in calibrated.stderr

@@ -10,10 +10,11 @@ from aligner_samples import tiny
 
 from stepline.errors import ModelError, ShapeError
 from stepline.models.nasva.align import score_texts
-from stepline.models.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
+from stepline.models.nasva.checkpoint import load_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.onnx_aligner import OnnxAligner
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerSettings
+from stepline.models.training.network import FeatureSpace
 from stepline.records import FeatureSequence
 
 RNG = np.random.default_rng(0)
@@ -112,7 +113,7 @@ def test_other_weights_are_refused_by_name(change):
 def test_a_run_is_exported_and_runs_elsewhere(tmp_path, stepline):
     made = network()
     write_aligner(made, tmp_path / "best.safetensors", FeatureSpace("conse", "minilm"))
-    found = stepline("export-onnx", tmp_path, "--out", tmp_path / "a.onnx")
+    found = stepline("train", "export-onnx", tmp_path, "--out", tmp_path / "a.onnx")
     assert (found.exit_code, found.stderr) == (0, f"wrote {tmp_path / 'a.onnx'}\n")
     video, text = drawn(made.settings, 9, 4)
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
@@ -122,7 +123,9 @@ def test_a_run_is_exported_and_runs_elsewhere(tmp_path, stepline):
     wanted = score_texts(made, FeatureSequence(video, 1.0, "x"), text)
     np.testing.assert_allclose(scores, wanted.scores, atol=1e-5)
     (tmp_path / "x.safetensors").write_bytes(b"x")
-    refused = stepline("export-onnx", tmp_path / "x.safetensors", "--out", tmp_path / "b.onnx")
+    refused = stepline(
+        "train", "export-onnx", tmp_path / "x.safetensors", "--out", tmp_path / "b.onnx"
+    )
     assert refused.exit_code == 1
     assert "not a grounding network of Stepline" in refused.stderr
     assert not (tmp_path / "b.onnx").exists()
