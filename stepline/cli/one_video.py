@@ -30,9 +30,9 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.wys2.settings import SummarySettings
+    from stepline.pipeline.output_files import Summary
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument
-    from stepline.pipeline.summary import Summary
     from stepline.records import Record
 
 
@@ -264,7 +264,7 @@ def summarize(
     steps`, which is run first where OUT does not hold its result.
     """
     from stepline.pipeline.networks import load_summarizer
-    from stepline.pipeline.summary import score_seconds, write_summary
+    from stepline.pipeline.output_files import score_seconds, write_summary
 
     limits = read_length(length)
     settings = settings_from_options(options)

@@ -26,12 +26,11 @@ from stepline.files.storage import read_record
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
 from stepline.networks.device import current_device, set_device
 from stepline.numeric import one_blas_thread
-from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_SIDE, OutputOptions, write_files
 from stepline.pipeline.part import in_whole_video, part_info
-from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.sources import find_sources, is_taken, open_only_source
+from stepline.pipeline.request import Request, SourceOptions, StepsSettings
+from stepline.pipeline.sources import find_sources, is_taken, open_only_source, read_media_info
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
 from stepline.progress import Progress
@@ -88,16 +87,8 @@ def steps(
     # what is asked
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
-    opened = open_only_source(
-        video,
-        settings,
-        folder,
-        captions=_optional_path(captions),
-        texts=_lines(texts),
-        part=part,
-        title=title,
-        graph=_graph(texts),
-    )
+    options = _source_options(texts, captions, part, title)
+    opened = open_only_source(video, settings, folder, **options)
 
     # the record, and in a folder its files
     with opened as request:
@@ -108,8 +99,8 @@ def steps(
             return _advised(request, record, settings)
         from stepline.outputs import USUAL
 
-        options = OutputOptions(folder, USUAL)
-        return run_video(request, settings, options, networks=networks, progress=progress).record
+        outputs = OutputOptions(folder, USUAL)
+        return run_video(request, settings, outputs, networks=networks, progress=progress).record
 
 
 class VideoScores(NamedTuple):
@@ -140,7 +131,8 @@ def scores(
     shown then), all 0 in a sound without a picture. The other arguments as of `steps`.
     Raises SettingsError without a line, MediaError, CaptionError or ModelError, each with its cure.
     """
-    lines = _lines(texts)
+    options = _source_options(texts, captions, part)
+    lines = options["texts"]
     if not lines:
         raise SettingsError("no lines to score; give at least one text")
     if device is not None:
@@ -148,16 +140,7 @@ def scores(
 
     # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
-    opened = open_only_source(
-        video,
-        settings,
-        None,
-        captions=_optional_path(captions),
-        texts=lines,
-        part=part,
-        graph=_graph(texts),
-    )
-    with opened as request:
+    with open_only_source(video, settings, None, **options) as request:
         _refuse_odd_name(request.path)
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
@@ -172,26 +155,23 @@ def scores(
     return VideoScores(alignment.scores, columns / alignment.rate)
 
 
-def _lines(texts: "Sequence[str] | str | TaskGraph") -> tuple[str, ...]:
-    """Return a user's texts, or of one text its lines that are not empty."""
+def _source_options(
+    texts: "Sequence[str] | str | TaskGraph" = (),
+    captions: Path | str | None = None,
+    part: Span | None = None,
+    title: str | None = None,
+) -> SourceOptions:
+    """Return what a caller gives with a video. Of one text, its lines that are not empty."""
     from stepline.grounding.task_graph import TaskGraph
 
+    options: SourceOptions = {"part": part, "title": title}
+    if captions is not None:
+        options["captions"] = Path(captions)
     if isinstance(texts, TaskGraph):
-        return texts.lines
-    if not isinstance(texts, str):
-        return tuple(texts)
-    return tuple(line.strip() for line in texts.splitlines() if line.strip())
-
-
-def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
-    """Return the graph whose lines the texts are, if there is one."""
-    from stepline.grounding.task_graph import TaskGraph
-
-    return texts if isinstance(texts, TaskGraph) else None
-
-
-def _optional_path(path: Path | str | None) -> Path | None:
-    return None if path is None else Path(path)
+        return {**options, "texts": texts.lines, "graph": texts}
+    if isinstance(texts, str):
+        texts = [line.strip() for line in texts.splitlines() if line.strip()]
+    return {**options, "texts": tuple(texts)}
 
 
 @dataclass(frozen=True)
@@ -244,9 +224,8 @@ def batch(
         record = None
         fault = None
         path = Path(source.label)
-        opened = source.open(options.out, settings, texts=_lines(texts), graph=_graph(texts))
         try:
-            with opened as request:
+            with source.open(options.out, settings, **_source_options(texts)) as request:
                 path = request.path
                 result = run_video(request, settings, options, networks=networks, progress=progress)
                 record = result.record
@@ -272,8 +251,8 @@ def transcribe(
     settings = settings or StepsSettings()
 
     # what is said
-    opened = open_only_source(video, settings, None, captions=_optional_path(captions), part=part)
-    with opened as request:
+    options = _source_options((), captions, part)
+    with open_only_source(video, settings, None, **options) as request:
         path = request.path
         _refuse_odd_name(path)
         whole = read_media_info(request, settings)

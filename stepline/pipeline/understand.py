@@ -31,7 +31,6 @@ from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
-from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
@@ -53,6 +52,7 @@ from stepline.pipeline.screen import (
     screen_report,
     with_clicks,
 )
+from stepline.pipeline.sources import read_media_info
 from stepline.pipeline.speech import (
     Speech,
     SpeechInVideo,
