@@ -20,19 +20,23 @@ the other encodes pictures.
 import contextlib
 import logging
 import math
+import re
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import JsonValue
 
 from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
+from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
-from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
@@ -42,7 +46,7 @@ from stepline.pipeline.pictures import (
     extract_features,
     load_text_encoder,
 )
-from stepline.pipeline.placing import PlacedSteps, describe_with_vlm, place_steps
+from stepline.pipeline.placing import PlacedSteps, describe_with_vlm, judge_sentences, place_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.screen import (
     CAPTIONS_NOTE,
@@ -60,19 +64,28 @@ from stepline.pipeline.speech import (
     near_the_video,
     recognise_speech,
 )
-from stepline.pipeline.titles import choose_title, find_author, find_publication_date
-from stepline.pipeline.user_lines import UserLines, place_user_lines
-from stepline.pipeline.work_needs import needed_things, work_times, work_yields
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
-from stepline.records import Alignment, Record, Step, Transcript, Video
+from stepline.records import (
+    Alignment,
+    Material,
+    Record,
+    Step,
+    TitleSource,
+    Transcript,
+    Video,
+    WorkTime,
+)
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
+from stepline.writing import WrittenSteps
 
 if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing import WrittenSteps
     from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.materials import NeededThings
 
 log = logging.getLogger(__name__)
 
@@ -502,3 +515,139 @@ def propose_steps(
     return write_steps(
         transcript, settings.writing, pictures=pictures, title=title, narration=narration
     )
+
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class UserLines(WrittenSteps):
+    """sentence_probabilities: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
+
+    sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
+
+
+def place_user_lines(
+    lines: Sequence[str],
+    transcript: Transcript,
+    settings: StepsSettings,
+    graph: "TaskGraph | None" = None,
+) -> UserLines:
+    """Return the lines as steps, in the order given, with `said` where the narration says them.
+
+    graph: what other videos of the task do, whose lines these are.
+    """
+    from stepline.grounding.speech import place_texts
+    from stepline.grounding.task_graph import graph_prior
+    from stepline.text import embed
+    from stepline.writing.extractive.writer import transcript_step_probabilities
+
+    # A graph of the task says in which order lines are likely.
+    prior = None
+    if graph is not None:
+        prior = graph_prior(graph, settings.nasva.coarse, embed)
+    sentences = [sentence.text for sentence in transcript.sentences]
+    placed = place_texts(
+        lines,
+        transcript,
+        embed(sentences),
+        embed(lines),
+        step_probabilities=transcript_step_probabilities(transcript, settings.writing),
+        settings=settings.nasva.coarse,
+        prior=prior,
+    )
+    return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
+
+
+def needed_things(narration: "NarrationReading | None", transcript: Transcript) -> "NeededThings":
+    """Return the materials and tools that the work needs.
+
+    narration: None where there is nothing in English to read. transcript: what the video holds of
+    it.
+    """
+    from stepline.writing.materials import NeededThings, find_materials, materials_within
+
+    if narration is None:
+        return NeededThings()
+    needed = find_materials(narration)
+    count = len(transcript.sentences)
+    materials = materials_within(needed.materials, count)
+    tools = materials_within(needed.tools, count)
+    return NeededThings(materials, tools)
+
+
+def work_yields(
+    narration: "NarrationReading | None", transcript: Transcript, title: str
+) -> tuple[Material, ...]:
+    """Return how much the work makes, where the speaker says so."""
+    from stepline.writing.materials import find_yields, materials_within
+
+    if narration is None:
+        return ()
+    return materials_within(find_yields(narration, title), len(transcript.sentences))
+
+
+def work_times(
+    narration: "NarrationReading | None", transcript: Transcript
+) -> tuple[WorkTime, ...]:
+    """Return how long the work takes, where the speaker says so."""
+    from stepline.writing.materials import find_times, times_within
+
+    if narration is None:
+        return ()
+    return times_within(find_times(narration), len(transcript.sentences))
+
+
+MAX_TITLE_CHARS = 200
+# what stands for a space in a name: not the hyphens and points between two digits (2024-05-06)
+NAME_JOINT_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
+
+
+def choose_title(
+    request: Request, info: "MediaInfo", narration: "NarrationReading | None"
+) -> tuple[str, TitleSource]:
+    """Return the title of a video and its source, the first that has one: user, link, file, speech,
+    name."""
+    # Titles that people or files give.
+    candidates: dict[TitleSource, str | None] = {
+        "user": request.title,
+        "link": request.origin.title if request.origin else None,
+        "file": info.title,
+    }
+    for source, text in candidates.items():
+        title = one_line(text or "")
+        if any(letter.isalnum() for letter in title):
+            return shorten(title, MAX_TITLE_CHARS), source
+    # Else what is said, and last the file's name.
+    if narration is not None:
+        from stepline.writing.extractive.titles import narration_title
+
+        spoken = narration_title(narration)
+        if spoken is not None:
+            return shorten(spoken, MAX_TITLE_CHARS), "speech"
+    return readable_name(request.path.stem) or request.id, "name"
+
+
+def find_author(request: Request, info: "MediaInfo") -> str | None:
+    """Return who made a video, as the page of its link says, or the file's metadata."""
+    author = info.author
+    origin = request.origin
+    if origin is not None and origin.uploader is not None:
+        author = origin.uploader
+    if author is None:
+        return None
+    return one_line(author)
+
+
+def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
+    """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
+    origin = request.origin
+    if origin is not None and origin.upload_date is not None:
+        return origin.upload_date
+    return info.publication_date
+
+
+def readable_name(stem: str) -> str:
+    """Return the name of a file as a title: "my_lemonade-v2" is "My lemonade v2"."""
+    words = one_line(NAME_JOINT_PATTERN.sub(" ", stem))
+    return shorten(sentence_case(words), MAX_TITLE_CHARS)

@@ -116,7 +116,7 @@ def test_captions_are_noticed_where_a_folder_is_watched(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sources, "SCAN_SECONDS", 0.0)
     captions = write_captions(tmp_path, ".sbv")
-    assert next(sources.arriving_videos([tmp_path])) == [captions]
+    assert next(sources.arriving_videos([tmp_path])) == {captions: "captions"}
 
 
 def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):

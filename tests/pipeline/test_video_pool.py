@@ -15,11 +15,11 @@ from stepline.cli import progress
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.errors import SteplineError
 from stepline.networks.device import core_count
-from stepline.pipeline import video_pool
+from stepline.pipeline import batch as video_pool
+from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, machine_jobs, portable_error
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
-from stepline.pipeline.video_pool import VideoPool, VideoWorkerSetup, machine_jobs, portable_error
 
 GIB = 2**30
 MAX_SECONDS = 120.0  # that a test waits for what must happen
