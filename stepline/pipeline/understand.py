@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,12 @@ from pydantic import JsonValue
 
 from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
+from stepline.grounding.evidence import picture_warning
+from stepline.grounding.fusion import part_neighbours
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
-from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
+from stepline.pipeline.describe import check_amounts, describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
@@ -66,26 +68,16 @@ from stepline.pipeline.speech import (
 )
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
-from stepline.records import (
-    Alignment,
-    Material,
-    Record,
-    Step,
-    TitleSource,
-    Transcript,
-    Video,
-    WorkTime,
-)
+from stepline.records import Alignment, Record, Step, TitleSource, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
-from stepline.writing import WrittenSteps
+from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
-    from stepline.writing import WrittenSteps
+    from stepline.writing import WrittenSteps, check_writer, write_steps
     from stepline.writing.extractive.reading import NarrationReading
-    from stepline.writing.materials import NeededThings
 
 log = logging.getLogger(__name__)
 
@@ -122,18 +114,6 @@ class SoundAndPicture:
     narration: "NarrationReading | None" = None
 
 
-@dataclass(frozen=True)
-class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anyone did."""
-
-    evidence: SoundAndPicture
-    inside: SpeechInVideo
-    placed: PlacedSteps
-    descriptions: Descriptions
-    transcript: Transcript
-    judge: str | None
-
-
 @embedded_once()
 @one_blas_thread()
 def understand(
@@ -146,12 +126,17 @@ def understand(
 ) -> StepsResult:
     """Return the steps of a video with the seconds in which they are shown.
 
-    networks: what `load_networks` made of the same settings, where several videos share them.
-    thumbnails: what keeps pictures of the seconds that are looked at, for a page.
+    Args:
+        networks: what `load_networks` made of the same settings, where several videos share them.
+        thumbnails: what keeps pictures of the seconds that are looked at, for a page.
+
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
     limit_malloc_arenas()
-    _check_writer_before_recognition(request, settings)
+    # A language model that is not there ends the run before the recognition. With captions it is
+    # asked immediately, and its cached replies serve without it.
+    if request.captions is None and not request.texts and settings.procx.when != "alone":
+        check_writer(settings.writing)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
     run = VideoRun(request, settings, networks, part_info(whole, request.part))
@@ -161,16 +146,18 @@ def understand(
 
     evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
-    duration = _decoded_seconds(run, evidence.speech, evidence.visual)
-    results = _find_steps(run, evidence, duration)
+    # The real duration is what could be decoded, or else what the file claims.
+    decoded = max(evidence.speech.end, evidence.visual.end)
+    duration = round(decoded or run.info.duration, MEDIA_DECIMALS)
+    if duration <= 0:
+        cure = "convert it to mp4 and try again"
+        raise MediaError(f"{request.path}: nothing in it can be decoded; {cure}")
 
-    if request.part is not None:
-        duration = round(whole.duration, MEDIA_DECIMALS)
     title, title_source = choose_title(request, run.info, evidence.narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
-        duration=duration,
+        duration=round(whole.duration, MEDIA_DECIMALS) if request.part else duration,
         title=title,
         sha256=digest,
         origin=request.origin,
@@ -178,49 +165,31 @@ def understand(
         author=find_author(request, run.info),
         publication_date=find_publication_date(request, run.info),
     )
-    record = _build_record(run, video, results, made_from)
+    result = _find_steps(run, evidence, duration, video, made_from)
     if request.part is None:
-        return StepsResult(record, results.placed.alignment)
-    return StepsResult(*in_whole_video(record, results.placed.alignment, request.start))
+        return result
+    return StepsResult(*in_whole_video(result.record, result.alignment, request.start))
 
 
-def _check_writer_before_recognition(request: Request, settings: StepsSettings) -> None:
-    """Raise where a language model is to write what is to be recognised first, and is not there.
-
-    With captions it is asked immediately: then its cached replies serve without it.
-    """
-    from stepline.writing import check_writer
-
-    if request.captions is None and not request.texts and settings.procx.when != "alone":
-        check_writer(settings.writing)
-
-
-def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
-    """Return how long the video really is: what could be decoded, or else what its file claims."""
-    duration = round(max(speech.end, visual.end) or run.info.duration, MEDIA_DECIMALS)
-    if duration <= 0:
-        cure = "convert it to mp4 and try again"
-        raise MediaError(f"{run.request.path}: nothing in it can be decoded; {cure}")
-    return duration
-
-
-def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> StageResults:
-    """Place, describe and judge: all that follows once sound and picture have been read."""
-    request = run.request
-    settings = run.settings
-    networks = run.networks
-    visual = evidence.visual
+def _find_steps(
+    run: VideoRun,
+    evidence: SoundAndPicture,
+    duration: float,
+    video: Video,
+    made_from: dict[str, JsonValue],
+) -> StepsResult:
+    """Place, describe and judge: all that follows once sound and picture have been read. Return the
+    record, with every warning and everything that was left out."""
+    request, settings, networks = run.request, run.settings, run.networks
+    speech, written, visual = evidence.speech, evidence.written, evidence.visual
 
     # where each step is shown
     inside = drop_speech_past_end(
-        duration,
-        evidence.speech.transcript,
-        evidence.written.steps,
-        keep_all_steps=bool(request.texts),
+        duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
     sentence_probabilities = None
-    if isinstance(evidence.written, UserLines):
-        sentence_probabilities = evidence.written.sentence_probabilities
+    if isinstance(written, UserLines):
+        sentence_probabilities = written.sentence_probabilities
     placed = place_steps(
         request,
         run.info,
@@ -254,21 +223,46 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
         descriptions = replace(descriptions, steps=checked)
 
     # which sentences are shown
-    transcript = inside.transcript
-    judge = None
+    transcript, judge = inside.transcript, None
     if run.info.has_picture:
-        # A detector reads whole files, so a part of a video gives it none.
-        whole_file = request.path if request.part is None else None
         transcript, judge = judge_sentences(
-            inside.transcript,
+            transcript,
             placed.steps,
             placed.alignment,
             visual,
             settings.judge,
             networks.detector,
-            whole_file,
+            # A detector reads whole files, so a part of a video gives it none.
+            request.path if request.part is None else None,
         )
-    return StageResults(evidence, inside, placed, descriptions, transcript, judge)
+
+    seconds = run.info.duration if request.part else duration
+    stage_warnings = _placing_warnings(placed, visual, seconds)
+    warnings = [*run.info.warnings, *speech.warnings, *visual.warnings, *written.notes]
+    warnings += [*stage_warnings, *inside.warnings, *descriptions.notes]
+    if visual.screen is not None:
+        warnings.append(SCREEN_NOTE)
+    record = Record(
+        id=request.id,
+        video=video,
+        transcript=transcript,
+        steps=placed.steps or part_neighbours(descriptions.steps),
+        recipe=request.texts,
+        captions=descriptions.captions,
+        dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
+        warnings=tuple(dict.fromkeys(warnings)),  # each once
+        settings=made_from,
+        models=_models_used(
+            run,
+            evidence,
+            placed,
+            recogniser=transcript.recogniser,
+            judge=judge,
+            describer=descriptions.network,
+        ),
+        **_work_needs(evidence.narration, transcript, video.title or ""),
+    )
+    return StepsResult(record, placed.alignment)
 
 
 def _with_checked_amounts(
@@ -278,91 +272,55 @@ def _with_checked_amounts(
     return tuple(check_amounts(step, inside.transcript, lines, run.request.start) for step in steps)
 
 
-def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
-    """Return what the user should know of seconds without a picture."""
-    from stepline.grounding.evidence import picture_warning
-
-    if visual.activity is None or visual.screen is not None:  # a screen stays still
-        return []
-    lines = visual.cues.lines if visual.cues is not None else ()
-    warning = picture_warning(visual.activity, math.ceil(duration), lines)
-    return [] if warning is None else [warning]
-
-
-def _build_record(
-    run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
-) -> Record:
-    """Return the record of a video, with every warning and everything that was left out."""
-    from stepline.grounding.fusion import part_neighbours
-
-    placed = results.placed
-    descriptions = results.descriptions
-    evidence = results.evidence
-
-    # the warnings, in the order of the stages
-    warnings = [*run.info.warnings, *evidence.speech.warnings, *evidence.visual.warnings]
-    warnings += evidence.written.notes
-    seconds = run.info.duration if run.request.part else video.duration or 0.0
-    without_picture = _picture_warnings(evidence.visual, seconds)
-    warnings += without_picture
+def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: float) -> list[str]:
+    """Return what the user should know of seconds without a picture, and of how sure the places
+    are."""
+    warnings = []
+    if visual.activity is not None and visual.screen is None:  # a screen stays still
+        lines = visual.cues.lines if visual.cues is not None else ()
+        warning = picture_warning(visual.activity, math.ceil(seconds), lines)
+        if warning is not None:
+            warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)
     # where nothing can be shown, that the pictures do not fit the words goes without saying. The
     # clicks of a screen recording fit them
     is_clicked = any(step.target is not None for step in placed.steps)
-    is_comparable = (is_placed or not without_picture) and not is_clicked
+    is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes
-    warnings += [*results.inside.warnings, *descriptions.notes]
-    if evidence.visual.screen is not None:
-        warnings.append(SCREEN_NOTE)
-
-    # what was left out, and what the work needs
-    dropped = evidence.speech.dropped + evidence.written.dropped + results.inside.dropped
-    narration = evidence.narration
-    needed = needed_things(narration, results.transcript)
-    return Record(
-        id=run.request.id,
-        video=video,
-        transcript=results.transcript,
-        materials=needed.materials,
-        tools=needed.tools,
-        yields=work_yields(narration, results.transcript, video.title or ""),
-        times=work_times(narration, results.transcript),
-        steps=placed.steps or part_neighbours(descriptions.steps),
-        recipe=run.request.texts,
-        captions=descriptions.captions,
-        dropped=dropped + descriptions.dropped,
-        warnings=tuple(dict.fromkeys(warnings)),  # each once
-        settings=made_from,
-        models=_models_used(run, results),
-    )
+    return warnings
 
 
-def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
-    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them
-    come the device where it is not a CPU and the sound track where there are several."""
-    placed = results.placed
-    backbone = results.evidence.visual.backbone
-    writer: str | None = run.settings.writing.writer
-    if run.request.texts or run.settings.procx.when == "alone":
-        writer = None
+def _models_used(
+    run: VideoRun,
+    evidence: SoundAndPicture,
+    placed: PlacedSteps,
+    *,
+    recogniser: str | None,
+    judge: str | None,
+    describer: JsonValue,
+) -> dict[str, JsonValue]:
+    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them come the device
+    where it is not a CPU and the sound track where there are several."""
+    backbone, screen = evidence.visual.backbone, evidence.visual.screen
+    is_written = not run.request.texts and run.settings.procx.when != "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
-        "asr": results.transcript.recogniser,
-        "writer": writer,
+        "asr": recogniser,
+        "writer": run.settings.writing.writer if is_written else None,
         "vision": backbone.name if backbone else None,
         "grounding": asdict(placed.grounding.report) if placed.grounding else None,
-        "judge": results.judge,
-        "describer": results.descriptions.network,
+        "judge": judge,
+        "describer": describer,
     }
     if placed.answers is not None:
         models["witness"] = placed.answers.report
-    if results.evidence.speech.audio_track is not None:
-        models["audio_track"] = results.evidence.speech.audio_track
-    if results.evidence.visual.screen is not None:
-        models["screen"] = screen_report(results.evidence.visual.screen)
+    if evidence.speech.audio_track is not None:
+        models["audio_track"] = evidence.speech.audio_track
+    if screen is not None:
+        models["screen"] = screen_report(screen)
     if current_device().label != "cpu":
         models["device"] = current_device().label
     return models
@@ -376,11 +334,7 @@ def _read_sound_and_picture(
 
     Hours of sound in which no one speaks end the look too: no step is sought in the pictures then.
     """
-    from stepline.writing import WrittenSteps
-
-    request = run.request
-    info = run.info
-    settings = run.settings
+    request, info, settings = run.request, run.info, run.settings
     stop = Event()
 
     def stop_if_failed(look: "Future[VisualFeatures]") -> None:
@@ -406,7 +360,9 @@ def _read_sound_and_picture(
             trim_memory()  # the recogniser's memory, before the grammar is loaded
 
             # nothing to look for in the pictures: the look ends
-            if speech.end > 0 and not _pictures_are_needed(run, speech):
+            is_described = run.networks.describer is not None or settings.vision.vlm.named
+            is_needed = is_described or speech.transcript.sentences or request.texts
+            if speech.end > 0 and not is_needed:
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
@@ -426,13 +382,6 @@ def _read_sound_and_picture(
             raise
         finally:
             stop.set()
-
-
-def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
-    """Whether there is something to find in the pictures, or something that describes them."""
-    if speech.transcript.sentences or run.request.texts:
-        return True
-    return run.networks.describer is not None or run.settings.vision.vlm.named
 
 
 def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
@@ -491,8 +440,6 @@ def propose_steps(
     info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
     was read already.
     """
-    from stepline.writing import WrittenSteps, write_steps
-
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
@@ -509,9 +456,7 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    title = ""
-    if request.origin:
-        title = request.origin.title or ""
+    title = (request.origin and request.origin.title) or ""
     return write_steps(
         transcript, settings.writing, pictures=pictures, title=title, narration=narration
     )
@@ -559,43 +504,28 @@ def place_user_lines(
     return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
 
 
-def needed_things(narration: "NarrationReading | None", transcript: Transcript) -> "NeededThings":
-    """Return the materials and tools that the work needs.
-
-    narration: None where there is nothing in English to read. transcript: what the video holds of
-    it.
-    """
-    from stepline.writing.materials import NeededThings, find_materials, materials_within
-
-    if narration is None:
-        return NeededThings()
-    needed = find_materials(narration)
-    count = len(transcript.sentences)
-    materials = materials_within(needed.materials, count)
-    tools = materials_within(needed.tools, count)
-    return NeededThings(materials, tools)
-
-
-def work_yields(
+def _work_needs(
     narration: "NarrationReading | None", transcript: Transcript, title: str
-) -> tuple[Material, ...]:
-    """Return how much the work makes, where the speaker says so."""
-    from stepline.writing.materials import find_yields, materials_within
+) -> dict[str, Any]:
+    """Return what the speaker says that the work needs, makes and takes, as fields of a record."""
+    from stepline.writing.materials import (
+        find_materials,
+        find_times,
+        find_yields,
+        materials_within,
+        times_within,
+    )
 
     if narration is None:
-        return ()
-    return materials_within(find_yields(narration, title), len(transcript.sentences))
-
-
-def work_times(
-    narration: "NarrationReading | None", transcript: Transcript
-) -> tuple[WorkTime, ...]:
-    """Return how long the work takes, where the speaker says so."""
-    from stepline.writing.materials import find_times, times_within
-
-    if narration is None:
-        return ()
-    return times_within(find_times(narration), len(transcript.sentences))
+        return {}
+    count = len(transcript.sentences)
+    needed = find_materials(narration)
+    return {
+        "materials": materials_within(needed.materials, count),
+        "tools": materials_within(needed.tools, count),
+        "yields": materials_within(find_yields(narration, title), count),
+        "times": times_within(find_times(narration), count),
+    }
 
 
 MAX_TITLE_CHARS = 200
@@ -630,21 +560,13 @@ def choose_title(
 
 def find_author(request: Request, info: "MediaInfo") -> str | None:
     """Return who made a video, as the page of its link says, or the file's metadata."""
-    author = info.author
-    origin = request.origin
-    if origin is not None and origin.uploader is not None:
-        author = origin.uploader
-    if author is None:
-        return None
-    return one_line(author)
+    author = (request.origin and request.origin.uploader) or info.author
+    return author and one_line(author)
 
 
 def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
     """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
-    origin = request.origin
-    if origin is not None and origin.upload_date is not None:
-        return origin.upload_date
-    return info.publication_date
+    return (request.origin and request.origin.upload_date) or info.publication_date
 
 
 def readable_name(stem: str) -> str:
