@@ -26,7 +26,7 @@ def check_summary(record, out):
                 assert not word.span.start + NEAR < second < word.span.end - NEAR, (
                     f"cut inside {word.text!r}"
                 )
-    film = summary.files[0]
+    film = summary.file
     check_sync(Path(path), film, spans)
     return film
 

@@ -240,9 +240,7 @@ def _print_batches(
     )
     # One pool for all that arrives, so that its networks are loaded once.
     with ExitStack() as stack:
-        pool = None
-        if jobs > 1:
-            pool = stack.enter_context(VideoPool(setup, jobs))
+        pool = stack.enter_context(VideoPool(setup, jobs)) if jobs > 1 else None
         for batch in arrivals:
             labels = [source.label for source in batch]
             if pool is not None:

@@ -122,7 +122,6 @@ def steps(
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
-            _refuse_odd_name(request.path)
             record = understand(request, settings, networks=networks, progress=progress).record
             return _advised(request, record, settings)
         from stepline.outputs import USUAL
@@ -169,7 +168,6 @@ def scores(
     # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
     with open_only_source(video, settings, None, **options) as request:
-        _refuse_odd_name(request.path)
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
 
@@ -282,7 +280,6 @@ def transcribe(
     options = _source_options((), captions, part)
     with open_only_source(video, settings, None, **options) as request:
         path = request.path
-        _refuse_odd_name(path)
         whole = read_media_info(request, settings)
         info = part_info(whole, part)
         models = shared_recognisers(settings.asr, current_device())
@@ -323,8 +320,6 @@ def run_video(
     """
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
-
-    _refuse_odd_name(request.path)
 
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
@@ -369,28 +364,30 @@ def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
 def _earlier_result(
     request: Request, settings: StepsSettings, options: OutputOptions, networks: Networks
 ) -> VideoResult | None:
-    """Return what another run has made of the same, where all that is asked for is there."""
+    """Return what another run of this version has made of the same video with the same settings,
+    where it is final and all that is asked for is there."""
     from stepline.outputs import clip_spans, missing_outputs, safe_stem
 
     if options.force:
         return None
-    path = options.out / f"{safe_stem(request.id)}.json"
-    record = _finished_record(request, settings, networks, path)
-    if record is None or missing_outputs(record, options.out, options.formats, options.web):
+    try:
+        record = read_record(options.out / f"{safe_stem(request.id)}.json")
+    except StoreError:
+        return None
+    if record.models.get("stepline") != __version__:
+        return None
+    if record.settings != fingerprint(request, settings, networks):
+        return None
+    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
+        return None
+    if not request.path.is_file() or record.video.sha256 != sha256(request.path):
+        return None
+    if missing_outputs(record, options.out, options.formats, options.web):
         return None
     clips = clip_spans(record, options.out) if options.clips else ()
     if not all(clip.is_file() for clip in clips):
         return None
     return VideoResult(record, (), earlier=True)
-
-
-def _refuse_odd_name(path: Path) -> None:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise MediaError(
-            f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file"
-        ) from error
 
 
 def refuse_overwriting(request: Request, options: OutputOptions) -> None:
@@ -415,26 +412,6 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
         reason = "an output would be written over this file, which is not as an earlier run left it"
         cure = "give another --out, or --overwrite to lose it"
         raise SettingsError(f"{foreign}: {reason}; {cure}")
-
-
-def _finished_record(
-    request: Request, settings: StepsSettings, networks: Networks, path: Path
-) -> Record | None:
-    """Return the record of a run with the same video, settings and version, if there is a final
-    one."""
-    try:
-        record = read_record(path)
-    except StoreError:
-        return None
-    if record.models.get("stepline") != __version__:
-        return None
-    if record.settings != fingerprint(request, settings, networks):
-        return None
-    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
-        return None
-    if not request.path.is_file() or record.video.sha256 != sha256(request.path):
-        return None
-    return record
 
 
 def _advised(request: Request, record: Record, settings: StepsSettings) -> Record:
@@ -567,16 +544,12 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
     """
     # A container's limit counts as well, and psutil reports the machine's memory.
     free = int(psutil.virtual_memory().available)
-    limit, usage = (_cgroup_number(cgroup / f"memory.{name}") for name in ("max", "current"))
-    if limit is None or usage is None:
+    files = (cgroup / "memory.max", cgroup / "memory.current")
+    limit, usage = (file.read_text().strip() if file.is_file() else "" for file in files)
+    # The limit is "max" where there is none.
+    if not (limit.isdecimal() and usage.isdecimal()):
         return free
-    return min(free, max(0, limit - usage))
-
-
-def _cgroup_number(file: Path) -> int | None:
-    """Return the number in a file of a cgroup. None where it is "max" or missing."""
-    text = file.read_text().strip() if file.is_file() else ""
-    return int(text) if text.isdecimal() else None
+    return min(free, max(0, int(limit) - int(usage)))
 
 
 class VideoPool(WorkerPool[WorkerProcess]):

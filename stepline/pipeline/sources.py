@@ -412,11 +412,17 @@ def is_taken(path: Path, out: Path) -> bool:
 def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
     """Return what the request's file holds. Of captions: how long they last and no stream.
 
-    Raises MediaError where a video cannot be read, CaptionError where captions hold no sentence.
+    Raises MediaError where a video cannot be read or its name is not UTF-8, CaptionError where
+    captions hold no sentence.
     """
     from stepline.media import MediaInfo, probe
     from stepline.media.container import check_duration
 
+    try:
+        str(request.path).encode()
+    except UnicodeEncodeError as error:
+        reason = "its name is not UTF-8, which no JSON can hold"
+        raise MediaError(f"{str(request.path)!a}: {reason}; rename the file") from error
     if not request.captions_alone:
         return probe(request.path, settings.media)
     from stepline.speech import read_captions
