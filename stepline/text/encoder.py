@@ -101,10 +101,8 @@ class SentenceEncoder:
             pooled = hidden[:, 0]  # (B, D)
         else:
             weight = keep[:, :, None].astype(np.float32)
-            summed = (hidden * weight).sum(1)
-            pooled = summed / weight.sum(1)
-        norms = np.linalg.norm(pooled, axis=1, keepdims=True)
-        vectors: Matrix = pooled / norms
+            pooled = (hidden * weight).sum(1) / weight.sum(1)
+        vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
 
 
@@ -142,9 +140,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
         return graph.constant(weights.pop(name))
 
     def norm(name: str) -> tuple[str, str]:
-        scale = vector(f"{name}.weight")
-        shift = vector(f"{name}.bias")
-        return scale, shift
+        return vector(f"{name}.weight"), vector(f"{name}.bias")
 
     def add_norm(rows: str, before: str, linear: str, norm_name: str) -> str:
         narrow = graph.add("MatMul", rows, matrix(linear))
@@ -171,8 +167,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
         matrices = stacked(names, "weight")
         biases = stacked(names, "bias")
         into = graph.constant(matrices.T)  # (D, 3 D)
-        bias = graph.constant(biases)
-        inputs = (hidden, into, bias, keep, "", distances)
+        inputs = (hidden, into, graph.constant(biases), keep, "", distances)
         mixed = graph.add("Attention", *inputs, num_heads=config.heads, **fused)
         hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
 
@@ -204,8 +199,7 @@ def distance_buckets(length: int, buckets: int) -> Array:
     growth = growth / np.log(max_ratio)
     far = exact + (growth * (half - exact)).astype(int)
     far = np.minimum(far, half - 1)
-    near_or_far = np.where(steps < exact, steps, far)
-    bucket: Array = near_or_far + half * (distance > 0)
+    bucket: Array = np.where(steps < exact, steps, far) + half * (distance > 0)
     return bucket
 
 
@@ -232,8 +226,7 @@ class WordTable:
         self._file = self._path.open("rb", buffering=0)
         weakref.finalize(self, self._file.close)
         for name, place in _tensor_places(self._path):
-            own_name = name.removeprefix(f"{config.kind}.")
-            if own_name == WORD_VECTORS_NAME:
+            if name.removeprefix(f"{config.kind}.") == WORD_VECTORS_NAME:
                 self._place = place
 
     def __getitem__(self, ids: Array) -> Array:
@@ -301,8 +294,7 @@ class TensorPlace(NamedTuple):
         """Return float32 for numbers that were read from the file. Others than bfloat16 are of a
         kind that NumPy has."""
         if self.number_name == "BF16":
-            bits = values.astype(np.uint32) << 16
-            return bits.view(np.float32)
+            return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32, copy=False)
 
 

@@ -54,8 +54,7 @@ class AdaptedEncoder:
         self._words = WordTable(folder, config)
         # All text is of type 0, so its vector is added to the positions.
         types = encoder.pop("embeddings.token_type_embeddings.weight")
-        positions = encoder.pop("embeddings.position_embeddings.weight")
-        self._positions = positions + types[0]
+        self._positions = encoder.pop("embeddings.position_embeddings.weight") + types[0]
         self._transform = compile_transformer(config, encoder)
         self._heads: dict[str, Array] = {}
         for name, value in weights.items():
@@ -69,8 +68,7 @@ class AdaptedEncoder:
         for begin in range(0, len(windows), BATCH_WINDOWS):
             batch = windows[begin : begin + BATCH_WINDOWS]
             ids, is_token = pad_windows(batch)
-            length = ids.shape[1]
-            positions = self._positions[:length]
+            positions = self._positions[:ids.shape[1]]
             inputs = self._words[ids] + positions  # (B, L, D)
             keep = is_token.astype(np.int32)
             hidden = self._transform(hidden=inputs, keep=keep)
@@ -80,8 +78,7 @@ class AdaptedEncoder:
     def head(self, name: str, rows: Array) -> Array:
         """Return the probabilities that a head gives to vectors (N, D): (N, classes)."""
         weight = self._heads[f"head.{name}.weight"]
-        bias = self._heads[f"head.{name}.bias"]
-        logits = rows @ weight.T + bias
+        logits = rows @ weight.T + self._heads[f"head.{name}.bias"]
         probabilities: Array = softmax(logits)
         return probabilities
 
@@ -103,8 +100,7 @@ def word_means(hidden: Array, starts: Sequence[int]) -> Array:
 
 def plain_tokenizer(folder: Path) -> Tokenizer:
     """Return MiniLM's tokenizer without its own padding and cuts."""
-    file = folder / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -120,18 +116,15 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
     try:
         # The bytes, read once.
         if path is None:
-            package = resources.files("stepline.text.narration")
-            content = package.joinpath(name).read_bytes()
+            content = resources.files("stepline.text.narration").joinpath(name).read_bytes()
         elif path.is_dir():
             content = (path / name).read_bytes()
         else:
             content = path.read_bytes()
         # safetensors: 8 bytes of length, then a JSON header. `load` returns no metadata of it.
         prefix = content[:8]
-        length = int.from_bytes(prefix, "little")
-        end = 8 + length
-        header = parse_json(content[8:end])
-        entries = header["__metadata__"]
+        end = 8 + int.from_bytes(prefix, "little")
+        entries = parse_json(content[8:end])["__metadata__"]
         metadata = parse_json(entries[METADATA_KEY])
         tensors = load(content)
         version = metadata["version"]
