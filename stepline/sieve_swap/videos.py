@@ -39,7 +39,7 @@ from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
 from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
 from stepline.speech.caption_formats import parse_csv
-from stepline.speech.caption_text import read_caption_text
+from stepline.speech.text_encodings import read_caption_text
 
 # HowTo100M's tables
 VIDEOS_FILE = "HowTo100M_v1.csv"
@@ -244,7 +244,7 @@ def _record(text: str | bytes, location: str) -> VideoOrRejected:
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
-        text = read_caption_text(file).text
+        text, _ = read_caption_text(file)
         cues = parse_csv(text, str(file))
     except CaptionError as error:
         return _rejected(error, str(file))

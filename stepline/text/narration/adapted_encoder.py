@@ -68,7 +68,7 @@ class AdaptedEncoder:
         for begin in range(0, len(windows), BATCH_WINDOWS):
             batch = windows[begin : begin + BATCH_WINDOWS]
             ids, is_token = pad_windows(batch)
-            positions = self._positions[:ids.shape[1]]
+            positions = self._positions[: ids.shape[1]]
             inputs = self._words[ids] + positions  # (B, L, D)
             keep = is_token.astype(np.int32)
             hidden = self._transform(hidden=inputs, keep=keep)
