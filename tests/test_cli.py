@@ -229,7 +229,7 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
             (folder / "a.mp4").write_bytes(small_video.read_bytes()[:1000])
         elif len(looks) == 2:  # it has grown since the last look
             (folder / "a.mp4").write_bytes(small_video.read_bytes())
-        elif len(looks) == 6:
+        elif len(looks) == 12:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.networks.device import Device
-from stepline.text.encoder_config import Array, EncoderConfig, layer_parts
+from stepline.text.encoder import Array, EncoderConfig, layer_parts
 
 NO_ATTENTION = float("-inf")  # what is added to the score of a padded token
 
