@@ -18,38 +18,12 @@ from stepline.records import Sentence, Span, Word, covering_span
 Words: TypeAlias = list[Word]
 
 # A full stop after these ends nothing.
-ABBREVIATION_WORDS = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "prof",
-        "st",
-        "inc",
-        "ltd",
-        "jr",
-        "sr",
-        "approx",
-        "vol",
-        "fig",
-        "oz",
-        "lb",
-        "lbs",
-        "tbsp",
-        "tsp",
-        "min",
-        "max",
-        "vs",
-        "etc",
-        "e.g",
-        "i.e",
-        "a.m",
-        "p.m",
-        "u.s",
-        "u.k",
-    ]
-)
+_ABBREVIATIONS_TEXT = """
+mr mrs ms dr prof st inc ltd jr sr
+approx vol fig oz lb lbs tbsp tsp min max
+vs etc e.g i.e a.m p.m u.s u.k
+"""
+ABBREVIATION_WORDS = frozenset(_ABBREVIATIONS_TEXT.split())
 CLOSING_MARKS = "\"'”’»)]}"
 OPENING_MARKS = "\"'“‘«([{"
 FULL_STOPS = ".!?…。！？"
