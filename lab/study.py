@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound="Trial")
 R = TypeVar("R", bound="Row[Any]")
 
-VERDICT_TEXTS = {True: "holds", False: "**does not hold**", None: "not asserted"}
-
 
 class Trial(Settings):
     """One training."""
@@ -147,15 +145,13 @@ class Claim:
     """How far the row `more` scores above `less`. With `beyond`, how much further than its second
     above its first.
 
-    least: what the mean over seeds must exceed, None where nothing is asserted. published: the
-    paper's difference.
+    published: the paper's difference.
     """
 
     statement: str
     metric: str
     more: Hashable
     less: Hashable
-    least: float | None = None
     published: float | None = None
     beyond: tuple[Hashable, Hashable] | None = None
 
@@ -182,13 +178,6 @@ class ClaimResult:
 
     claim: Claim
     gains: tuple[float, ...]
-
-    @property
-    def holds(self) -> bool | None:
-        """Say whether the mean difference is what is asserted. None where nothing is."""
-        if self.claim.least is None:
-            return None
-        return mean(self.gains) > self.claim.least
 
 
 @dataclass(frozen=True)
@@ -368,18 +357,15 @@ class Study(ABC, Generic[R, T]):
             claim = claim_result.claim
             gains = [self.scale * gain for gain in claim_result.gains]
             published = "–" if claim.published is None else f"{claim.published:+g}"
-            least = "–" if claim.least is None else f"> {self.scale * claim.least:g}"
             row = [
                 claim.statement,
                 claim.metric,
                 published,
                 ", ".join(f"{gain:+.1f}" for gain in gains),
                 f"{mean(gains):+.1f}",
-                least,
-                VERDICT_TEXTS[claim_result.holds],
             ]
             rows.append(row)
-        head = ["claim", "metric", "paper", "a seed", "mean", "must exceed", "verdict"]
+        head = ["claim", "metric", "paper", "a seed", "mean"]
         return f"### Orderings, differences in points\n\n{markdown_table(head, rows)}"
 
 
@@ -389,9 +375,7 @@ def _claim_as_json(result: ClaimResult) -> dict[str, object]:
         "claim": claim.statement,
         "metric": claim.metric,
         "published": claim.published,
-        "must_exceed": claim.least,
         "gains": list(result.gains),
-        "holds": result.holds,
     }
 
 

@@ -93,20 +93,12 @@ class Corpus:
 
 @lru_cache(maxsize=2)
 def simulated(
-    seed: int,
-    backbone: str,
-    recogniser: str,
-    size: NasvaSize,
-    world: str = "short",
-    lag: float | None = None,
+    seed: int, backbone: str, recogniser: str, size: NasvaSize, world: str = "short"
 ) -> Corpus:
     """Return a corpus of the simulated world. Held out are its last videos."""
     count = size.videos + size.held_out
     changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
     settings = WORLD_SETTINGS[world].model_copy(update=changes)
-    if lag is not None:
-        narration = settings.narration.model_copy(update={"offset": lag})
-        settings = settings.model_copy(update={"narration": narration})
     videos = list(simulated_stream(seed, settings))
     training = [_training_video(video, backbone) for video in videos[: size.videos]]
     tests: dict[str, tuple[Sample, ...]] = {}

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from lab.nasva.claims import ASSERTED_CLAIMS, EXPLAINED_CLAIMS, REPORTED_CLAIMS
 from lab.nasva.corpus import read_corpus
 from lab.nasva.rows import (
-    AFTER_START,
+    CLAIMS,
     LABELS_INSIDE,
     NARRATION_RECALL,
     STEP_RECALL,
@@ -20,16 +19,11 @@ from lab.nasva.rows import (
     NasvaTrial,
     nasva_rows,
     sized,
+    version_2_claims,
 )
 from lab.nasva.trials import NasvaTrials
 from lab.study import Claim, Study
 from stepline.errors import ShapeError, SteplineError
-
-AUC_COLUMNS = tuple(
-    f"{kind} AUC {scorer}"
-    for kind in ("recipe", "step", "narration")
-    for scorer in ("cosine", "head")
-)
 
 
 @dataclass(frozen=True)
@@ -45,21 +39,14 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
     titles: ClassVar[Mapping[str, str]] = TABLE_TITLES
     columns: ClassVar[Sequence[str]] = (STEP_RECALL, NARRATION_RECALL, "labels kept", LABELS_INSIDE)
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {
-        "lag": (STEP_RECALL, NARRATION_RECALL, LABELS_INSIDE, AFTER_START),
-        **dict.fromkeys(("head", "unshown"), (STEP_RECALL, NARRATION_RECALL, *AUC_COLUMNS)),
-        **dict.fromkeys(("2", "4", "size", "dropout"), (STEP_RECALL, NARRATION_RECALL)),
+        "2": (STEP_RECALL, NARRATION_RECALL),
+        "4": (STEP_RECALL, NARRATION_RECALL),
     }
     published_names: ClassVar[Sequence[str]] = (STEP_RECALL, NARRATION_RECALL)
     heads: ClassVar[Mapping[str, str]] = {
         STEP_RECALL: "steps R@1",
         NARRATION_RECALL: "narrations R@1",
         LABELS_INSIDE: "inside the window",
-        "recipe AUC cosine": "steps, cosine",
-        "recipe AUC head": "steps, head",
-        "step AUC cosine": "written steps, cosine",
-        "step AUC head": "written steps, head",
-        "narration AUC cosine": "narrations, cosine",
-        "narration AUC head": "narrations, head",
     }
     # a threshold that keeps no label is a result, not the end
     expected_errors: ClassVar[tuple[type[SteplineError], ...]] = (ShapeError,)
@@ -107,19 +94,12 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and what goes beyond it."""
-        return (*ASSERTED_CLAIMS, *REPORTED_CLAIMS, *EXPLAINED_CLAIMS)
+        return (*CLAIMS, *version_2_claims())
 
 
 def _corpus_order(trial: NasvaTrial) -> tuple[object, ...]:
     """Return the key that sorts trials by their corpus."""
-    return (
-        trial.seed,
-        trial.world,
-        trial.lag or 0.0,
-        trial.size.videos,
-        trial.backbone != "usual",
-        trial.backbone,
-    )
+    return (trial.seed, trial.world, trial.size.videos, trial.backbone != "usual", trial.backbone)
 
 
 def needs_planted_truth(trial: NasvaTrial) -> bool:
