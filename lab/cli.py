@@ -20,7 +20,6 @@ from stepline.cli.progress import progress_bars
 
 NASVA_TABLES = ("2", "3", "4", "8", "9", "beyond", "version-2")
 WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "grid")
-ALL_VIDEOS = 10**9  # more than there are
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,15 +54,7 @@ def study_options(
 @study_options(
     NASVA_TABLES, "out/nasva-tables", "Only this table. Version-2 comes only when it is named."
 )
-@click.option(
-    "--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's."
-)
-@click.option(
-    "--videos",
-    type=click.IntRange(min=2),
-    help="Videos to train on, instead of the form's own number.",
-)
-@click.option("--data", type=PATH_TYPE, help="Real data (docs/selftraining.md), not the world.")
+@click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of 500.")
 @click.option(
     "--first-seed",
     type=click.IntRange(min=0),
@@ -77,23 +68,21 @@ def nasva_tables(
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond
     it.
 
-    The small form takes about an hour of one CPU core. A run that was stopped goes on where it was.
+    It takes about an hour of one CPU core. A run that was stopped goes on where it was.
 
     \b
     Example:
       python -m lab nasva-tables --table 3 --seeds 1 --out tables
     """
-    from lab.nasva.rows import PAPER_SIZE, NasvaSize
+    from lab.nasva.rows import NasvaSize
     from lab.nasva.tables import NasvaStudy
 
-    size = NasvaSize() if options["small"] else PAPER_SIZE
+    size = NasvaSize()
     if options["videos"]:
         size = size.model_copy(update={"videos": options["videos"]})
-    elif options["data"] is not None:
-        size = size.model_copy(update={"videos": ALL_VIDEOS})
     worlds = range(options["first_seed"], options["first_seed"] + seeds)
     with training_counter() as report:
-        NasvaStudy(out, worlds, tables, report, size, options["data"]).run()
+        NasvaStudy(out, worlds, tables, report, size).run()
     print_tables(out, as_json=as_json)
 
 

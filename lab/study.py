@@ -190,7 +190,6 @@ class Study(ABC, Generic[R, T]):
     tables: Sequence[str] = ()
     report: Callable[[int, int], None] | None = None
 
-    file_name: ClassVar[str] = "tables"
     # by the tables' names, in the order in which they are written
     titles: ClassVar[Mapping[str, str]]
     columns: ClassVar[Sequence[str]]  # scores that tables show
@@ -226,10 +225,6 @@ class Study(ABC, Generic[R, T]):
         """Return what tables.json says next to rows and claims."""
         return {}
 
-    def preface(self) -> str:
-        """Return what is above the tables."""
-        return ""
-
     def run(self) -> tuple[list[RowResult[R]], list[ClaimResult]]:
         """Train what is not in the folder yet, write the tables there, and return their content."""
         failures = self.train()
@@ -239,8 +234,8 @@ class Study(ABC, Generic[R, T]):
         for claim in self.claims():
             if all(claim.metric in scores.get(subject, ()) for subject in claim.subjects):
                 judged.append(ClaimResult(claim, claim.gains(scores)))
-        write_atomic(self.folder / f"{self.file_name}.json", self.as_json(results, judged))
-        write_atomic(self.folder / f"{self.file_name}.md", self.as_markdown(results, judged))
+        write_atomic(self.folder / "tables.json", self.as_json(results, judged))
+        write_atomic(self.folder / "tables.md", self.as_markdown(results, judged))
         return results, judged
 
     def trials(self) -> list[T]:
@@ -302,9 +297,6 @@ class Study(ABC, Generic[R, T]):
     def as_markdown(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
         """Return one table per table of the paper, then the claims."""
         parts = []
-        preface = self.preface()
-        if preface:
-            parts.append(preface)
         for table in dict.fromkeys(result.row.table for result in results):
             parts.append(self._table([result for result in results if result.row.table == table]))
         if judged:

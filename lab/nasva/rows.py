@@ -35,26 +35,11 @@ class NasvaSize(Settings):
     teacher_epochs: Count = 4
 
 
-PAPER_SIZE = NasvaSize(
-    width=256, heads=8, layers=3, feed_forward=2048, projection=64, learning_rate=1e-4, epochs=12
-)
-
-
 class Round(Settings):
     """One refinement of the labels."""
 
     refine: RefineSettings
     teachers: Count = 1
-    # the paper's cosine that `refine.threshold` means in the simulated world
-    eps2: Fraction | None = None
-
-    @property
-    def in_cosines(self) -> "Round":
-        """The round with the paper's own threshold, for the features that it was chosen for."""
-        if self.eps2 is None:
-            return self
-        refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})
-        return self.model_copy(update={"refine": refine})
 
 
 class LabelPlan(Settings):
@@ -134,7 +119,7 @@ def fixed(eps2: float, position: BestAt, seconds: float | None) -> Round:
     refine = RefineSettings(
         threshold=DROPPED_FRACTION[eps2], position=position, seconds=seconds, agree=None
     )
-    return Round(refine=refine, eps2=eps2)
+    return Round(refine=refine)
 
 
 def round_of(
@@ -313,15 +298,6 @@ def _second_version() -> list[NasvaRow]:
     return [
         NasvaRow("version-2", name, trial.changed(world="short-2")) for name, trial in rows.items()
     ]
-
-
-def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = False) -> NasvaTrial:
-    """Return a trial of another size and seed. cosines: with the paper's own thresholds."""
-    labels = trial.labels
-    if cosines:
-        rounds = tuple(label_round.in_cosines for label_round in labels.rounds)
-        labels = labels.model_copy(update={"rounds": rounds})
-    return trial.changed(size=size, seed=seed, labels=labels)
 
 
 def _one(steps: float) -> dict[str, float]:

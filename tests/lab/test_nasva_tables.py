@@ -3,13 +3,10 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 
 from lab.cli import lab
-from lab.nasva.corpus import BENCHMARK_OF_KIND, BenchmarkFiles, read_corpus
 from lab.nasva.rows import (
     CLAIMS,
     EARLY_TEACHER,
@@ -24,17 +21,12 @@ from lab.nasva.rows import (
     Round,
     labelled,
     nasva_rows,
-    sized,
     version_2_claims,
 )
 from lab.nasva.tables import NasvaStudy
 from lab.nasva.trials import NasvaTrials
-from lab.simulate import SimulationSettings, simulate, write_dataset
 from lab.study import Claim, ClaimResult, RowResult, spread
-from stepline.features import import_features
-from stepline.models.nasva.checkpoint import write_aligner
-from stepline.models.nasva.model import Aligner
-from stepline.models.nasva.settings import AlignerNetworkSettings, RefineSettings
+from stepline.models.nasva.settings import RefineSettings
 
 TINY = NasvaSize(
     videos=16,
@@ -73,8 +65,8 @@ def test_trials_are_named_by_all_that_they_do():
                 FIRST_LABELS.key,
                 EARLY_TEACHER.key,
                 NARRATION_TRIAL.key,
-                sized(one, TINY, 0).key,
-                sized(one, NasvaSize(), 1).key,
+                one.changed(size=TINY).key,
+                one.changed(seed=1).key,
             }
         )
         == 6
@@ -169,114 +161,6 @@ def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeyp
     assert "| high: 0 of " in (tmp_path / "tables.md").read_text()
 
 
-def scored_as_the_commands_do(stepline, corpus, data, folder):
-    """Check that a network's scores are those of `predict` and `evaluate`, where sentences are said
-    twice, too."""
-    file = data / "htm_align.json"
-    truth = json.loads(file.read_text())
-    for rows in truth.values():
-        rows[1:3] = [[1, 5, 9, rows[0][3]], [1, 30, 34, rows[0][3]]]  # one wording at other places
-    file.write_text(json.dumps(truth))
-    width = corpus.videos[0].features.values.shape[1]
-    torch.manual_seed(0)
-    sizes = {
-        "width": 16,
-        "heads": 2,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "feed_forward": 16,
-        "projection": 8,
-    }
-    network = Aligner(AlignerNetworkSettings(video_width=width, text_width=width, **sizes)).eval()
-    write_aligner(network, folder / "network.safetensors")
-    found = corpus.benchmarks.score(network, folder)
-    for kind, row in BENCHMARK_OF_KIND.items():
-        reference, out = data / row.file, folder / f"{kind}.json"
-        chosen = () if row.subset is None else ("--subset", row.subset)
-        predicted = stepline(
-            "predict",
-            row.name,
-            "--aligner",
-            folder / "network.safetensors",
-            "--features",
-            data / "usual/video",
-            "--texts",
-            data / "usual" / kind,
-            "--reference",
-            reference,
-            "--out",
-            out,
-            *chosen,
-            "--set",
-            "nasva.aligner.compete=0",
-        )
-        assert predicted.exit_code == 0, predicted.output
-        given = (
-            "--predictions",
-            out,
-            "--reference",
-            reference,
-            "--convention",
-            row.convention,
-            *chosen,
-        )
-        metrics = json.loads(stepline("evaluate", row.name, *given, "--json").stdout)["metrics"]
-        assert found[f"{kind} R@1"] == pytest.approx(100 * metrics["R@1"]["value"])
-    given = ("--predictions", folder / "narration.json", "--reference", file, "--json")
-    area = json.loads(stepline("evaluate", "htm-align", *given).stdout)["metrics"][
-        "ROC-AUC alignable"
-    ]["value"]
-    assert found["narration AUC cosine"] == pytest.approx(100 * area)
-
-
-def test_no_video_of_a_benchmark_is_trained_on_also_without_features(tmp_path):
-    data = tmp_path
-    (data / "ht-step").mkdir()
-    (data / "ht-step/taxonomy.csv").write_text(
-        "global_step_index,activity,variation,headline\n0,Make A,none,Boil.\n"
-    )
-    (data / "ht-step/video_splits.json").write_text(
-        json.dumps({"train": ["t"], "val_seen": ["v"], "test_seen": ["h"]})
-    )
-    shown = {"activity": "Make A", "annotations": [{"id": 0, "segment": [1, 2]}]}
-    annotations = {"t": {"subset": "train", **shown}, "v": {"subset": "val_seen", **shown}}
-    (data / "ht-step/annotations.json").write_text(json.dumps(annotations))
-    (data / "htm_align.json").write_text(json.dumps({"a": [[1, 1, 2, "boil it"]]}))
-    assert sorted(BenchmarkFiles(data, data / "usual").excluded().datasets) == ["a", "h", "v"]
-
-
-def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(stepline, tmp_path):
-    simulation = simulate(0, SimulationSettings(videos=10, held_out=0.3))
-    write_dataset(simulation, tmp_path / "raw")
-    raw, data = tmp_path / "raw", tmp_path / "data"
-    import_features(raw / "features/usual", data / "usual/video", backbone="usual")
-    for style in ("narration", "step", "recipe"):
-        import_features(raw / "texts/usual" / style, data / "usual" / style)
-    for style in ("narration", "step"):
-        import_features(raw / "texts/embedder" / style, data / "linking" / style)
-    (raw / "ht-step").rename(data / "ht-step")
-    for name in ("annotations.json", "video_splits.json"):
-        file = data / "ht-step" / name
-        file.write_text(file.read_text().replace("val_unseen", "val_seen"))
-    (raw / "htm_align.json").rename(data / "htm_align.json")
-    corpus = read_corpus(data, EARLY_TEACHER)
-    assert sorted(video.id for video in corpus.videos) == sorted(
-        one.id for one in simulation.videos[:7]
-    )
-    planted = {one.id: one for one in simulation.videos}
-    for video in corpus.videos:
-        whole = planted[video.id]
-        assert np.allclose(
-            video.likeness, whole.embeddings("step") @ whole.embeddings("narration").T, atol=1e-2
-        )
-    scored_as_the_commands_do(stepline, corpus, data, tmp_path)
-    trial = sized(labelled(*PAPER_ROUNDS), TINY, 0, cosines=True)
-    assert trial.labels.rounds[0].refine.threshold_kind == "cosine"
-    assert trial.labels.rounds[0].refine.threshold == 0.8
-    lines, _ = NasvaStudy(tmp_path / "out", (0,), ("beyond",), size=TINY, data=data).run()
-    assert 0 <= lines[0].scores[STEP_RECALL][0] <= 100
-
-
 def test_the_command_prints_the_tables_it_wrote(tmp_path, monkeypatch):
     monkeypatch.setattr("lab.nasva.rows.NasvaSize", lambda: TINY)
     given = ["nasva-tables", "--table", "4", "--seeds", "1", "--out", str(tmp_path)]
@@ -301,7 +185,7 @@ def test_the_papers_orderings_hold_on_one_seed(tmp_path):
     """About 2.5 CPU minutes: what docs/results/nasva.md reports of three seeds."""
     trials = NasvaTrials(tmp_path)
     for claim, least in zip(CLAIMS, (5.0, 4.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0), strict=False):
-        outcomes = {trial: trials.outcome(sized(trial, NasvaSize(), 0)) for trial in claim.subjects}
+        outcomes = {trial: trials.outcome(trial) for trial in claim.subjects}
         gains = claim.gains(
             {
                 trial: {name: [s] for name, s in one.scores.items()}
