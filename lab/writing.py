@@ -1,7 +1,6 @@
 """How well a step writer finds the actions of marked transcripts, and how fast it is.
 
     python lab/writing.py
-    python lab/writing.py --halves    # which actions do annotators put into one step?
 
 A written step matches a marked action when it cites the action's sentence and shares its verb's
 lemma and its main object's lemma. A step that joins two actions may match two, another step one.
@@ -16,16 +15,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.extractive.clauses import find_clauses
-from stepline.writing.extractive.english import parse, parser, verbs
+from stepline.writing.extractive.english import parser, verbs
 from stepline.writing.extractive.pronouns import INDEFINITE_PRONOUNS, PRONOUN_NUMBERS
-from stepline.writing.extractive.segments import split_into_segments
 
 BENCHMARKS_FOLDER = Path(__file__).resolve().parent
 SHARED_FOLDER = BENCHMARKS_FOLDER.parent.parent / "shared"
@@ -35,7 +31,6 @@ FIRST_RUNS = BENCHMARKS_FOLDER / "writing_first_runs.json"
 WORDS_A_SECOND = 2.5
 JOINT_PATTERN = re.compile(r" and (?:then )?(?=\w)")
 REFLEXIVE_PRONOUNS = frozenset({"yourself", "yourselves", "itself", "themselves"})
-CONTINUING_PRONOUNS = frozenset(PRONOUN_NUMBERS) | INDEFINITE_PRONOUNS | REFLEXIVE_PRONOUNS
 OBJECT_RELATIONS = ("dobj", "nsubjpass", "attr", "oprd")
 
 
@@ -368,66 +363,11 @@ def _pooled(scores: Sequence[Score]) -> Score:
     )
 
 
-def halves(videos: int = 300) -> dict[str, tuple[int, int]]:
-    """Return how many neighbouring actions in YouCook2's captions are in one caption and in two.
-
-    The counts are by what the later action acts on. That is nothing, a place alone, a pronoun, a
-    thing that the earlier action names, or a new thing.
-    """
-    path = SHARED_FOLDER / "data" / "youcook2" / "val.json.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        captions = [video["sentences"] for video in json.load(file).values()][:videos]
-
-    # the pieces of every caption, parsed together
-    places = []
-    segments = []
-    for video, sentences in enumerate(captions):
-        for sentence, text in enumerate(sentences):
-            for segment in split_into_segments(text, 1):
-                places.append((video, sentence))
-                segments.append(segment)
-    docs = parse([segment.text for segment in segments])
-
-    # every action, with its video and its caption
-    actions = []
-    for (video, caption), segment, doc in zip(places, segments, docs, strict=True):
-        for clause in find_clauses(doc, ordered=segment.ordered):
-            actions.append((video, caption, clause.verb))
-    counts: dict[str, tuple[int, int]] = {}
-    for (video, caption, verb), (next_video, next_caption, next_verb) in pairwise(actions):
-        if video != next_video:
-            continue
-        nouns = {token.lemma_ for token in verb.subtree if token.pos_ in ("NOUN", "PROPN")}
-        kind = _acts_on(next_verb, nouns)
-        together, apart = counts.get(kind, (0, 0))
-        is_together = caption == next_caption
-        counts[kind] = (together + is_together, apart + (not is_together))
-    return counts
-
-
-def _acts_on(verb: Any, named: set[str]) -> str:
-    after = [child for child in verb.children if child.i > verb.i]
-    things = [child for child in after if child.dep_ in ("dobj", "dative")]
-    if not things:
-        prepositions = [child for child in after if child.dep_ == "prep"]
-        relations = {token.dep_ for child in prepositions for token in child.children}
-        return "a place" if "pobj" in relations else "nothing"
-    if all(thing.lower_ in CONTINUING_PRONOUNS for thing in things):
-        return "a pronoun"
-    lemmas = {thing.lemma_ for thing in things}
-    return "a thing named before" if lemmas & named else "a new thing"
-
-
 def main() -> None:
     """Print the table and write lab/results/writing.json.
 
     Arguments choose transcripts and write nothing.
     """
-    if "--halves" in sys.argv:
-        for kind, (together, apart) in sorted(halves().items()):
-            share = together / (together + apart)
-            print(f"{kind:22s} {together:5d} in one step, {apart:5d} in two: {share:.2f}")
-        return
     names = [name for name in sys.argv[1:] if not name.startswith("-")]
     verbose = "--verbose" in sys.argv
     # the parser is loaded once, and its loading is timed
