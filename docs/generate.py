@@ -32,7 +32,6 @@ from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.models.procx.settings import ProcxRunSettings
 from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
 from stepline.pipeline.request import StepsSettings
-from stepline.schema import comment_meanings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
 
@@ -176,11 +175,11 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
     """Return a row a setting; section: the default of the section that they are in, whose values
     they have."""
     rows: list[str] = []
-    meanings = {name: text.replace("|", "\\|") for name, text in comment_meanings(kind).items()}
     for name, field in kind.model_fields.items():
         child = field.annotation
+        meaning = (field.description or "").replace("|", "\\|")
         if child in (StepsSettings, *OTHERS.values()):
-            rows.append(f"| `{prefix}{name}.*` | | {meanings.get(name, '')}: see its own table |")
+            rows.append(f"| `{prefix}{name}.*` | | {meaning}: see its own table |")
             continue
         if isinstance(child, type) and issubclass(child, BaseModel):
             rows += _rows(
@@ -191,7 +190,7 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
             continue
         value = field.default if section is None else getattr(section, name)
         default = "" if value is PydanticUndefined else f"`{value!r}`"
-        rows.append(f"| `{prefix}{name}` | {default} | {meanings.get(name, '')} |")
+        rows.append(f"| `{prefix}{name}` | {default} | {meaning} |")
     return rows
 
 

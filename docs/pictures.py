@@ -1,5 +1,5 @@
-"""Make docs/pictures/*.webp from the pages of the demo, its shot list and dataset report, and the
-studio, in a headless Chromium: python docs/pictures.py."""
+"""Make docs/pictures/*.webp from the page of the demo and the studio, in a headless Chromium: python
+docs/pictures.py."""
 
 import io
 import sys
@@ -11,17 +11,8 @@ from pathlib import Path
 from PIL import Image
 
 import stepline
-from stepline.curate.report.write import write_report
-from stepline.curate.settings import ReportSettings
-from stepline.files.remote import RemotePath
-from stepline.files.storage import read_record, write_parquet
-from stepline.shots.find import find_shots
-from stepline.shots.shot_list import list_shots
-from stepline.shots.sources import ShotSource
-from stepline.shots.write import write_shots
 from stepline.studio.server import StudioOptions, StudioServer
 from stepline.studio.store import Studio
-from stepline.vision import VisionSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -45,9 +36,6 @@ def make_pictures(folder: Path) -> None:
         page.run("document.getElementById('player').currentTime = 18")
         page.wait_until("!document.getElementById('player').seeking")
         save_picture(page, name, folder)
-    for name, path in {"shots": shots_page(folder), "report": report_page(folder)}.items():
-        page = browser.open(path, width=1280, height=860)
-        save_picture(page, name, folder)
     studio = Studio(folder, [DEMO.parent])
     server = StudioServer(studio, StudioOptions(at_once=0))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -65,25 +53,6 @@ def make_pictures(folder: Path) -> None:
     thread.join()
     studio.close()
     browser.close()
-
-
-def shots_page(folder: Path) -> Path:
-    """Write the shot list of the demo, and return its page."""
-    record = read_record(folder / "demo.json")
-    source = ShotSource(record.id, DEMO, record)
-    found = find_shots(DEMO, VisionSettings(), 320)
-    write_shots(list_shots(source, found), found.pictures, folder)
-    return folder / "demo.shots.html"
-
-
-def report_page(folder: Path) -> Path:
-    """Write the report of a dataset of the demo alone, and return it."""
-    out = folder / "curated"
-    data = out / "dataset" / "data"
-    data.mkdir(parents=True)
-    write_parquet([read_record(folder / "demo.json")], data / "all.parquet")
-    write_report(RemotePath(str(out)), ReportSettings(audit_videos=1, example_steps=8))
-    return out / "report.html"
 
 
 def save_picture(page: Page, name: str, folder: Path) -> None:

@@ -30,9 +30,9 @@ from typing import Any
 
 import psutil
 
-from stepline.curate.execution.pool import descendants
 from stepline.curate.store.run_log import read_timings
 from stepline.files.remote import RemotePath
+from stepline.workers import descendants
 
 DEFAULT_RUNS = ("local:1", "local:2", "ray:1", "ray:2")
 RESULT_PATH = Path(__file__).parent / "results" / "curate_throughput.json"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.writing.training.antecedents import (
+from lab.writer_training.antecedents import (
     Case,
     fit_weights,
     judge,
     objectless_verbs_of,
     pronoun_cases,
 )
-from stepline.writing.training.marked import read_marked_narrations
+from lab.writer_training.marked import read_marked_narrations
 
 WEIGHTS_PATH = Path(__file__).parent.parent / "stepline/writing/extractive/antecedents.json"
 FOLD_COUNT = 5

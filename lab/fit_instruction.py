@@ -19,17 +19,17 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from lab.writer_training.marked import read_marked_narrations
 from stepline.grounding.settings import GroundSettings
 from stepline.speech.captions import read_captions
 from stepline.text import embed
 from stepline.text.narration import load_tagger
-from stepline.writing.extractive.instruction import (
+from stepline.writing.extractive.step_score import (
     InstructionWeights,
     instruction_features,
     instruction_log_bayes,
 )
 from stepline.writing.extractive.writer import sentence_step_probabilities
-from stepline.writing.training.marked import read_marked_narrations
 
 BENCHMARKS_FOLDER = Path(__file__).parent
 WEIGHTS_PATH = BENCHMARKS_FOLDER.parent / "stepline/writing/extractive/instruction.json"

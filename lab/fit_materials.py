@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from stepline.text import embed
-from stepline.writing.materials.thing_kinds import THING_KINDS, WEIGHTS_FILE
+from stepline.writing.materials.collect import THING_KINDS, WEIGHTS_FILE
 
 ROOT_FOLDER = Path(__file__).resolve().parents[1]
 THINGS_FILE = ROOT_FOLDER / "lab" / "narrations" / "things.txt"

@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
+from lab.writer_training.marked import read_marked_narrations
 from stepline.text.narration import load_tagger
 from stepline.writing.extractive.step_score import score_features
-from stepline.writing.training.marked import read_marked_narrations
 
 WEIGHTS_PATH = Path(__file__).parent.parent / "stepline/writing/extractive/step_score.json"
 FOLD_COUNT = 5

@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--transcripts", type=Path)
     parser.add_argument("--predictions", type=Path, required=True)
     parser.add_argument("--only", choices=("written", "given"), default="")
-    parser.add_argument("--scorer", type=Path, help="a tagger that `stepline train writer` wrote")
+    parser.add_argument("--scorer", type=Path, help="a tagger that lab/writer_training wrote")
     options = parser.parse_args()
     settings = WritingSettings(step_scorer=options.scorer)
     start = time.process_time()

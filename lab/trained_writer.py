@@ -2,7 +2,7 @@
 
     python lab/trained_writer.py NARRATION.json.gz [--also FOLDER ...] [--folds 3]
 
-Each fold of groups (dishes) is read by a tagger that was trained as `stepline train writer` trains
+Each fold of groups (dishes) is read by a tagger that was trained as lab/writer_training trains
 one, on the other folds. Prints AUC, the best F1, and the F1 at the threshold that was best on the
 other folds, with an interval over videos.
 """
@@ -20,11 +20,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import GroupKFold
 
+from lab.writer_training.marked import MarkedNarration, read_marked_narrations
+from lab.writer_training.network import write_network
+from lab.writer_training.train import TaggerTrainSettings, train_tagger
 from stepline.text.narration.tagger import WEIGHTS_FILE, NarrationTagger
 from stepline.writing.extractive.step_score import score_features
-from stepline.writing.training.marked import MarkedNarration, read_marked_narrations
-from stepline.writing.training.network import write_network
-from stepline.writing.training.train import TaggerTrainSettings, train_tagger
 
 RESAMPLE_COUNT = 1000
 INTERVAL_PERCENTILES = (2.5, 97.5)

@@ -30,7 +30,7 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
     "writers": ("extractive", "llm"),
     "outputs": (
         *DEFAULT_OUTPUTS,
-        *("markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl"),
+        *("markdown", "recipe", "docx", "ffmetadata", "mp4", "mkv", "otio"),
         *("labelstudio", "webp", "gif", "alignment"),
     ),
     "backbones": (
@@ -38,6 +38,19 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
         *("precomputed", "none"),
     ),
 }
+
+# output of an earlier release -> what to use instead, as the end of a sentence
+REMOVED_OUTPUTS = {
+    "edl": "write otio, and `otioconvert -i v.otio -o v.edl -A rate=25` makes an EDL of it "
+    "(pip install opentimelineio otio-cmx3600-adapter)",
+    "pdf": "write html, and print the page to a PDF from the browser; docx is edited and printed too",
+}
+
+
+def refuse_removed_output(name: str) -> None:
+    """Raise SettingsError, which names the cure, if an earlier release had this output."""
+    if name in REMOVED_OUTPUTS:
+        raise SettingsError(f"format {name!r}: no longer an output; {REMOVED_OUTPUTS[name]}")
 
 
 def plugin_names(kind: Kind) -> tuple[str, ...]:

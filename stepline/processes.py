@@ -1,6 +1,6 @@
 """Python processes that Stepline starts: a module of the package or of an installed one.
 
-    process = start_module("stepline.studio.worker", stdin=subprocess.PIPE)
+    process = start_module("pip", ["download", "numpy"], stdout=subprocess.DEVNULL)
 
 A child finds modules where this process does, but never in the folder that the user happens to be
 in. It has no variable of the interpreter's that the user did not mean for it. It has no descriptor
@@ -166,7 +166,7 @@ def _set_environment(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)
 
 
-def die_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Kill this process when its parent ends, however that ends."""
     # The thread below sees it a second late, and not while foreign code holds the interpreter's
     # lock. Linux helps.
@@ -240,7 +240,7 @@ def main() -> None:
     from stepline import processes as child_processes
 
     parent, module, *arguments = sys.argv[1:]
-    die_with(int(parent))
+    end_with_parent(int(parent))
     child_processes.claim_process()  # of the module, which this one runs as __main__ is not
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

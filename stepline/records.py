@@ -48,8 +48,8 @@ class FrozenModel(BaseModel):
 class Span:
     """Seconds [start, end) from the start of the video, 0 <= start < end <= 100 h."""
 
-    start: float  # s
-    end: float  # s
+    start: Annotated[float, Field(description="s")]
+    end: Annotated[float, Field(description="s")]
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.start < self.end <= MAX_SECOND:  # so neither is NaN
@@ -100,73 +100,90 @@ def covering_span(spans: Iterable[Span | None]) -> Span | None:
 
 
 class LinkChapter(FrozenModel):
-    """A chapter that the page of a video names. start: seconds."""
+    """A chapter that the page of a video names."""
 
-    start: Seconds
-    title: str  # as the page writes it
+    start: Seconds = Field(description="seconds")
+    title: str = Field(description="as the page writes it")
 
 
 class LinkOrigin(FrozenModel):
-    """Where a video was fetched from, and what its page says of it. JSON holds upload_date only
-    where the page names it."""
+    """Where a video was fetched from, and what its page says of it.
 
-    url: str  # as the user gave it
-    title: str | None = None  # of the video on its page
-    uploader: str | None = None  # the person or channel that published it
-    licence: str | None = None  # as the page names it
-    chapters: tuple[LinkChapter, ...] = ()  # in the order of the page
-    upload_date: Day | None = None  # YYYY-MM-DD
+    JSON holds upload_date only where the page names it.
+    """
+
+    url: str = Field(description="as the user gave it")
+    title: str | None = Field(None, description="of the video on its page")
+    uploader: str | None = Field(None, description="the person or channel that published it")
+    licence: str | None = Field(None, description="as the page names it")
+    chapters: tuple[LinkChapter, ...] = Field((), description="in the order of the page")
+    upload_date: Day | None = Field(None, description="YYYY-MM-DD")
 
 
 class Video(FrozenModel):
-    """A video file. `id` is the dataset's own (a YouTube id, a file stem) and keys all its files.
+    """A video file. Its id keys all its files.
 
-    title_source: the title's source: the user, a link's page, the file's metadata, speech or the
-    file's name, None from a dataset or an older version.
-    sha256: of the file's bytes, so that a rerun knows whether it is still the same video.
-    origin: of a video named by its address. author, publication_date: as its page or metadata says.
-    tags, metadata: what people added. JSON holds these and origin, title_source only where they are
+    JSON holds origin, title_source, author, publication_date, tags and metadata only where they are
     known.
     """
 
-    id: Annotated[str, Field(min_length=1)]  # a dataset's own, or the file's stem
-    path: str | None = None  # of the file, absolute where Stepline read it
-    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = None  # s
-    title: str | None = None  # title_source says where it is from
-    task: str | None = None  # what a dataset says the video shows
-    sha256: str | None = None
-    origin: LinkOrigin | None = None
-    title_source: TitleSource | None = None
-    author: str | None = None
-    publication_date: Day | None = None
-    tags: tuple[str, ...] = ()  # that people gave it
-    metadata: dict[str, str] = Field(default_factory=dict)  # people's own names and values
+    id: Annotated[str, Field(min_length=1)] = Field(
+        description="the dataset's own (a YouTube id), or the file's stem"
+    )
+    path: str | None = Field(None, description="of the file, absolute where Stepline read it")
+    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = Field(None, description="s")
+    title: str | None = Field(None, description="title_source says where it is from")
+    task: str | None = Field(None, description="what a dataset says the video shows")
+    sha256: str | None = Field(
+        None,
+        description="of the file's bytes, so that a rerun knows whether it is still the same video",
+    )
+    origin: LinkOrigin | None = Field(None, description="of a video named by its address")
+    title_source: TitleSource | None = Field(
+        None,
+        description="the title's source: the user, a link's page, the file's metadata, speech or "
+        "the file's name, None from a dataset or an older version",
+    )
+    author: str | None = Field(None, description="as its page or metadata says")
+    publication_date: Day | None = Field(None, description="as its page or metadata says")
+    tags: tuple[str, ...] = Field((), description="that people gave it")
+    metadata: dict[str, str] = Field(
+        default_factory=dict, description="people's own names and values"
+    )
 
 
 class Word(FrozenModel):
-    """One recognised word. `span` is None where the recogniser gave no time."""
+    """One recognised word."""
 
-    text: str  # with the marks behind it
-    span: Span | None = None  # when it is said
-    confidence: Probability | None = None  # P(it is what was said), of the recogniser
+    text: str = Field(description="with the marks behind it")
+    span: Span | None = Field(
+        None, description="when it is said, null where the recogniser gave no time"
+    )
+    confidence: Probability | None = Field(
+        None, description="P(it is what was said), of the recogniser"
+    )
 
 
 class Sentence(FrozenModel):
-    """One spoken sentence. `shown` is P(the picture shows it), None until judged."""
+    """One spoken sentence."""
 
-    text: str  # as recognised, or as captions have it
-    span: Span  # when it is said
-    words: tuple[Word, ...] = ()  # none where no one gave times of words
-    confidence: Probability | None = None  # mean of its words
-    shown: Probability | None = None  # P(the picture shows it), null until judged
+    text: str = Field(description="as recognised, or as captions have it")
+    span: Span = Field(description="when it is said")
+    words: tuple[Word, ...] = Field((), description="none where no one gave times of words")
+    confidence: Probability | None = Field(None, description="mean of its words")
+    shown: Probability | None = Field(
+        None, description="P(the picture shows it), null until judged"
+    )
 
 
 class Transcript(FrozenModel):
     """What is said, sorted by start. Sentences may overlap."""
 
-    language: str | None = None  # ISO 639-1 code
-    sentences: tuple[Sentence, ...] = ()  # sorted by start
-    recogniser: str | None = None  # the model, or "captions"; null where nothing was listened to
+    language: str | None = Field(None, description="ISO 639-1 code")
+    sentences: tuple[Sentence, ...] = Field((), description="sorted by start")
+    recogniser: str | None = Field(
+        None, description='the model, or "captions"; null where nothing was listened to'
+    )
 
     @model_validator(mode="after")
     def _sorted(self) -> "Transcript":
@@ -177,44 +194,52 @@ class Transcript(FrozenModel):
 
 
 class ScreenTarget(FrozenModel):
-    """What a step clicks on a screen.
-    label: the text there. at: second in which it is seen, before the click.
-    box: left, top, right, bottom, as fractions of the picture."""
+    """What a step clicks on a screen."""
 
-    label: str
-    at: Seconds
-    box: tuple[Probability, Probability, Probability, Probability]
+    label: str = Field(description="the text there")
+    at: Seconds = Field(description="second in which it is seen, before the click")
+    box: tuple[Probability, Probability, Probability, Probability] = Field(
+        description="left, top, right, bottom, as fractions of the picture"
+    )
 
 
 class Step(FrozenModel):
-    """One thing to do, or not to do. The same type serves written, swapped, described and reference
-    steps.
+    """One thing to do, or not to do.
 
-    kind: "avoid" for a warning ("don't move the person").
-    spans: where it is shown, best first, empty until placed (a reference may hold several).
-    at: the most likely second. said: where it is spoken.
-    score: P(it is shown at all). sources: indices of the sentences it rests on.
-    basis: what a verdict of "shown" or "unclear" rests on, None where that is not known.
-    source_text, licence: where a swapped text comes from. alternatives: other wordings.
-    seen: what the picture holds at that time that speaks for or against, in plain words.
-    target: what is clicked, of a step in a screen recording (JSON holds it only there).
+    The same type serves written, swapped, described and reference steps.
     """
 
-    id: str  # unique in its record
-    text: Annotated[str, Field(min_length=1)]  # one action, as an order
-    kind: StepKind = "do"
-    spans: tuple[Span, ...] = ()
-    at: Seconds | None = None
-    said: Span | None = None
-    status: Status | None = None  # null where no one judged whether it is shown
-    basis: Basis | None = None
-    score: Probability | None = None
-    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    source_text: str | None = None
-    licence: str | None = None
-    alternatives: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-    target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = None
+    id: str = Field(description="unique in its record")
+    text: Annotated[str, Field(min_length=1)] = Field(description="one action, as an order")
+    kind: StepKind = Field("do", description='"avoid" for a warning ("don\'t move the person")')
+    spans: tuple[Span, ...] = Field(
+        (),
+        description="where it is shown, best first, empty until placed (a reference may hold "
+        "several)",
+    )
+    at: Seconds | None = Field(None, description="the most likely second")
+    said: Span | None = Field(None, description="where it is spoken")
+    status: Status | None = Field(None, description="null where no one judged whether it is shown")
+    basis: Basis | None = Field(
+        None,
+        description='what a verdict of "shown" or "unclear" rests on, None where that is not known',
+    )
+    score: Probability | None = Field(None, description="P(it is shown at all)")
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="indices of the sentences it rests on"
+    )
+    source_text: str | None = Field(None, description="where a swapped text comes from")
+    licence: str | None = Field(None, description="where a swapped text comes from")
+    alternatives: tuple[str, ...] = Field((), description="other wordings")
+    seen: tuple[str, ...] = Field(
+        (),
+        description="what the picture holds at that time that speaks for or against, in plain "
+        "words",
+    )
+    target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = Field(
+        None,
+        description="what is clicked, of a step in a screen recording (JSON holds it only there)",
+    )
 
     @property
     def start(self) -> float | None:
@@ -232,17 +257,18 @@ class Step(FrozenModel):
 
 
 class Amount(FrozenModel):
-    """How much of a thing is said: a number or a range, low <= high, of a unit.
+    """How much of a thing is said: a number or a range, low <= high, of a unit."""
 
-    unit: short (g, ml, tsp, tbsp, cup, cm, inch) for mass, volume and length, singular for others
-    (clove, can, pinch), None for a bare count.
-    text: as it is said.
-    """
-
-    low: Annotated[float, Field(ge=0.0)]  # the number, or the least of a range
-    high: Annotated[float, Field(ge=0.0)]  # the number, or the greatest of a range
-    unit: str | None = None
-    text: str = ""
+    low: Annotated[float, Field(ge=0.0)] = Field(description="the number, or the least of a range")
+    high: Annotated[float, Field(ge=0.0)] = Field(
+        description="the number, or the greatest of a range"
+    )
+    unit: str | None = Field(
+        None,
+        description="short (g, ml, tsp, tbsp, cup, cm, inch) for mass, volume and length, "
+        "singular for others (clove, can, pinch), None for a bare count",
+    )
+    text: str = Field("", description="as it is said")
 
     @model_validator(mode="after")
     def _in_order(self) -> "Amount":
@@ -252,30 +278,33 @@ class Amount(FrozenModel):
 
 
 class Material(FrozenModel):
-    """A thing that the work needs: what goes into it, or a tool.
+    """A thing that the work needs: what goes into it, or a tool."""
 
-    amounts: those that are said of it, in order, empty where none is said.
-    at: second at which it is named first. sources: indices of the sentences that name it so.
-    """
-
-    name: Annotated[str, Field(min_length=1)]  # as it is said, without an article
-    amounts: tuple[Amount, ...] = ()
-    at: Seconds
-    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    name: Annotated[str, Field(min_length=1)] = Field(
+        description="as it is said, without an article"
+    )
+    amounts: tuple[Amount, ...] = Field(
+        (), description="those that are said of it, in order, empty where none is said"
+    )
+    at: Seconds = Field(description="second at which it is named first")
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="indices of the sentences that name it so"
+    )
 
 
 class WorkTime(FrozenModel):
-    """How long the work takes, or a part of it, as the speaker says. low, high: seconds.
+    """How long the work takes, or a part of it, as the speaker says."""
 
-    at: second at which it is said. sources: indices of the sentences that say so.
-    """
-
-    kind: TimeKind  # of the whole work, of what comes before cooking, or of cooking
-    low: Annotated[float, Field(gt=0.0)]
-    high: Annotated[float, Field(gt=0.0)]
-    text: str = ""  # the sentence that says so
-    at: Seconds
-    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    kind: TimeKind = Field(
+        description="of the whole work, of what comes before cooking, or of cooking"
+    )
+    low: Annotated[float, Field(gt=0.0)] = Field(description="seconds")
+    high: Annotated[float, Field(gt=0.0)] = Field(description="seconds")
+    text: str = Field("", description="the sentence that says so")
+    at: Seconds = Field(description="second at which it is said")
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="indices of the sentences that say so"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> "WorkTime":
@@ -302,22 +331,20 @@ RejectedKind: TypeAlias = Literal[
 class Rejected:
     """Something left out of a result, and why.
 
-    what: its kind. reason: where it is counted, one of a few fixed wordings.
-    text: of the step or sentence, or how the thing names itself.
-    id: of the video or item it belongs to. value: what was found instead of what is asked for.
-    location: the file, and the row in it. Only what is known is stored, `what`, `text` and `reason`
-    always.
+    Only what is known is stored, `what`, `text` and `reason` always.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
 
-    what: RejectedKind
-    reason: str
+    what: Annotated[RejectedKind, Field(description="kind of the thing")]
+    reason: Annotated[str, Field(description="by which it is counted, one of a few fixed wordings")]
     _: KW_ONLY
-    text: str = ""
-    id: str = ""
-    value: str = ""
-    location: str = ""
+    text: Annotated[
+        str, Field(description="of the step or sentence, or how the thing names itself")
+    ] = ""
+    id: Annotated[str, Field(description="of the video or item it belongs to")] = ""
+    value: Annotated[str, Field(description="found instead of what is asked for")] = ""
+    location: Annotated[str, Field(description="file, and the row in it")] = ""
 
     @model_serializer(mode="plain")
     def _stored(self) -> dict[str, str]:
@@ -334,29 +361,33 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 class Record(FrozenModel):
     """All that is known of one item, one field per stage. No stage ever reads `reference`.
 
-    id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
-    settings, models: what made it (plain values). warnings: what the user should know (a truncated
-    file). materials, tools: what the speaker says the work needs.
-    yields: how much it makes, where that is said. times: how long it takes, where that is said.
-    JSON holds these four only where there are any.
+    JSON holds materials, tools, yields and times only where there are any.
     """
 
-    id: Annotated[str, Field(min_length=1)]  # names its files
-    video: Video  # the file, and what is known of it
-    transcript: Transcript | None = None  # what is said in it
-    steps: tuple[Step, ...] = ()  # what to do, in the order of saying
-    materials: tuple[Material, ...] = ()
-    tools: tuple[Material, ...] = ()
-    yields: tuple[Material, ...] = ()
-    times: tuple[WorkTime, ...] = ()
-    recipe: tuple[str, ...] = ()  # the user's own lines
-    captions: tuple[Step, ...] = ()  # steps described from the pictures
-    reference: tuple[Step, ...] = ()  # human truth, read by no stage
-    dropped: tuple[Rejected, ...] = ()  # what was left out, and why
-    warnings: tuple[str, ...] = ()
-    settings: dict[str, JsonValue] = Field(default_factory=dict)
-    models: dict[str, JsonValue] = Field(default_factory=dict)
-    version: Literal[1] = RECORD_VERSION  # of this form
+    id: Annotated[str, Field(min_length=1)] = Field(
+        description="names the files of the item; a dataset may ask two things of one video"
+    )
+    video: Video = Field(description="the file, and what is known of it")
+    transcript: Transcript | None = Field(None, description="what is said in it")
+    steps: tuple[Step, ...] = Field((), description="what to do, in the order of saying")
+    materials: tuple[Material, ...] = Field((), description="what the speaker says the work needs")
+    tools: tuple[Material, ...] = Field((), description="what the speaker says the work needs")
+    yields: tuple[Material, ...] = Field((), description="how much it makes, where that is said")
+    times: tuple[WorkTime, ...] = Field((), description="how long it takes, where that is said")
+    recipe: tuple[str, ...] = Field((), description="the user's own lines")
+    captions: tuple[Step, ...] = Field((), description="steps described from the pictures")
+    reference: tuple[Step, ...] = Field((), description="human truth, read by no stage")
+    dropped: tuple[Rejected, ...] = Field((), description="what was left out, and why")
+    warnings: tuple[str, ...] = Field(
+        (), description="what the user should know (a truncated file)"
+    )
+    settings: dict[str, JsonValue] = Field(
+        default_factory=dict, description="what made it (plain values)"
+    )
+    models: dict[str, JsonValue] = Field(
+        default_factory=dict, description="what made it (plain values)"
+    )
+    version: Literal[1] = Field(RECORD_VERSION, description="of this form")
 
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for

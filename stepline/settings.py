@@ -7,7 +7,10 @@ as none at all.
 """
 
 import difflib
+import functools
+import itertools
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,10 +50,13 @@ class Settings(BaseModel):
 
 
 T = TypeVar("T", bound=Settings)
+log = logging.getLogger(__name__)
 
 NONE_WORD = "none"  # None in a file, a variable or an override: TOML has no null
 MAX_VALUE_CHARS = 60  # characters of a refused value that an error repeats
 VARIABLE_PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
+# (section, old name) -> new name, of settings whose old name works for one release
+RENAMED_SETTINGS = {("vision", "witness"): "vlm"}
 # Of all commands: what one command does not have may be another's, what none has is a mistake.
 SECTION_NAMES = frozenset(
     {
@@ -302,13 +308,35 @@ def _none_read(annotation: object, value: object) -> object:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(read_limited(path, MAX_SETTINGS_BYTES).decode("utf-8"))
+        tree = parse_toml(read_limited(path, MAX_SETTINGS_BYTES).decode("utf-8"))
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be read ({error.strerror}); give a TOML file"
         ) from error
     except ValueError as error:
         raise SettingsError(f"{path}: not valid TOML ({error}); correct that line") from error
+    return _with_current_names(tree)
+
+
+def _with_current_names(tree: Mapping[str, Any], parent: str = "") -> dict[str, Any]:
+    renamed = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            value = _with_current_names(value, name)
+        renamed[current_name(parent, name)] = value
+    return renamed
+
+
+@functools.cache  # one warning for each old name
+def current_name(parent: str, name: str) -> str:
+    """Return the name of a setting, with a warning where it was given by its old name."""
+    current = RENAMED_SETTINGS.get((parent, name))
+    if current is None:
+        return name
+    log.warning(
+        "%s.%s is now %s.%s; the old name works for one release", parent, name, parent, current
+    )
+    return current
 
 
 def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
@@ -319,6 +347,7 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
         raise SettingsError(
             f"{origin[:MAX_VALUE_CHARS]}: write it as section.key=value, for example asr.beam=5"
         )
+    parts[1:] = [current_name(parent, name) for parent, name in itertools.pairwise(parts)]
     branch = tree
     for part in parts[:-1]:
         branch = branch.setdefault(part, {})

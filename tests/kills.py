@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 
 from stepline.curate.execution.local import process_is_alive
-from stepline.curate.execution.pool import OUTSIDE_KILLS, descendants
+from stepline.curate.execution.pool import MAX_OUTSIDE_KILLS
 from stepline.curate.store.run_log import read_timings
 from stepline.files.remote import RemotePath
+from stepline.workers import descendants
 
 
 def start_driver(code, cache):
@@ -52,7 +53,7 @@ def run_with_kills(code, out, cache, kills, *, between, seed, drivers=0.5, units
             assert driver.returncode == 0, driver.stderr.read().decode()
             break
         workers = workers_of(driver.pid)
-        if workers and lost < OUTSIDE_KILLS - 1 and rng.random() >= drivers:
+        if workers and lost < MAX_OUTSIDE_KILLS - 1 and rng.random() >= drivers:
             victim = rng.choice(sorted(workers))
             with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(victim, signal.SIGKILL)

@@ -13,7 +13,7 @@ def validator(name):
     """The validator of a schema by its name."""
     from jsonschema import Draft202012Validator
 
-    from stepline.schema import json_schema
+    from stepline.cli.schema import json_schema
 
     schema = json_schema(name)
     Draft202012Validator.check_schema(schema)

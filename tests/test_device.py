@@ -11,13 +11,9 @@ from click.testing import CliRunner
 from stepline.cli import main
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.curate.execution.local import gpus_a_worker, worker_devices
-from stepline.curate.execution.messages import TaskRequest, WorkerSetup
 from stepline.curate.execution.scheduler import OpenVideo, Phase, Scheduler
-from stepline.curate.execution.worker import TaskRunner
-from stepline.curate.forecast.costs import SampleCosts, StageCosts
-from stepline.curate.forecast.model import forecast
+from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup
 from stepline.curate.plan import Plan, StageTask
-from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
@@ -125,7 +121,6 @@ WITHOUT = {  # commands that run no network
         "completion",
         "curate status",
         "text-base show",
-        "train writer",
         "weights check",
         "weights get",
         "weights list",
@@ -450,9 +445,9 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
         return request.task.item.id, request.task.stage, request.gpu
 
     on_cpu = SimpleNamespace(
-        has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu
+        has_gpu=False, loaded_stages={"double"}, can_do=lambda request: not request.gpu
     )
-    on_gpu = SimpleNamespace(has_gpu=True, stages_run={"read"}, can_do=lambda request: True)
+    on_gpu = SimpleNamespace(has_gpu=True, loaded_stages={"read"}, can_do=lambda request: True)
     assert task_for(on_cpu) == ("a", "read", False)
     assert task_for(on_gpu) == ("b", "double", True)
     scheduler.close()
@@ -474,30 +469,3 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     )
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
-
-
-def test_only_stages_that_use_a_gpu_are_billed_for_it():
-    def spent(seconds):
-        rows = {
-            name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens", "requests")
-        }
-        return StageCosts(rows, dict.fromkeys(rows, 0.0), 6)
-
-    costs = SampleCosts(
-        {"transcribe": spent(36.0), "write": spent(72.0)},
-        {"train": [(6, 0.0, 3600.0, 0.0)]},
-        lead=0.0,
-        gap=0.0,
-    )
-    prices = ForecastSettings(
-        sample=6, core_hour=0.0, gpu_hour=2.0, million_tokens=0.0, gigabyte_month=0.0
-    )
-    sizes = np.ones(6)
-    told = forecast(
-        costs, sizes, np.ones(600), prices, workers=4, gpus={"transcribe": 0.5, "train": 1.0}
-    )
-    # 600 videos of 36 s on half a GPU are 3 hours, whoever else works; training 100 times as many
-    # videos takes 100
-    assert told.gpu_hours.value == pytest.approx(3.0 + 100.0)
-    assert told.money.value == pytest.approx(2.0 * 103.0)
-    assert forecast(costs, sizes, np.ones(600), prices, workers=4).gpu_hours.value == 0.0

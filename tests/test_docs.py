@@ -65,7 +65,6 @@ def test_the_readme_names_everything_that_import_stepline_offers():
 
 RUNS_NO_NETWORK = {
     "annotate vnd",
-    "train writer",
     "completion",
     "curate status",
     "datasets",

@@ -375,12 +375,6 @@ def predict(folder):
     keep(made, "summary.json", run(folder, "summarize", *video, "plain", *summarizing), folder)
     keep(
         made,
-        "storyboard.html",
-        (folder / "plain" / "small.summary.html").read_text(encoding="utf-8"),
-        folder,
-    )
-    keep(
-        made,
         "steps.json",
         run(folder, "steps", *video, "aligned", "--aligner", "networks/aligner.safetensors"),
         folder,

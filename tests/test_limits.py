@@ -122,9 +122,8 @@ def test_every_reader_of_json_has_limits():
     packaged = {
         "antecedents.py",
         "step_score.py",
-        "instruction.py",
         "line_model.py",
-        "thing_kinds.py",
+        "collect.py",
         "visibility.py",
         "said_to_shown.py",
         "swap.py",

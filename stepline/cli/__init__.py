@@ -24,7 +24,6 @@ from stepline.cli.one_video import ground, judge, summarize, transcribe
 from stepline.cli.options import offer_verbosity, verbosity_options
 from stepline.cli.refine import refine
 from stepline.cli.schema import schema
-from stepline.cli.shots import shots
 from stepline.cli.steps import demo, describe, steps
 from stepline.cli.studio import learn, mcp, search, studio
 from stepline.cli.text_base import text_base
@@ -42,7 +41,6 @@ COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
         demo,
         transcribe,
         summarize,
-        shots,
         live,
         describe,
         ground,

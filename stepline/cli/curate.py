@@ -5,7 +5,6 @@
 
 import json
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,7 +25,6 @@ from stepline.cli.options import (
 from stepline.cli.progress import curation_bar
 from stepline.cli.removed import refuse_removed
 from stepline.cli.weights import offer_weights
-from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from stepline.curate.stage import StageFailure
     from stepline.curate.status import RunStatus
     from stepline.files.remote import RemotePath
-    from stepline.llm.pictures import VideoPictures
 
 MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
@@ -127,7 +124,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
             print_message,
         )
         if options["dry_run"]:
-            from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
+            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
             forecast = dry_run(request, list(source_items(request)), run_recipe.forecast)
         else:
@@ -237,14 +234,14 @@ def _table(state: "RunStatus") -> str:
 
 @curate.command("report")
 @click.argument("out")
-@set_option("One setting, e.g. points=200.")
+@set_option("One setting, e.g. examples=30.")
 @device_option
 def report(out: str, overrides: tuple[str, ...]) -> None:
     """Write the report of a data set again.
 
     \b
     Example:
-      stepline curate report dataset --set text_base=recipes
+      stepline curate report dataset --set examples=30
 
     OUT/report.html then has the audit's verdicts so far, or follows other settings.
     """
@@ -264,12 +261,6 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
 @click.option("--import", "files", multiple=True, type=PATH_TYPE, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end. Nothing is served.")
-@click.option(
-    "--by-model",
-    is_flag=True,
-    help="Let the vision-language model of --set witness.base_url=URL check the "
-    "sample too, print its agreement with people, and end.",
-)
 @set_option("One setting, e.g. audit_videos=20.")
 @device_option
 def audit(
@@ -278,7 +269,6 @@ def audit(
     browse: bool,
     files: tuple[Path, ...],
     table: bool,
-    by_model: bool,
     overrides: tuple[str, ...],
 ) -> None:
     """Let people check a sample of a data set.
@@ -292,7 +282,6 @@ def audit(
     Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. With verdicts of two
     people or more, each under their own name, the table also has their agreement.
     """
-    from stepline.curate.audit import model_check
     from stepline.curate.audit.verdicts import import_verdicts
     from stepline.curate.report.write import local_verdicts, make_report, write_report
 
@@ -306,11 +295,7 @@ def audit(
         count = import_verdicts(file, verdicts, ids)
         print_message(f"{file}: {count} verdicts taken over")
 
-    # further verdicts: a model's, or those of people on the page
-    by_models = local_verdicts(folder, model_check.VERDICTS_FILE)
-    if by_model:
-        _check_by_model(folder, sample, by_models, settings)
-    elif not (table or files):
+    if not (table or files):
         from stepline.curate.audit.verdicts import serve
 
         serve_until_stopped(
@@ -324,41 +309,6 @@ def audit(
     # the report, and how well they agree
     write_report(folder, settings, audit_report)
     _agreement_table(sample, verdicts)
-    for agreement in model_check.model_agreements(sample, verdicts, by_models):
-        people = ", ".join(agreement.people)
-        kappa = f"Cohen's kappa {agreement} over {agreement.texts} texts"
-        print_data(f"{agreement.question}: {kappa} by {people}")
-
-
-def _check_by_model(
-    folder: "RemotePath", sample: "AuditSample", verdicts: "Verdicts", settings: "ReportSettings"
-) -> None:
-    """Let the vision-language model of the settings check the sample, and say what came of it."""
-    from stepline.curate.audit.model_check import check_by_model, read_video
-    from stepline.curate.report.write import sample_media
-    from stepline.media import probe
-
-    if not settings.witness.named:
-        raise SettingsError(
-            "--by-model asks a vision-language model; name one with --set witness.base_url=URL"
-        )
-    # Videos of the sample that are elsewhere come into a folder that goes afterwards.
-    with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-        media = sample_media(folder, sample, Path(scratch))
-
-        def pictures(video: str) -> "VideoPictures | None":
-            path = media(video)
-            if path is None:
-                return None
-            duration = sample.durations.get(video) or probe(path).duration
-            return read_video(path, duration, settings.witness)
-
-        checked = check_by_model(sample, pictures, verdicts, settings.witness)
-    for note in checked.notes:
-        print_message(note)
-    print_message(
-        f"{checked.answered} of {checked.texts} texts checked in {checked.requests} requests"
-    )
 
 
 def _folder_and_settings(

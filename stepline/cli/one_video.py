@@ -1,9 +1,7 @@
 """What is done with one video: transcribe, ground, judge, summarize."""
 
-import itertools
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +29,6 @@ from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stepline.curate.audit.sentences import SentenceCheck
     from stepline.models.wys2.settings import SummarySettings
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument
@@ -158,29 +155,10 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 @click.argument("video", type=VIDEO_TYPE)
 @out_option("Folder for the results.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
-@click.option(
-    "--ask",
-    "count",
-    type=click.IntRange(min=1),
-    help="Let the vision-language model of "
-    "--set vision.witness.base_url=URL look at this many sentences, drawn at random.",
-)
-@click.option(
-    "--people",
-    type=PATH_TYPE,
-    help="With --ask: people's answers, as answers.jsonl of `annotate vnd` or verdicts.jsonl of "
-    "an audit. Sentences are drawn from those that they answered.",
-)
 @json_option
 @speech_options
 def judge(
-    video: "VideoArgument",
-    out: Path,
-    detector: str | None,
-    count: int | None,
-    people: Path | None,
-    as_json: bool,
-    **options: Any,
+    video: "VideoArgument", out: Path, detector: str | None, as_json: bool, **options: Any
 ) -> None:
     """Estimate for each sentence how likely the picture shows it.
 
@@ -189,129 +167,42 @@ def judge(
       stepline judge stepline/demo/demo.mp4 --out out
 
     Without --detector, the wording and the picture decide. The main job's record in OUT is used, or
-    made. A model that --ask names decides nothing. It only shows how well judge, model and people
-    agree.
+    made.
     """
     overrides = [*options["overrides"]]
     if detector is not None:
         overrides.append(f"judge.detector={json.dumps(detector)}")
     settings = settings_from_options({**options, "overrides": overrides})
-    witness = settings.vision.witness
-    check = None
-    if count is None:
-        if people is not None:
-            raise SettingsError(
-                "--people is compared with what a vision-language model says; add --ask N"
-            )
-        _, record = _find_steps(video, out, settings, options)
-    else:
-        if not witness.named:
-            raise SettingsError(
-                "--ask asks a vision-language model; name one with "
-                "--set vision.witness.base_url=URL"
-            )
-        # The judge that it is compared with must not have been moved by its answers.
-        vision = settings.vision.model_copy(update={"witness": type(witness)()})
-        unmoved = settings.model_copy(update={"vision": vision})
-        request, record = _find_steps(video, out, unmoved, options)
-        check = _check_sentences(request, record, count, people, settings)
+    _, record = _find_steps(video, out, settings, options)
     print_warnings(record)
     print_message(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
     if as_json:
-        print_data(_judgement_json(record, check))
+        print_data(_judgement_json(record))
     else:
-        print_data(_judgement_table(record, check), end="")
+        print_data(_judgement_table(record), end="")
 
 
-def _judgement_json(record: "Record", check: "SentenceCheck | None") -> str:
+def _judgement_json(record: "Record") -> str:
     rows = []
     for sentence in record.sentences:
         span = sentence.span
         row = {"text": sentence.text, "start": span.start, "end": span.end}
         rows.append({**row, "shown": sentence.shown})
     judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-    if check is not None:
-        judgement |= check_as_json(check)
     return json.dumps(judgement, ensure_ascii=False, indent=2)
 
 
-def _judgement_table(record: "Record", check: "SentenceCheck | None") -> str:
-    """Return a line per sentence, and after them how well judge, model and people agree."""
+def _judgement_table(record: "Record") -> str:
     from stepline.outputs.text import clock
 
     lines = []
-    for number, sentence in enumerate(record.sentences):
+    for sentence in record.sentences:
         probability = "  – "
         if sentence.shown is not None:
             probability = f"{sentence.shown:4.0%}"
         line = f"  {clock(sentence.span.start):>7}  {probability}"
-        if check is not None:
-            answer = check.answers.get(number, "")
-            line += f"  {answer:<9}"
         lines.append(f"{line}  {sentence.text}")
-    agreements = check.agreements if check is not None else ()
-    for row in agreements:
-        people = ", ".join(row.people)
-        kappa = f"Cohen's kappa {row} over {row.texts} sentences"
-        lines.append(f"{row.question}: {kappa} by {people}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _check_sentences(
-    request: "Request", record: "Record", count: int, people: Path | None, settings: "StepsSettings"
-) -> "SentenceCheck":
-    """Return what a vision-language model says of `count` sentences, and say how the asking
-    went."""
-    from stepline.curate.audit.sentences import check_sentences, read_people
-    from stepline.grounding.vision_language.pictures import question_pictures
-    from stepline.llm.pictures import VideoPictures
-    from stepline.media import probe
-    from stepline.pipeline.part import part_info
-
-    # what people say, and the pictures that the model sees
-    answers = read_people(people, record) if people is not None else ()
-    info = part_info(probe(request.path, settings.media), request.part)
-    witness = settings.vision.witness
-    read_pictures = question_pictures(
-        request.path, witness, duration=info.duration, start=request.start, media=settings.media
-    )
-    pictures = VideoPictures(read_pictures, info.duration, request.start)
-
-    # what the model says
-    check = check_sentences(record, count, pictures, witness, people=answers)
-    print_message(*check.asking.notes)
-    if check.asking.server:
-        asking = check.asking
-        cost = f"{asking.requests} requests, about {asking.tokens} tokens"
-        seconds = ", ".join(f"{second:.1f}" for second in asking.pictures.get(record.id, ()))
-        print_message(
-            f"{asking.answered} of {asking.texts} sentences looked at in {cost}",
-            f"pictures went to {asking.server}: those at {seconds} s",
-        )
-    return check
-
-
-def check_as_json(check: "SentenceCheck") -> dict[str, Any]:
-    """Return what JSON says of a vision-language model's look at some sentences."""
-    asking = check.asking
-    answers = {str(number): answer for number, answer in sorted(check.answers.items())}
-    agreements = []
-    for row in check.agreements:
-        fields = asdict(row)
-        for key, value in fields.items():
-            if value != value:  # NaN is not JSON
-                fields[key] = None
-        agreements.append(fields)
-    return {
-        "witness": {
-            "server": asking.server,
-            "requests": asking.requests,
-            "tokens": asking.tokens,
-            "pictures": list(itertools.chain(*asking.pictures.values())),
-            "said": answers,
-        },
-        "agreement": agreements,
-    }
 
 
 def _find_steps(
@@ -369,9 +260,8 @@ def summarize(
     Example:
       stepline summarize stepline/demo/demo.mp4 --out out --length 30
 
-    Writes an mp4 and a storyboard.
-
-    The steps come from `stepline steps`, which is run first where OUT does not hold its result.
+    Writes the mp4, and prints which seconds it holds and their steps. These come from `stepline
+    steps`, which is run first where OUT does not hold its result.
     """
     from stepline.pipeline.networks import load_summarizer
     from stepline.pipeline.summary import score_seconds, write_summary
@@ -389,7 +279,7 @@ def summarize(
             importance = score_seconds(record, request, settings, network, progress)
     summary = write_summary(record, request.path, out, limits, importance)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
-    print_message(*(f"wrote {file}" for file in summary.files))
+    print_message(f"wrote {summary.file}")
 
 
 def read_length(text: str | None) -> "SummarySettings":

@@ -94,8 +94,10 @@ class PluginChoice(click.Choice[str]):
         self, value: Any, option: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """Return the name."""
-        from stepline.plugins import plugin_names
+        from stepline.plugins import plugin_names, refuse_removed_output
 
+        if self._kind == "outputs":
+            refuse_removed_output(value)
         if value not in self.choices and value in plugin_names(self._kind):
             return value
         return super().convert(value, option, context)
@@ -359,7 +361,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
             )
         overrides.append("asr.translate=true")
     if options.get("dry_run"):
-        overrides += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
+        overrides += ["vision.vlm.dry_run=true", "writing.llm.dry_run=true"]
     return load_settings(
         StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
     )

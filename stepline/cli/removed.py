@@ -6,8 +6,11 @@ from stepline.errors import SettingsError
 
 # command without `stepline` -> what to use instead, as the end of a sentence
 REMOVED_COMMANDS = {
+    "train writer": "`python -m lab.writer_training.train` in a checkout of the repository trains "
+    "the narration tagger",
     "curate workflow": "`curate run`, `annotate vnd`, `train`, `evaluate` and `curate run` "
-    "again do its work, as docs/evening.md shows"
+    "again do its work, as docs/evening.md shows",
+    "shots": "PySceneDetect lists the shots of a video and cuts it there",
 }
 
 

@@ -13,7 +13,7 @@ from stepline.cli.progress import folder_bar
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoResult
-    from stepline.pipeline.video_messages import VideoOutcome
+    from stepline.pipeline.video_pool import VideoOutcome
     from stepline.progress import Progress
     from stepline.records import Record
 
@@ -26,7 +26,7 @@ def run_in_turn(
 ) -> "Iterator[VideoOutcome]":
     """Yield what became of each video, done one after another in this process. progress: None: each
     shows its own."""
-    from stepline.pipeline.video_messages import VideoOutcome
+    from stepline.pipeline.video_pool import VideoOutcome
 
     # An error ends its video alone, and the next one begins.
     for label, run in jobs:

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
-    from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerSetup
-    from stepline.pipeline.video_pool import VideoPool
+    from stepline.pipeline.video_pool import VideoOutcome, VideoPool, VideoWorkerSetup
     from stepline.progress import Progress
 
 FORMAT_NAMES = (
@@ -70,7 +69,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--step-scorer",
     type=PATH_TYPE,
     metavar="RUN",
-    help="A run of `stepline train writer`, which picks the step sentences.",
+    help="A narration tagger of your own, which picks the step sentences.",
 )
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
@@ -214,7 +213,7 @@ def _worker_setup(
 ) -> "VideoWorkerSetup":
     """Return what the main job does with every video, for this process and others."""
     from stepline.networks.device import requested_compute, requested_device
-    from stepline.pipeline.video_messages import LOGGER_NAMES, VideoWorkerSetup
+    from stepline.pipeline.video_pool import LOGGER_NAMES, VideoWorkerSetup
 
     levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
     return VideoWorkerSetup(
@@ -263,10 +262,10 @@ def _run_at_once(
 
 def _check_dry_run(settings: "StepsSettings") -> None:
     """Raise SettingsError where no language model would be asked."""
-    if not settings.vision.witness.named and settings.writing.writer != "llm":
+    if not settings.vision.vlm.named and settings.writing.writer != "llm":
         raise SettingsError(
             "--dry-run shows what a vision-language model would be asked; name one with --set "
-            "vision.witness.base_url=URL, or a language model that writes with --writer llm"
+            "vision.vlm.base_url=URL, or a language model that writes with --writer llm"
         )
 
 

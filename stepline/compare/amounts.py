@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from pydantic import Field
+
 from stepline.records import FrozenModel, Material
 from stepline.writing.quantities import (
     COUNT_KIND,
@@ -49,18 +51,20 @@ class ToldAmount:
 
 
 class AmountSpread(FrozenModel):
-    """The least, median and greatest amount of a thing over videos, in one unit.
+    """The least, median and greatest amount of a thing over videos, in one unit."""
 
-    thing: a word of the step, "" where the amount is of the step itself ("bake for 20 minutes").
-    unit: the one that most videos use, None for a bare count. videos: ids.
-    """
-
-    thing: str = ""
-    unit: str | None = None
-    low: float  # the least
-    median: float  # half of the videos state less
-    high: float  # the greatest
-    videos: tuple[str, ...]
+    thing: str = Field(
+        "",
+        description='a word of the step, "" where the amount is of the step itself ("bake for 20 '
+        'minutes")',
+    )
+    unit: str | None = Field(
+        None, description="the one that most videos use, None for a bare count"
+    )
+    low: float = Field(description="the least")
+    median: float = Field(description="half of the videos state less")
+    high: float = Field(description="the greatest")
+    videos: tuple[str, ...] = Field(description="ids of the videos that state it")
 
 
 def step_amounts(video: str, text: str) -> list[ToldAmount]:
@@ -78,8 +82,7 @@ def step_amounts(video: str, text: str) -> list[ToldAmount]:
         unit = quantity.unit or None
         if quantity.kind == TEMPERATURE_KIND:
             unit = f"degrees {quantity.unit}".strip()
-        amount = ToldAmount(video, thing, unit, quantity.low, quantity.high)
-        amounts.append(amount)
+        amounts.append(ToldAmount(video, thing, unit, quantity.low, quantity.high))
     return amounts
 
 

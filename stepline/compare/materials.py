@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from pydantic import Field
+
 from stepline.compare.amounts import AmountSpread, amount_spreads, material_amounts
 from stepline.records import FrozenModel, Material, Matrix, Seconds
 
@@ -18,16 +20,18 @@ NAME_LIKENESS = 0.85
 class MaterialMention(FrozenModel):
     """A video that names a thing, and the second at which it does first."""
 
-    video: str  # its id
-    at: Seconds  # at which it is named first
+    video: str = Field(description="its id")
+    at: Seconds = Field(description="at which it is named first")
 
 
 class ComparedMaterial(FrozenModel):
     """A thing that videos need, by the name that most of them use."""
 
-    name: str  # in lower case
-    videos: tuple[MaterialMention, ...]  # that name it
-    amounts: tuple[AmountSpread, ...]  # one for each unit that cannot be converted
+    name: str = Field(description="in lower case")
+    videos: tuple[MaterialMention, ...] = Field(description="that name it")
+    amounts: tuple[AmountSpread, ...] = Field(
+        description="one for each unit that cannot be converted"
+    )
 
 
 def compare_materials(
@@ -38,15 +42,12 @@ def compare_materials(
     names = []
     for _, materials in videos:
         names += [material.name.casefold() for material in materials]
-    name_counts = Counter(names)
-    main_names = _main_names(name_counts, embedder)
+    main_names = _main_names(Counter(names), embedder)
     mentions: dict[str, list[NamedMaterial]] = {}
     for video, materials in videos:
         for material in materials:
             name = material.name.casefold()
-            main_name = main_names[name]
-            mention = (video, material)
-            mentions.setdefault(main_name, []).append(mention)
+            mentions.setdefault(main_names[name], []).append((video, material))
     # What each video says of a thing, joined.
     things = []
     for name, rows in mentions.items():
@@ -69,8 +70,7 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
         if main_rows:
             cosines = vectors[main_rows] @ vectors[row]
             best = int(cosines.argmax())
-            cosine = cosines[best]
-            if cosine >= NAME_LIKENESS:
+            if cosines[best] >= NAME_LIKENESS:
                 main_row = main_rows[best]
         if main_row == row:
             main_rows.append(row)

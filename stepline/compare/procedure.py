@@ -11,6 +11,7 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from stepline.compare.align import (
     StepGroup,
@@ -35,100 +36,96 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 
 
 class ComparedVideo(FrozenModel):
-    """A video of the task. path: of its file as its record has it. likeness: to the others."""
+    """A video of the task."""
 
-    id: str  # of the record
-    title: str  # of the video
-    path: str | None
-    duration: float | None  # s
-    steps: int  # how many it has
-    likeness: float
+    id: str = Field(description="of the record")
+    title: str = Field(description="of the video")
+    path: str | None = Field(description="of its file as its record has it")
+    duration: float | None = Field(description="s")
+    steps: int = Field(description="how many it has")
+    likeness: float = Field(description="mean cosine with the other videos, both ways")
 
 
 class LeftOutVideo(FrozenModel):
     """A record that is not part of the procedure, and why."""
 
-    id: str  # of the record
-    title: str  # of the video
-    reason: str  # in plain words
+    id: str = Field(description="of the record")
+    title: str = Field(description="of the video")
+    reason: str = Field(description="in plain words")
 
 
 class Occurrence(FrozenModel):
-    """A step of one video. video and step are ids. start and end: where it is shown, else said."""
+    """A step of one video."""
 
-    video: str  # its id
-    step: str  # its id in that video's record
-    text: str  # in the words of that video
-    start: Seconds | None  # where it is shown, else said
-    end: Seconds | None  # of the same span
+    video: str = Field(description="its id")
+    step: str = Field(description="its id in that video's record")
+    text: str = Field(description="in the words of that video")
+    start: Seconds | None = Field(description="where it is shown, else said")
+    end: Seconds | None = Field(description="of the same span")
 
 
 class SecondsSpread(FrozenModel):
     """How long a step is shown: the least, median and greatest seconds over its occurrences."""
 
-    low: float  # s, the least
-    median: float  # s
-    high: float  # s, the greatest
+    low: float = Field(description="s, the least")
+    median: float = Field(description="s")
+    high: float = Field(description="s, the greatest")
 
 
 class ProcedureStep(FrozenModel):
-    """What several videos do, in the words of the most typical of them.
+    """What several videos do, in the words of the most typical of them."""
 
-    videos: how many do it. share: of all videos. common: whether it is of the common procedure.
-    place: mean place in its videos, 0 at the first step, 1 at the last.
-    """
-
-    id: str  # unique in the comparison
-    text: str  # in the words of the most typical video
-    kind: StepKind  # "avoid" for a warning
-    videos: int
-    share: Probability
-    common: bool
-    place: Probability
-    seconds: SecondsSpread | None  # how long it is shown, null where no video shows it
-    amounts: tuple[AmountSpread, ...]  # that its wordings state
-    occurrences: tuple[Occurrence, ...]  # one for each time a video does it
+    id: str = Field(description="unique in the comparison")
+    text: str = Field(description="in the words of the most typical video")
+    kind: StepKind = Field(description='"avoid" for a warning')
+    videos: int = Field(description="how many do it")
+    share: Probability = Field(description="of all videos")
+    common: bool = Field(description="whether it is of the common procedure")
+    place: Probability = Field(
+        description="mean place in its videos, 0 at the first step, 1 at the last"
+    )
+    seconds: SecondsSpread | None = Field(
+        description="how long it is shown, null where no video shows it"
+    )
+    amounts: tuple[AmountSpread, ...] = Field(description="that its wordings state")
+    occurrences: tuple[Occurrence, ...] = Field(description="one for each time a video does it")
 
 
 class OrderCount(FrozenModel):
-    """Of two steps the one that comes first in most of the videos that do both.
+    """Of two steps the one that comes first in most of the videos that do both."""
 
-    videos: how many do them in this order. of: how many do both.
-    """
-
-    first: str  # id of a step
-    then: str  # id of a step
-    videos: int
-    of: int
+    first: str = Field(description="id of a step")
+    then: str = Field(description="id of a step")
+    videos: int = Field(description="how many do them in this order")
+    of: int = Field(description="how many do both")
 
 
 class Transition(FrozenModel):
     """An arrow of the task graph: how often `target` is the next step after `source`.
 
-    probability: of all arrows from `source`. Every video begins at "start" and ends at "end".
+    Every video begins at "start" and ends at "end".
     """
 
-    source: str  # id of a step, or "start"
-    target: str  # id of a step, or "end"
-    count: int  # of the videos
-    probability: Probability
+    source: str = Field(description='id of a step, or "start"')
+    target: str = Field(description='id of a step, or "end"')
+    count: int = Field(description="of the videos")
+    probability: Probability = Field(description="of all arrows from `source`")
 
 
 class TaskComparison(FrozenModel):
-    """The steps of many videos of one task as one procedure, in the order most of them keep.
+    """The steps of many videos of one task as one procedure, in the order most of them keep."""
 
-    title: of the most typical video.
-    """
-
-    version: Literal[1] = 1  # of this form
-    title: str
-    videos: tuple[ComparedVideo, ...]  # of the task
-    left_out: tuple[LeftOutVideo, ...]  # of something else
-    steps: tuple[ProcedureStep, ...]  # in the order in which most videos do them
-    orders: tuple[OrderCount, ...]  # of steps that two or more videos do both
-    transitions: tuple[Transition, ...]  # the arrows of the task graph
-    materials: tuple[ComparedMaterial, ...]  # what goes into it
-    tools: tuple[ComparedMaterial, ...]  # what the work is done with
+    version: Literal[1] = Field(1, description="of this form")
+    title: str = Field(description="of the most typical video")
+    videos: tuple[ComparedVideo, ...] = Field(description="of the task")
+    left_out: tuple[LeftOutVideo, ...] = Field(description="of something else")
+    steps: tuple[ProcedureStep, ...] = Field(
+        description="in the order in which most videos do them"
+    )
+    orders: tuple[OrderCount, ...] = Field(description="of steps that two or more videos do both")
+    transitions: tuple[Transition, ...] = Field(description="the arrows of the task graph")
+    materials: tuple[ComparedMaterial, ...] = Field(description="what goes into it")
+    tools: tuple[ComparedMaterial, ...] = Field(description="what the work is done with")
 
     @property
     def common_steps(self) -> tuple[ProcedureStep, ...]:

@@ -10,19 +10,29 @@ from stepline.settings import CountOrZero, Fraction, Settings
 class CompareSettings(Settings):
     """How the steps of many videos become one procedure."""
 
-    # least likeness of a video to the others of its task. It is the mean cosine of each step with
-    # the most similar one of another video, both ways. See docs/results/compare.md
-    video_likeness: Fraction = 0.5
-    # least cosine of a step with a group of steps that it joins in order
-    step_likeness: Fraction = 0.55
-    # the same for a step that joins out of order
-    moved_likeness: Fraction = 0.65
-    # the same for a further step of a video in a group
-    repeated_likeness: Fraction = 0.8
-    # how often each video is taken out of the alignment and aligned again
-    rounds: CountOrZero = 2
-    # least share of the videos, and never fewer than two, that do a step of the common procedure
-    common_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    video_likeness: Fraction = Field(
+        0.5,
+        description="least likeness of a video to the others of its task. It is the mean cosine "
+        "of each step with the most similar one of another video, both ways. See "
+        "docs/results/compare.md",
+    )
+    step_likeness: Fraction = Field(
+        0.55, description="least cosine of a step with a group of steps that it joins in order"
+    )
+    moved_likeness: Fraction = Field(
+        0.65, description="the same for a step that joins out of order"
+    )
+    repeated_likeness: Fraction = Field(
+        0.8, description="the same for a further step of a video in a group"
+    )
+    rounds: CountOrZero = Field(
+        2, description="how often each video is taken out of the alignment and aligned again"
+    )
+    common_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        0.5,
+        description="least share of the videos, and never fewer than two, that do a step of the "
+        "common procedure",
+    )
 
 
 class CompareRunSettings(Settings):

@@ -97,8 +97,7 @@ class _ViewBuilder:
         self._links: dict[str, str] = {}
         for video in comparison.videos:
             if video.path is not None and Path(video.path).is_file():
-                link = media_link(os.path.relpath(video.path, folder))
-                self._links[video.id] = link
+                self._links[video.id] = media_link(os.path.relpath(video.path, folder))
         self._texts = {step.id: step_text(step) for step in comparison.steps}
         self._texts |= {START_ID: "start", END_ID: "end"}
 
@@ -191,9 +190,7 @@ class _ViewBuilder:
 
     def _share(self, count: int) -> str:
         total = len(self._comparison.videos)
-        if count == total:
-            return f"all {total} videos"
-        return f"{count} of {total} videos"
+        return f"all {total} videos" if count == total else f"{count} of {total} videos"
 
     def _moment(self, occurrence: Occurrence) -> MomentView:
         title = self._titles[occurrence.video]
@@ -223,9 +220,7 @@ def _distinct_titles(comparison: TaskComparison) -> dict[str, str]:
 
 def _place_text(common_count: int) -> str:
     """Return where a step is that comes after `common_count` common ones."""
-    if common_count == 0:
-        return "before step 1"
-    return f"after step {common_count}"
+    return "before step 1" if common_count == 0 else f"after step {common_count}"
 
 
 def _step_facts(step: ProcedureStep) -> tuple[str, ...]:
@@ -237,9 +232,7 @@ def _step_facts(step: ProcedureStep) -> tuple[str, ...]:
 
 def _amount_fact(spread: AmountSpread) -> str:
     count = len(spread.videos)
-    videos = "1 video"
-    if count != 1:
-        videos = f"{count} videos"
+    videos = f"{count} videos" if count != 1 else "1 video"
     return f"{spread_text(spread)} ({videos})"
 
 

@@ -123,9 +123,7 @@ def _moment_line(moment: MomentView) -> str:
 
 def _time(moment: MomentView) -> str:
     """Return the time of a moment, as a link where its video is there."""
-    if moment.link is None:
-        return moment.time
-    return f"[{moment.time}]({moment.link})"
+    return moment.time if moment.link is None else f"[{moment.time}]({moment.link})"
 
 
 def _list(texts: Sequence[str], prefix: str = "") -> list[str]:
@@ -141,5 +139,4 @@ def _escape(text: str) -> str:
 
 
 def _file(name: str) -> str:
-    path = files(__package__).joinpath(name)
-    return path.read_text(encoding="utf-8")
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from stepline.curate.settings import (
     CleanSettings,
@@ -244,11 +244,17 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 class Recipe(Settings):
     """Every setting of `stepline curate`."""
 
-    stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
-    threads: Threads = 1  # threads of a dataset stage (training); they decide its last bits
+    stages: tuple[str, ...] = Field(
+        (), description="names of the stages, each after those that it needs"
+    )
+    threads: Threads = Field(
+        1, description="threads of a dataset stage (training); they decide its last bits"
+    )
     source: SourceSettings = SourceSettings()
-    # recogniser, writer, backbone, coarse placing, grounding and judge
-    steps: StepsSettings = StepsSettings()
+    steps: StepsSettings = Field(
+        StepsSettings(),
+        description="recogniser, writer, backbone, coarse placing, grounding and judge",
+    )
     filter: FilterSettings = FilterSettings()
     coarse: CoarseStageSettings = CoarseStageSettings()
     gather: GatherSettings = GatherSettings()
@@ -307,15 +313,14 @@ def load_recipe(
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
     recipe = load_settings(kind, path, overrides, preset=preset)
-    # A named vision-language model is looked up once, for the settings of all videos.
-    if recipe.steps.vision.witness.named:
-        from stepline.pipeline.networks import load_witness, with_witness
+    # A named vision-language model is checked once, for all videos.
+    if recipe.steps.vision.vlm.named:
+        from stepline.pipeline.networks import check_vlm
 
-        witness = load_witness(recipe.steps.vision)
-        recipe = recipe.model_copy(update={"steps": with_witness(recipe.steps, witness)})
+        check_vlm(recipe.steps.vision)
     steps = recipe.steps
     # What no run over many videos can do.
-    if steps.vision.witness.dry_run or steps.writing.llm.dry_run:
+    if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         cure = "take it out, and let `stepline curate --dry-run` ask a sample"
         raise SettingsError(f"steps: dry_run asks no model; {cure}")
     if steps.writing.llm.pictures:

@@ -16,17 +16,14 @@ FILE_NAME = "COIN.json"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per video."""
-    root = read_node(path, FILE_NAME)
-    videos = root["database"].entries()
-    for id, video in videos:
+    for id, video in read_node(path, FILE_NAME)["database"].entries():
         duration = video.optional_number("duration")
         builder = RecordBuilder(id, duration=duration)
         rows = video["annotation"].rows()
         for row in rows:
             step_id = row["id"].name()
             label = row["label"].text()
-            segment = row["segment"]
-            start, end = segment.pair()
+            start, end = row["segment"].pair()
             builder.add_span(step_id, label, start, end)
         subset = video.optional_text("subset")
         task = video.optional_text("class")

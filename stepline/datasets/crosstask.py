@@ -74,9 +74,7 @@ def read_validation(folder: Path) -> dict[VideoKey, None]:
     """Return the (task, video) pairs that the benchmark keeps for validation, in the file's
     order."""
     file = find_file(folder, VALIDATION_FILE)
-    if file is None:
-        return {}
-    return _read_pairs(file)
+    return {} if file is None else _read_pairs(file)
 
 
 def _read_pairs(file: Path) -> dict[VideoKey, None]:

@@ -28,12 +28,9 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 
     The marks of errors are not read. The spans of one step id make one step.
     """
-    root = read_node(path, COOK4D_FILE)
-    recordings = root.entries()
-    for id, recording in recordings:
+    for id, recording in read_node(path, COOK4D_FILE).entries():
         builder = RecordBuilder(id)
-        steps = recording["steps"]
-        rows = steps.rows()
+        rows = recording["steps"].rows()
         for row in rows:
             step_id = row["step_id"].name()
             description = row["description"].text()
@@ -48,19 +45,15 @@ def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     of a video is not stated."""
     for file in _files(path, GOALSTEP_FILES):
         subset = _split_name(file)
-        root = read_node(file)
-        videos = root["videos"].rows()
-        for video in videos:
-            id = video["video_uid"].name()
-            builder = RecordBuilder(id)
+        for video in read_node(file)["videos"].rows():
+            builder = RecordBuilder(video["video_uid"].name())
             _add_segments(builder, video, prefix="")
             task = video.optional_text("goal_description", "goal_category")
             yield builder.entry(subset=subset, task=task)
 
 
 def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
-    rows = parent.optional_rows("segments")
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(parent.optional_rows("segments"), start=1):
         id = f"{prefix}{number}"
         text = row.optional_text("step_description", "step_category") or ""
         start, end = row.span("start_time", "end_time")
@@ -74,8 +67,7 @@ def read_epic(path: Path) -> Iterator[DatasetEntry]:
     for file in _files(path, EPIC_FILES):
         subset = _split_name(file)
         builders: dict[str, RecordBuilder] = {}
-        rows = read_csv(file, EPIC_COLUMNS)
-        for line, row in rows:
+        for line, row in read_csv(file, EPIC_COLUMNS):
             video_id = row["video_id"]
             narration_id = row["narration_id"]
             narration = row["narration"]
@@ -102,17 +94,14 @@ def _files(path: Path, names: Sequence[str]) -> list[Path]:
 def _split_name(file: Path) -> str:
     """Return a file's split, the last word of its name."""
     name = stem(file.name)
-    words = name.split("_")
-    return words[-1]
+    return name.split("_")[-1]
 
 
 def _clock_seconds(clock: str, location: str) -> float:
     """Return the seconds of HH:MM:SS.ss."""
     try:
         hours, minutes, seconds = clock.split(":")
-        hour_seconds = SECONDS_PER_HOUR * int(hours)
-        minute_seconds = SECONDS_PER_MINUTE * int(minutes)
-        whole_seconds = hour_seconds + minute_seconds
+        whole_seconds = SECONDS_PER_HOUR * int(hours) + SECONDS_PER_MINUTE * int(minutes)
         return whole_seconds + float(seconds)
     except ValueError as error:
         fault = f"{clock!r} is not a time HH:MM:SS.ss"

@@ -102,8 +102,7 @@ def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
         for video, split in source.videos():
             scored[split] = source.is_scored(split)
             if scored[split]:
-                id = plain_id(video)
-                names[id].add(source.name)
+                names[plain_id(video)].add(source.name)
         _check_splits(source, scored)
     return _sorted(names)
 

@@ -84,9 +84,7 @@ def read_json(path: Path) -> Tree:
 
 def read_node(path: Path, *names: str) -> "Node":
     """Return the root of a JSON file. In a folder it is the first of `names` that is there."""
-    file = path
-    if names:
-        file = file_in(path, *names)
+    file = file_in(path, *names) if names else path
     return Node(read_json(file), str(file))
 
 
@@ -329,24 +327,18 @@ class Node:
         """Return the string under the first of these keys that the object holds, None where it
         holds none or null."""
         node = self.get(*keys)
-        if node is None:
-            return None
-        return node.text()
+        return None if node is None else node.text()
 
     def optional_number(self, key: str) -> float | None:
         """Return the number under a key, None where the object lacks it or holds null."""
         node = self.get(key)
-        if node is None:
-            return None
-        return node.number()
+        return None if node is None else node.number()
 
     def optional_rows(self, key: str) -> "list[Node]":
         """Return the items of the list under a key, none where the object lacks it or holds
         null."""
         node = self.get(key)
-        if node is None:
-            return []
-        return list(node.rows())
+        return [] if node is None else list(node.rows())
 
     def text(self) -> str:
         """Return a string."""

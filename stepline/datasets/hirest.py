@@ -26,13 +26,10 @@ REASONS_BY_FLAG = {"relevant": NOT_RELEVANT, "clip": NO_CLIP}  # why an item is 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per (query, video) pair of a file, or of the three files in the splits
     folder."""
-    files = split_files(path, FILE_NAMES, NO_FILES, SPLIT_FOLDERS)
-    for file in files:
+    for file in split_files(path, FILE_NAMES, NO_FILES, SPLIT_FOLDERS):
         subset = _split_name(file)
-        root = read_node(file)
-        for query, videos in root.entries():
-            items = videos.entries()
-            for name, item in items:
+        for query, videos in read_node(file).entries():
+            for name, item in videos.entries():
                 yield _item(query, name, item, subset)
 
 
@@ -51,14 +48,11 @@ def _item(query: str, name: str, item: Node, subset: str | None) -> DatasetEntry
         value = item[flag].value
         if value is False:
             return rejected_entry(id, reason, subset=subset)
-    v_duration = item["v_duration"]
-    duration = v_duration.number()
+    duration = item["v_duration"].number()
     builder = RecordBuilder(id, video=video, duration=duration)
-    steps = item["steps"]
-    for index, row in enumerate(steps.rows()):
+    for index, row in enumerate(item["steps"].rows()):
         step_id = str(index)
         heading = row["heading"].text()
-        bounds = row["absolute_bounds"]
-        start, end = bounds.pair()
+        start, end = row["absolute_bounds"].pair()
         builder.add_span(step_id, heading, start, end)
     return builder.entry(subset=subset, task=query)

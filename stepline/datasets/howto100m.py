@@ -32,8 +32,7 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
     estimated."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
-        numbered_rows = enumerate(_rows(video))
-        for index, row in numbered_rows:
+        for index, row in enumerate(_rows(video)):
             builder.add_span(str(index), *row)
         yield builder.entry(machine=True)
 
@@ -57,8 +56,7 @@ def _videos(path: Path) -> Iterator[tuple[str, Node]]:
         if not is_video:
             yield from root.entries()
             continue
-        file_name = Path(location).name
-        id = name or file_name.partition(".")[0]
+        id = name or Path(location).name.partition(".")[0]
         yield id, root
 
 

@@ -33,8 +33,7 @@ class AlignRow:
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
     """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
     times are."""
-    videos = read_node(path, FILE_NAME).entries()
-    for id, video in videos:
+    for id, video in read_node(path, FILE_NAME).entries():
         rows = [_row(row) for row in video.rows()]
         yield id, rows
 

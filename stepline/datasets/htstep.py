@@ -59,8 +59,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     split_of: dict[str, str] = {}
     for name, ids in read_splits(file.parent).items():
         split_of |= dict.fromkeys(ids, name)
-    videos = read_node(file).entries()
-    for id, video in videos:
+    for id, video in read_node(file).entries():
         split = split_of.get(id)
         yield _video(id, video, taxonomy, articles, split)
 
@@ -129,9 +128,7 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
     """
     if not path.is_dir():
         videos = [video for _, video in read_node(path).entries()]
-        if not videos or videos[0].get(HEADLINES_KEY) is None:
-            return None
-        return path
+        return None if not videos or videos[0].get(HEADLINES_KEY) is None else path
     file = find_file(path, QUERIES_FILE)
     annotations = find_file(path, ANNOTATIONS_FILE)
     if annotations is None:

@@ -29,11 +29,9 @@ NOT_ANNOTATED = "no one has annotated it"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per task."""
-    tasks = read_node(path, FILE_NAME).rows()
-    for task in tasks:
+    for task in read_node(path, FILE_NAME).rows():
         data = task["data"]
-        id_node = data.get("id") or data["video"]
-        id = id_node.name()
+        id = (data.get("id") or data["video"]).name()
         annotations = []
         for row in task.optional_rows("annotations"):
             if not _flag(row, "was_cancelled"):
@@ -57,8 +55,7 @@ def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
     for row in rows:
         value = row.get("value")
         if value is not None and _has_times(value):
-            region_id = row["id"].name()
-            regions.setdefault(region_id, []).append(value)
+            regions.setdefault(row["id"].name(), []).append(value)
         original_length = row.optional_number("original_length")
         if duration is None:
             duration = original_length
@@ -92,16 +89,14 @@ def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
         # both frames belong to the range, and the first of a video is number 1
         first_frame, last_frame = row.span()
         start = (first_frame - 1) / rate
-        end = last_frame / rate
-        spans.append((start, end))
+        spans.append((start, last_frame / rate))
     return spans
 
 
 def _texts(values: list[Node], key: str) -> list[str]:
     texts = []
     for value in values:
-        rows = value.optional_rows(key)
-        for row in rows:
+        for row in value.optional_rows(key):
             texts.append(row.text())
     return texts
 

@@ -265,9 +265,7 @@ class RecordBuilder:
 
 def text_or_none(text: str | None) -> str | None:
     """Return a title or task, None where it is empty or cannot be stored."""
-    if not text or not is_storable(text):
-        return None
-    return text
+    return None if not text or not is_storable(text) else text
 
 
 def rejected_entry(

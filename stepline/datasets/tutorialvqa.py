@@ -20,19 +20,13 @@ NO_SENTENCES = "its sentence indexes are not in the transcript"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per video."""
-    root = read_node(path, FILE_NAME)
-    videos = root.rows()
-    for video in videos:
-        transcript = video["transcript"]
-        spoken = transcript.texts()
+    for video in read_node(path, FILE_NAME).rows():
+        spoken = video["transcript"].texts()
         title = video.optional_text("video_title")
-        id = video["video_id"].name()
-        builder = RecordBuilder(id)
+        builder = RecordBuilder(video["video_id"].name())
         sentence_count = len(spoken)
-        segments = video["segments"].rows()
-        for index, segment in enumerate(segments):
-            step_id = str(index)
-            _add_segment(builder, step_id, segment, sentence_count)
+        for index, segment in enumerate(video["segments"].rows()):
+            _add_segment(builder, str(index), segment, sentence_count)
         yield builder.entry(title=title, spoken=spoken)
 
 
@@ -40,14 +34,10 @@ def _add_segment(builder: RecordBuilder, id: str, segment: Node, sentence_count:
     text = segment["title"].text()
     first, last = segment["sentence_indexes"].span()
     is_whole = first.is_integer() and last.is_integer()
-    is_in_transcript = 0 <= first <= last < sentence_count
-    if not (is_whole and is_in_transcript):
+    if not (is_whole and 0 <= first <= last < sentence_count):
         indexes = f"{first:g} to {last:g} of {sentence_count}"
         builder.reject("step", text, NO_SENTENCES, indexes)
         return
-    first_index = int(first)
-    last_index = int(last)
-    sources = range(first_index, last_index + 1)
-    timestamps = segment["timestamps"]
-    start, end = timestamps.span()
+    sources = range(int(first), int(last) + 1)
+    start, end = segment["timestamps"].span()
     builder.add_span(id, text, start, end, sources=sources)

@@ -48,14 +48,12 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     next to it."""
     file = file_in(path, SPOKEN_FILE)
     windows = _read_windows(file)
-    clips = read_node(file).entries()
-    for id, clip in clips:
+    for id, clip in read_node(file).entries():
         builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
             _add_joined(builder, clip)
         else:
-            window_rows = windows.get(id)
-            _add_official(builder, clip, window_rows)
+            _add_official(builder, clip, windows.get(id))
         yield builder.entry()
 
 
@@ -65,9 +63,7 @@ def _read_windows(spoken_file: Path) -> dict[str, Node]:
     if not spoken_file.name.startswith(SPOKEN_FILE):
         return {}
     shown_file = find_file(spoken_file.parent, SHOWN_FILE)
-    if shown_file is None:
-        return {}
-    return dict(read_node(shown_file).entries())
+    return {} if shown_file is None else dict(read_node(shown_file).entries())
 
 
 def _add_joined(builder: RecordBuilder, clip: Node) -> None:
@@ -77,11 +73,8 @@ def _add_joined(builder: RecordBuilder, clip: Node) -> None:
         window_node = row.get("shown")
         text = row["text"].text()
         passage = row["spoken"].pair()
-        window = None
-        if window_node is not None:
-            window = window_node.pair()
-        action = Action(text, passage, visible)
-        _add_action(builder, index, action, window)
+        window = window_node.pair() if window_node is not None else None
+        _add_action(builder, index, Action(text, passage, visible), window)
 
 
 def _add_official(builder: RecordBuilder, clip: Node, window_rows: Node | None) -> None:
@@ -100,9 +93,7 @@ def _official_action(row: Node) -> Action:
         raise row.error("[action, [start, end], 0 or 1]")
     text_cell, passage_cell, label_cell = cells
     text = text_cell.text()
-    passage = passage_cell.pair()
-    visible = label_cell.value == VISIBLE_LABEL
-    return Action(text, passage, visible)
+    return Action(text, passage_cell.pair(), label_cell.value == VISIBLE_LABEL)
 
 
 def _add_action(builder: RecordBuilder, index: int, action: Action, window: Window | None) -> None:
@@ -176,5 +167,4 @@ def _first_worded(text: str, texts: dict[int, str]) -> int | None:
 
 
 def _similarity(text: str, other: str) -> float:
-    matcher = difflib.SequenceMatcher(None, text, other, autojunk=False)
-    return matcher.ratio()
+    return difflib.SequenceMatcher(None, text, other, autojunk=False).ratio()

@@ -69,8 +69,7 @@ def _split(file: Path) -> str | None:
     """Return the split that a flat file's name states, as in yc2_train.json and
     htmrkb_dis_valid_3k_...json."""
     name = stem(file.name).lower()
-    words = name.replace("-", "_").split("_")
-    for word in words:
+    for word in name.replace("-", "_").split("_"):
         if word in SPLIT_WORDS:
             return SPLIT_WORDS[word]
     return None
@@ -79,8 +78,7 @@ def _split(file: Path) -> str | None:
 def _author_entry(id: str, video: Node) -> DatasetEntry:
     duration = video.optional_number("duration")
     builder = RecordBuilder(id, duration=duration)
-    rows = video.optional_rows("annotations")
-    for index, row in enumerate(rows):
+    for index, row in enumerate(video.optional_rows("annotations")):
         # the test split has no sentences
         text = row.optional_text("sentence") or ""
         start, end = row["segment"].pair()

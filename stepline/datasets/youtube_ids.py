@@ -11,9 +11,7 @@ PREFIXED_ID_CHARS = ID_CHARS + len(ID_PREFIX)
 def plain_id(video: str) -> str:
     """Return an id as YouTube has it, without the prefix that some files put before its eleven
     letters."""
-    if len(video) == PREFIXED_ID_CHARS:
-        return video.removeprefix(ID_PREFIX)
-    return video
+    return video.removeprefix(ID_PREFIX) if len(video) == PREFIXED_ID_CHARS else video
 
 
 def shared_prefix(ids: Collection[str]) -> str:

@@ -47,8 +47,7 @@ class PredictedSegments:
 
     def select(self, steps: Iterable[int]) -> "PredictedSegments":
         """Return the predictions of these steps."""
-        step_list = sorted(steps)
-        rows = np.isin(self.steps, step_list)
+        rows = np.isin(self.steps, sorted(steps))
         return PredictedSegments(
             segments=self.segments[rows],
             steps=self.steps[rows],
@@ -78,8 +77,7 @@ def match_predictions(
         overlaps = np.where(is_same, overlaps, -1.0)
     # of equal scores the later one in the file first
     ranked = np.lexsort((-predicted.order, -scores))
-    ascending = np.argsort(overlaps, axis=1, kind="stable")
-    preference = ascending[:, ::-1]
+    preference = np.argsort(overlaps, axis=1, kind="stable")[:, ::-1]
     segment_count = len(truth.segments)
     for level, tiou in enumerate(tious):
         free = np.ones(segment_count, dtype=bool)
@@ -119,16 +117,13 @@ class RankedGroup:
         area = np.zeros(len(weights))
         # Interpolated average precision at each threshold.
         for right in self.right:
-            right_items = item * right
-            hits = right_items.cumsum(axis=1)
+            hits = (item * right).cumsum(axis=1)
             exact = np.zeros_like(hits)
             np.divide(hits, ranked, out=exact, where=ranked > 0)
             # the best precision at this rank or a later one
             from_end = exact[:, ::-1]
-            best_from_end = np.maximum.accumulate(from_end, axis=1)
-            best = best_from_end[:, ::-1]
-            gains = np.diff(hits, prepend=0.0, axis=1)
-            areas = gains * best
+            best = np.maximum.accumulate(from_end, axis=1)[:, ::-1]
+            areas = np.diff(hits, prepend=0.0, axis=1) * best
             area += areas.sum(axis=1)
         return divide_or_nan(area, total * len(self.right))
 
@@ -207,8 +202,7 @@ def grounding_map(
     # annotations and predictions of each activity and step (ANY_STEP: all of its steps)
     predicted: dict[GroupKey, list[_RankedPrediction]] = defaultdict(list)
     annotated: dict[GroupKey, Floats] = {}
-    videos = truths.items()
-    for video, (id, truth) in enumerate(videos):
+    for video, (id, truth) in enumerate(truths.items()):
         for step in truth.steps:
             group_step = step if by_label else ANY_STEP
             key = (truth.activity, group_step)
@@ -224,16 +218,13 @@ def grounding_map(
                 key = (truth.activity, group_step)
                 score = float(segments.scores[n])
                 row = int(segments.order[n])
-                rank = (-score, -row)
-                is_right = right[:, n]
-                prediction = _RankedPrediction(rank, video, is_right)
+                prediction = _RankedPrediction((-score, -row), video, right[:, n])
                 predicted[key].append(prediction)
     # one group for each of them
     activities: dict[str, list[RankedGroup]] = defaultdict(list)
     for key, counts in annotated.items():
         activity, _ = key
-        group_predictions = predicted[key]
-        ranked = sorted(group_predictions, key=attrgetter("rank"))
+        ranked = sorted(predicted[key], key=attrgetter("rank"))
         group = _ranked_group(ranked, counts, len(tious))
         activities[activity].append(group)
     groups = tuple(map(tuple, activities.values()))

@@ -116,8 +116,7 @@ class GroupedRatio(Ratio):
         for is_in_set in self.sets:
             set_weights = weights * is_in_set  # (B, V)
             set_hits = set_weights @ hits  # (B, G)
-            set_totals = set_weights @ totals
-            ratios.append(divide_or_nan(set_hits, set_totals))
+            ratios.append(divide_or_nan(set_hits, set_weights @ totals))
         return np.stack(ratios)
 
     def __call__(self, weights: Floats) -> Floats:
@@ -131,18 +130,14 @@ def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis of what is not NaN, or NaN where nothing is known."""
     # np.nanmean would warn of a slice without numbers.
     defined = ~np.isnan(values)
-    known_values = np.where(defined, values, 0.0)
-    sums = known_values.sum(axis=axis)
-    counts = defined.sum(axis=axis)
-    return divide_or_nan(sums, counts.astype(np.float64))
+    sums = np.where(defined, values, 0.0).sum(axis=axis)
+    return divide_or_nan(sums, defined.sum(axis=axis).astype(np.float64))
 
 
 def point_estimate(statistic: Statistic) -> float:
     """Return the score itself: every video once."""
-    shape = (1, statistic.videos)
-    weights = np.ones(shape)
-    scores = statistic(weights)
-    return float(scores[0])
+    weights = np.ones((1, statistic.videos))
+    return float(statistic(weights)[0])
 
 
 def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
@@ -152,8 +147,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
     # a number for each (draw, video), so that all draws are counted together
     first_numbers = videos * np.arange(draws)
     draw_numbers = numbers + first_numbers[:, None]
-    number_count = draws * videos
-    counts = np.bincount(draw_numbers.ravel(), minlength=number_count)
+    counts = np.bincount(draw_numbers.ravel(), minlength=draws * videos)
     return counts.reshape(shape).astype(np.float64)
 
 
@@ -182,8 +176,7 @@ def resample(
     block = max(1, MAX_WEIGHTS // widest)
     parts: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
-        size = min(block, draws - start)
-        weights = draw_videos(videos, size, rng)
+        weights = draw_videos(videos, min(block, draws - start), rng)
         for name, statistic in statistics.items():
             scores = statistic(weights)
             parts[name].append(scores)
@@ -252,8 +245,7 @@ def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatist
 
     sources: of each of its V videos.
     """
-    source_array = np.array(sources, dtype=object)
-    names, index = np.unique(source_array, return_inverse=True)
+    names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
     columns = index.reshape(-1)
 
     def weights_of(drawn: Floats) -> Floats:

@@ -41,8 +41,7 @@ class Logistic:
         mean = np.array(self.mean)
         deviation = np.array(self.deviation)
         weights = np.array(self.weights)
-        scaled = (rows - mean) / deviation
-        return sigmoid(self.bias + scaled @ weights)
+        return sigmoid(self.bias + (rows - mean) / deviation @ weights)
 
 
 def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
@@ -76,8 +75,7 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
         counts = f"{positives} texts shown and {negatives} not"
         raise DatasetError(f"{counts}; a calibration needs {MIN_ITEMS} of each: add videos")
     mean = rows.mean(axis=0)
-    spread = rows.std(axis=0)
-    deviation = np.maximum(spread, MIN_DEVIATION)
+    deviation = np.maximum(rows.std(axis=0), MIN_DEVIATION)
     scaled = (rows - mean) / deviation
     # the last column is the bias, which no prior holds back
     ones = np.ones(len(rows))
@@ -105,11 +103,8 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
 def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
     """Return ECE: mean distance of stated P from how often it was so, over equal bins of P,
     weighted by their items."""
-    raw_bins = (p * bins).astype(np.int64)
-    bin_of = np.minimum(raw_bins, bins - 1)
+    bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     counts = np.bincount(bin_of, minlength=bins)
-    excess = p - labels
-    gaps = np.bincount(bin_of, weights=excess, minlength=bins)
-    total_gap = np.abs(gaps).sum()
+    total_gap = np.abs(np.bincount(bin_of, weights=p - labels, minlength=bins)).sum()
     item_count = max(1, counts.sum())
     return float(total_gap / item_count)

@@ -92,8 +92,7 @@ def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     # In how many items' references an n-gram is, and the idf of that.
     documents: Counter[Ngram] = Counter()
     for counts in references:
-        item_ngrams = set().union(*counts)
-        documents.update(item_ngrams)
+        documents.update(set().union(*counts))
     rare = math.log(len(items))  # the idf of an n-gram that no reference holds
     document_counts = set(documents.values())
     log_of = {count: math.log(count) for count in document_counts}
@@ -101,20 +100,17 @@ def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     # Each item: the mean similarity with its references.
     scores = []
     for item, counts in zip(items, references, strict=True):
-        hypothesis_counts = ngrams(item.hypothesis)
-        hypothesis = _vector(hypothesis_counts, idf, rare)
+        hypothesis = _vector(ngrams(item.hypothesis), idf, rare)
         similarities = []
         for reference_counts in counts:
             reference = _vector(reference_counts, idf, rare)
             similarities.append(_similarity(hypothesis, reference))
-        total = sum(similarities)
-        scores.append(_CIDER_SCALE * total / len(counts))
+        scores.append(_CIDER_SCALE * sum(similarities) / len(counts))
     return _mean_and_items(scores)
 
 
 def _mean_and_items(scores: Sequence[float]) -> CaptionScores:
-    mean = sum(scores) / len(scores)
-    return CaptionScores(mean, tuple(scores))
+    return CaptionScores(sum(scores) / len(scores), tuple(scores))
 
 
 def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _Vector:
@@ -122,8 +118,7 @@ def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _Vector:
     length = 0
     for ngram, count in counts.items():
         size = len(ngram)
-        rarity = idf.get(ngram, rare)
-        weights[size - 1][ngram] = count * rarity
+        weights[size - 1][ngram] = count * idf.get(ngram, rare)
         # the scorer's length counts pairs of words
         if size == 2:
             length += count
@@ -140,9 +135,7 @@ def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
     """Return the mean over n-gram sizes of the clipped cosine, less for different lengths."""
     total = 0.0
     for index in range(MAX_NGRAM_WORDS):
-        hypothesis_weights = hypothesis.weights[index]
-        reference_weights = reference.weights[index]
-        product = _clipped_product(hypothesis_weights, reference_weights)
+        product = _clipped_product(hypothesis.weights[index], reference.weights[index])
         hypothesis_norm = hypothesis.norms[index]
         reference_norm = reference.norms[index]
         # A norm of 0 has weights of 0, so there is nothing to divide.
@@ -152,10 +145,7 @@ def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
             total += product
     # CIDEr-D: a Gaussian over the difference in length.
     difference = hypothesis.length - reference.length
-    spread = 2.0 * LENGTH_SIGMA**2
-    square = difference**2
-    penalty = math.exp(-square / spread)
-    return total / MAX_NGRAM_WORDS * penalty
+    return total / MAX_NGRAM_WORDS * math.exp(-(difference**2) / (2.0 * LENGTH_SIGMA**2))
 
 
 def _clipped_product(hypothesis: NgramWeights, reference: NgramWeights) -> float:
@@ -164,8 +154,7 @@ def _clipped_product(hypothesis: NgramWeights, reference: NgramWeights) -> float
     for ngram, weight in hypothesis.items():
         if ngram in reference:
             reference_weight = reference[ngram]
-            clipped = min(weight, reference_weight)
-            products.append(clipped * reference_weight)
+            products.append(min(weight, reference_weight) * reference_weight)
     return sum(products)
 
 
@@ -197,8 +186,7 @@ def bleu(items: Sequence[CaptionPair]) -> BleuScores:
 def _count(item: CaptionPair) -> list[int]:
     """Return the words of the hypothesis and of the closest reference, then guessed and correct
     n-grams by size."""
-    hypothesis_words = item.hypothesis.split()
-    length = len(hypothesis_words)
+    length = len(item.hypothesis.split())
     reference_lengths = [len(reference.split()) for reference in item.references]
     gaps = [(abs(other - length), other) for other in reference_lengths]
     _, closest = min(gaps)
@@ -274,13 +262,11 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     # Of each word its places, one bit per word of `first`.
     positions: dict[str, int] = {}
     for index, word in enumerate(first):
-        word_bits = positions.get(word, 0)
-        positions[word] = word_bits | 1 << index
+        positions[word] = positions.get(word, 0) | 1 << index
     size = len(first)
     everything = (1 << size) - 1
     open_bits = everything  # a zero marks where the subsequence grows
     for word in second:
         matched = open_bits & positions.get(word, 0)
-        grown = open_bits + matched | open_bits - matched
-        open_bits = grown & everything
+        open_bits = (open_bits + matched | open_bits - matched) & everything
     return size - open_bits.bit_count()

@@ -67,8 +67,7 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
     Raises DatasetError for an unknown step.
     """
     rows = np.zeros((seconds, count), dtype=bool)
-    spans = span_array(segments, "crosstask")
-    for (start, end), step in zip(spans, steps, strict=True):
+    for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
         if not 0 <= step < count:
             fault = f"step {step + 1} of a task with {count} steps"
             raise DatasetError(f"{fault}; correct the annotation")
@@ -81,16 +80,13 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
 def best_rows(cost: Floats) -> Integers:
     """Return (K,) the cheapest second of each step by itself. Of equal ones it is the first."""
     _check_costs(cost)
-    rows = cost.argmin(axis=0)
-    return np.asarray(rows, dtype=np.int64)
+    return np.asarray(cost.argmin(axis=0), dtype=np.int64)
 
 
 def ordered_rows(cost: Floats) -> Integers:
     """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least.
     Background costs 0."""
-    assigned = ordered_assignment(cost)
-    rows = assigned.argmax(axis=0)
-    return np.asarray(rows, dtype=np.int64)
+    return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
 
 
 def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
@@ -154,9 +150,7 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
         back[second + 1, steps] = steps - to_step.argmin(axis=0)
     last_rest = state_count - 1
     last_step = state_count - 2
-    if total[last_rest] < total[last_step]:
-        return back, last_rest
-    return back, last_step
+    return (back, last_rest) if total[last_rest] < total[last_step] else (back, last_step)
 
 
 def _check_costs(cost: Floats) -> None:
@@ -172,9 +166,7 @@ def step_costs(scores: Floats) -> Floats:
     decoded."""
     # The largest score is taken off first, so that exp cannot overflow.
     top = scores.max(axis=1, keepdims=True)
-    exponentials = np.exp(scores - top)
-    sums = exponentials.sum(axis=1, keepdims=True)
-    log_sums = np.log(sums)
+    log_sums = np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
     return np.asarray(top + log_sums - scores)
 
 
@@ -188,14 +180,11 @@ def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     if len(rows) != count:
         counts = f"{len(rows)} predicted seconds for {count} steps"
         raise DatasetError(f"{counts}; give one, or null, per step")
-    is_placed = np.isfinite(rows)
-    inside = is_placed & (rows >= 0) & (rows < seconds)
+    inside = np.isfinite(rows) & (rows >= 0) & (rows < seconds)
     right = inside
     # Seconds outside the table hit nothing. They become 0 only to index it.
     if seconds:
-        placed_rows = np.where(inside, rows, 0)
-        indices = placed_rows.astype(np.int64)
-        is_shown = shown_rows[indices, np.arange(count)]
+        is_shown = shown_rows[np.where(inside, rows, 0).astype(np.int64), np.arange(count)]
         right = is_shown & inside
     hits = right.sum()
     shown_steps = shown_rows.any(axis=0).sum()
@@ -246,8 +235,7 @@ class _Annotation:
     @property
     def last_row(self) -> int:
         """The second after which nothing is shown."""
-        ends = self.segments[:, 1]
-        last_end = ends.max(initial=0.0)
+        last_end = self.segments[:, 1].max(initial=0.0)
         return int(np.ceil(last_end))
 
     def shown_rows(self, seconds: int) -> Flags:
@@ -283,18 +271,14 @@ def score(
         members = _test_sets(list(truths), keys)
     statistics: dict[str, Statistic] = {}
     if keys:
-        name = "average R@1"
-        if ordered:
-            name = "average R@1, in order"
+        name = "average R@1, in order" if ordered else "average R@1"
         statistics[name] = GroupedRatio(hits, steps, group, members)
     # overlap, where all predictions are spans
     if predictions and all(isinstance(node.value, dict) for node in predictions.values()):
         fits = [_step_overlaps(predictions.get(key), truths[key]) for key in keys]
         statistics |= overlap_statistics(fits, steps)
     columns = {"hits": hits, "steps": steps, "task": _task_numbers(task_of_video)}
-    handling = COUNT_MISSING
-    if skip:
-        handling = SKIP_MISSING
+    handling = SKIP_MISSING if skip else COUNT_MISSING
     return scoring.scores(
         statistics,
         columns,
@@ -352,8 +336,7 @@ def _hits_and_steps(
     count = truth.count
     last_row = truth.last_row
     if node is None:
-        no_rows = np.full(count, np.nan)
-        return count_hits(no_rows, truth.shown_rows(last_row))
+        return count_hits(np.full(count, np.nan), truth.shown_rows(last_row))
     # scores of every second and step
     if is_matrix_node(node):
         scores = read_matrix(node)
@@ -362,9 +345,7 @@ def _hits_and_steps(
             counts = f"{column_count} columns for {count} steps"
             raise DatasetError(f"{node.location}: {counts}; give one per step")
         rows = ordered_rows(step_costs(scores)) if ordered else best_rows(-scores)
-        seconds = row_count
-        if not cut:
-            seconds = max(last_row, row_count)
+        seconds = max(last_row, row_count) if not cut else row_count
         return count_hits(rows.astype(np.float64), truth.shown_rows(seconds))
     if ordered:
         fault = f"{node.location}: seconds cannot be put in order"
@@ -375,8 +356,7 @@ def _hits_and_steps(
         centers = span_centers(spans)
     else:
         centers = read_numbers(node, count, "steps")
-    center_rows = np.floor(centers)
-    return count_hits(center_rows, truth.shown_rows(last_row))
+    return count_hits(np.floor(centers), truth.shown_rows(last_row))
 
 
 def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
@@ -384,8 +364,7 @@ def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     instances = instances_by_step(truth.segments, truth.steps)
     reference = list(instances.values())
     if node is None:
-        nothing = [None] * len(reference)
-        return grounding_overlaps(nothing, reference)
+        return grounding_overlaps([None] * len(reference), reference)
     spans = read_spans(node["spans"], truth.count, "steps")
     predicted = [spans[step] for step in instances]
     return grounding_overlaps(predicted, reference)

@@ -96,9 +96,7 @@ def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Rows:
         precisions = []
         recalls = []
         for hit in matrices:
-            precision = 0.0
-            if len(hit):
-                precision = float(hit.any(axis=1).mean())
+            precision = float(hit.any(axis=1).mean()) if len(hit) else 0.0
             precisions.append(precision)
             recalls.append(float(hit.any(axis=0).mean()))
         best_precisions.append(max(precisions))
@@ -237,8 +235,7 @@ class DensevidScorer:
         overlaps = [segment_iou(event_times, times(reference)) for reference in references]
         detection = detection_by_iou(overlaps, self._tious)
         if not events:
-            zeros = (0.0,) * len(self._tious)
-            return dict.fromkeys(CAPTION_METRICS, zeros) | detection
+            return dict.fromkeys(CAPTION_METRICS, (0.0,) * len(self._tious)) | detection
         captions = [self._tokenizer.tokens(reference) for reference in references]
         texts = self._tokenizer.tokens(events)
         # neighbouring tIoUs often hold the same pairs
@@ -255,10 +252,7 @@ class DensevidScorer:
     def _caption_scores(self, items: tuple[CaptionPair, ...]) -> Row:
         """Return the scores of caption pairs, in the order of CAPTION_METRICS."""
         meteor = self._meteor.compare(items).aggregate
-        cider_d = cider(items).corpus
-        bleu_scores = bleu(items).corpus
-        rouge = rouge_l(items).corpus
-        return (meteor, cider_d, *bleu_scores, rouge)
+        return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
 
     def _items(
         self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
@@ -324,8 +318,7 @@ class HarmonicMean(SumOfTotals):
         both = precision + recall
         harmonic = np.zeros_like(both)
         np.divide(2 * precision * recall, both, out=harmonic, where=both > 0)
-        has_videos = drawn[:, 0] > 0
-        return np.where(has_videos, harmonic.mean(axis=1), np.nan)
+        return np.where(drawn[:, 0] > 0, harmonic.mean(axis=1), np.nan)
 
 
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:

@@ -128,8 +128,7 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     lengths = (first_ends - first_starts) + (second_ends - second_starts)
     union = np.minimum(hull_ends - hull_starts, lengths)
     union = np.maximum(union, 0.0)
-    shared = np.maximum(ends - starts, 0.0)
-    return np.asarray(shared / (union + _UNION_EPSILON))
+    return np.asarray(np.maximum(ends - starts, 0.0) / (union + _UNION_EPSILON))
 
 
 class EventTokenizer:

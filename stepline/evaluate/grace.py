@@ -81,11 +81,9 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
         for column in range(1, width + 1):
             # several reference events to this prediction, and the other way round
             above = down[:, column - 1]
-            best_above = best[:row, column - 1]
-            many_rows = best_above + above[row] - above[:row]
+            many_rows = best[:row, column - 1] + above[row] - above[:row]
             before = across[row - 1]
-            best_before = best[row - 1, :column]
-            many_columns = best_before + before[column] - before[:column]
+            many_columns = best[row - 1, :column] + before[column] - before[:column]
             rows = row - _last_best(many_rows)
             columns = column - _last_best(many_columns)
             most_by_rows = many_rows[row - rows]
@@ -132,8 +130,7 @@ class GraceScorer:
         group_overlaps = []
         texts = []
         for pair in best_groups(overlaps):
-            cells = np.ix_(pair.rows, pair.columns)
-            block = overlaps[cells]
+            block = overlaps[np.ix_(pair.rows, pair.columns)]
             group_overlaps.append(float(block.mean()))
             group_references = [references[row] for row in pair.rows]
             group_hypotheses = [hypotheses[column] for column in pair.columns]
@@ -145,11 +142,8 @@ class GraceScorer:
         comparison = self._meteor.compare(texts)
         likeness = np.array(comparison.segments)
         in_time = np.array(group_overlaps)
-        both = in_time * likeness
-        grace = float(both.mean())
-        mean_overlap = float(in_time.mean())
-        mean_likeness = float(likeness.mean())
-        return grace, mean_overlap, mean_likeness
+        grace = float((in_time * likeness).mean())
+        return grace, float(in_time.mean()), float(likeness.mean())
 
 
 def score(scoring: ScoringTask) -> Scores:

@@ -122,8 +122,7 @@ def best_seconds(scores: Floats, rate: float = 1.0) -> Floats:
         raise DatasetError(f"{fault}; give (sentences, seconds) with at least one second")
     if np.isnan(scores).any():
         raise DatasetError("scores hold NaN; give a number for every sentence and second")
-    best_rows = scores.argmax(axis=1)
-    return np.asarray(best_rows / rate, dtype=np.float64)
+    return np.asarray(scores.argmax(axis=1) / rate, dtype=np.float64)
 
 
 # ---------------------------------------------------------------- windows of TAN
@@ -155,8 +154,7 @@ def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
     for index, start in enumerate(starts):
         # Sentences whose middle is near, by the times of those that are not alignable.
         earliest = start - WINDOW_ROWS
-        latest = start + 2 * WINDOW_ROWS
-        is_near = (earliest <= middle) & (middle <= latest)
+        is_near = (earliest <= middle) & (middle <= start + 2 * WINDOW_ROWS)
         sentences = np.flatnonzero(is_near & not_alignable).tolist()
         if not sentences:
             continue
@@ -195,9 +193,7 @@ def stitch_windows(
 
 
 def _window_cells(window: TanWindow) -> tuple[slice, slice]:
-    window_sentences = slice(window.first, window.last + 1)
-    window_rows = slice(window.start, window.end)
-    return window_sentences, window_rows
+    return slice(window.first, window.last + 1), slice(window.start, window.end)
 
 
 def hide_zeros(scores: Floats) -> Floats:
@@ -233,8 +229,7 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
         counts = f"{len(speech)} spoken spans for {len(annotation)} sentences"
         raise DatasetError(f"{counts}; give the same transcript")
     start = np.maximum(speech[:, 0], annotation.spans[:, 0])
-    end = np.minimum(speech[:, 1], annotation.spans[:, 1])
-    overlaps = end > start
+    overlaps = np.minimum(speech[:, 1], annotation.spans[:, 1]) > start
     return np.asarray(annotation.alignable & overlaps)
 
 
@@ -360,8 +355,7 @@ def score_narration(scoring: ScoringTask) -> Scores:
 def _annotations(scoring: ScoringTask) -> dict[str, Annotation]:
     annotations = {}
     for id, rows in read_rows(scoring.reference):
-        location = f"{scoring.reference}: {id}"
-        annotations[id] = Annotation.from_rows(rows, location)
+        annotations[id] = Annotation.from_rows(rows, f"{scoring.reference}: {id}")
     return annotations
 
 
@@ -443,9 +437,7 @@ def read_transcript(reference: Path) -> dict[str, Node]:
     if not reference.is_dir():
         return {}
     file = find_file(reference, *TRANSCRIPT_FILES)
-    if file is None:
-        return {}
-    return dict(read_node(file).entries())
+    return {} if file is None else dict(read_node(file).entries())
 
 
 def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:

@@ -86,9 +86,7 @@ def without_duplicates(segments: Floats, steps: Sequence[int]) -> tuple[Floats, 
         step = steps[index]
         same_step = [row for row in rows if steps[row] == step]
         gaps = segments[same_step] - segments[index]  # (rows of the step, 2)
-        is_near = np.abs(gaps) <= MIN_SEGMENT_SECONDS
-        is_copy = is_near.all(axis=1)
-        if not is_copy.any():
+        if not (np.abs(gaps) <= MIN_SEGMENT_SECONDS).all(axis=1).any():
             rows.append(index)
     distinct_steps = [steps[row] for row in rows]
     return segments[rows], tuple(distinct_steps)
@@ -199,8 +197,7 @@ def _recall(
             if second is not None and is_inside_any(second, instances, closed=True):
                 hits[index] += 1
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, steps)}
-    columns = {"hits": hits, "steps": steps}
-    return statistics, columns
+    return statistics, {"hits": hits, "steps": steps}
 
 
 def _read_reference(scoring: ScoringTask) -> _HtStepReference:
@@ -238,8 +235,7 @@ def _annotated_video(video: Node) -> AnnotatedVideo:
         step_id = row["id"].name()
         numbers.append(_parse_step(step_id, row.location))
     segments, steps = without_duplicates(spans, numbers)
-    activity = video["activity"].text()
-    return AnnotatedVideo(activity, segments, steps)
+    return AnnotatedVideo(video["activity"].text(), segments, steps)
 
 
 def _parse_step(id: str, location: str) -> int:
@@ -273,8 +269,7 @@ def _predicted_seconds(
         return seconds
     # One second per step of the variation, in the order of the ids.
     numbers = read_numbers(node, len(steps), "steps of the article's variation")
-    second_list = numbers.tolist()
-    for step, second in zip(steps, second_list, strict=True):
+    for step, second in zip(steps, numbers.tolist(), strict=True):
         if not np.isnan(second):
             seconds[step] = second
     return seconds
@@ -304,17 +299,13 @@ def _read_segments(path: Path) -> dict[str, PredictedSegments]:
         except ValueError as error:
             cure = "t-start, t-end and score are numbers"
             raise DatasetError(f"{location}: {error}; {cure}") from error
-        is_finite = np.isfinite([start, end, score])
-        if not is_finite.all():
+        if not np.isfinite([start, end, score]).all():
             raise DatasetError(f"{location} holds NaN or infinity; give seconds and a score")
         step = _parse_step(row["label"], location)
-        video_rows = rows[row["video-id"]]
-        video_rows.append((start, end, score, step, line))
+        rows[row["video-id"]].append((start, end, score, step, line))
     segments = {}
     for id, cells in rows.items():
-        columns = zip(*cells, strict=True)
-        starts, ends, scores, steps, lines = map(np.array, columns)
-        times = [starts, ends]
-        spans = np.stack(times, axis=1)
+        starts, ends, scores, steps, lines = map(np.array, zip(*cells, strict=True))
+        spans = np.stack([starts, ends], axis=1)
         segments[id] = PredictedSegments(spans, steps, scores, lines)
     return segments

@@ -49,9 +49,7 @@ class RankingStatistic:
         lies behind it."""
         ranked = self.scores[self.order]
         ends = np.flatnonzero(np.diff(ranked))
-        last_item = len(ranked) - 1
-        items = np.append(ends, last_item)
-        return items.astype(np.int64)
+        return np.append(ends, len(ranked) - 1).astype(np.int64)
 
     def curves(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return the weights of positives and of negatives at or above each distinct score: two (B,
@@ -70,8 +68,7 @@ class RankingStatistic:
         negative_sums = negative_weights.cumsum(axis=1)
         # Equal scores share a threshold, which is behind the last of them.
         above = positive_sums[:, self.last]
-        wrong = negative_sums[:, self.last]
-        return above, wrong
+        return above, negative_sums[:, self.last]
 
 
 @dataclass(frozen=True)
@@ -88,12 +85,8 @@ class RocAuc(RankingStatistic):
         before = np.hstack([none_above, earlier_above])
         # Trapezoids over the negatives, so that a tie counts half.
         step = np.diff(wrong, prepend=0.0, axis=1)
-        heights = before + above
-        areas = step * heights / 2
-        wins = areas.sum(axis=1)
-        positives = above[:, -1]
-        negatives = wrong[:, -1]
-        return divide_or_nan(wins, positives * negatives)
+        wins = (step * (before + above) / 2).sum(axis=1)
+        return divide_or_nan(wins, above[:, -1] * wrong[:, -1])
 
 
 @dataclass(frozen=True)
@@ -105,9 +98,7 @@ class AveragePrecision(RankingStatistic):
         """Return (B,) average precisions."""
         above, wrong = self.curves(weights)
         gain = np.diff(above, prepend=0.0, axis=1)
-        ratios = divide_or_nan(above, above + wrong)
-        precision = np.nan_to_num(ratios)
-        gained_precision = gain * precision
+        gained_precision = gain * np.nan_to_num(divide_or_nan(above, above + wrong))
         sums = gained_precision.sum(axis=1)
         # With one class only a ranking is undefined, as for the area.
         negatives = wrong[:, -1]
@@ -123,8 +114,7 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
     that differ.
     """
     truth, values, video = require_both_classes(labels, scores)
-    statistic = RocAuc(truth, values, video, 1)
-    return point_estimate(statistic)
+    return point_estimate(RocAuc(truth, values, video, 1))
 
 
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
@@ -132,21 +122,16 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
     defined."""
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)
-    is_list = truth.ndim == 1
-    if truth.shape != values.shape or not is_list:
+    if truth.shape != values.shape or truth.ndim != 1:
         shapes = f"{truth.shape} labels and {values.shape} scores"
         raise DatasetError(f"{shapes}; give one score per label, in one list each")
-    is_label = np.isin(truth, (0.0, 1.0))
-    if not is_label.all():
+    if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError("a label is neither 0 nor 1; give 1 for a positive and 0 for a negative")
     if not np.isfinite(values).all():
         raise DatasetError("a score is NaN or infinite; give a finite score for every item")
     if not len(truth):
         raise DatasetError("a ranking score is undefined with no item; give items of both classes")
-    classes = np.unique(truth)
-    if len(classes) < 2:
+    if len(np.unique(truth)) < 2:
         only = f"only label {truth[0]:g}"
         raise DatasetError(f"a ranking score is undefined with {only}; give items of both classes")
-    item_count = len(truth)
-    video = np.zeros(item_count, dtype=np.int64)
-    return truth, values, video
+    return truth, values, np.zeros(len(truth), dtype=np.int64)

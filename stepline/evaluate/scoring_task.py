@@ -104,9 +104,7 @@ class ScoringTask:
         )
 
     def _nothing_to_score(self) -> DatasetError:
-        part = ""
-        if self.subset is not None:
-            part = f" in subset {self.subset!r}"
+        part = f" in subset {self.subset!r}" if self.subset is not None else ""
         fault = f"{self.reference}: holds nothing to score{part} for {self.benchmark}"
         return DatasetError(f"{fault}; give its annotations")
 
@@ -190,9 +188,7 @@ def span_centers(spans: Iterable[Sequence[float] | None]) -> Floats:
 def is_matrix_node(node: Node) -> bool:
     """Return whether a value is a list whose first item is a list."""
     value = node.value
-    if not isinstance(value, list) or not value:
-        return False
-    return isinstance(value[0], list)
+    return False if not isinstance(value, list) or not value else isinstance(value[0], list)
 
 
 def require_length(node: Node, values: Sized, count: int, what: str) -> None:
@@ -218,9 +214,7 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
         other = f"{ID_PREFIX}{id}"
         if id.startswith(ID_PREFIX):
             other = id.removeprefix(ID_PREFIX)
-        name = id
-        if id not in reference_ids and other in reference_ids:
-            name = other
+        name = other if id not in reference_ids and other in reference_ids else id
         if name in matched:
             raise DatasetError(f"predictions: {id!r} and {other!r} are one video; keep one of them")
         matched[name] = value

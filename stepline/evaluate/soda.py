@@ -96,8 +96,7 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
     diagonal = np.zeros(width)
     for index, row in enumerate(scores):
         total = diagonal + row
-        either = np.maximum(above, total)
-        best = np.maximum.accumulate(either)
+        best = np.maximum.accumulate(np.maximum(above, total))
         neighbour = np.concatenate(([-1.0], best[:-1]))
         paired[index] = (total > above) & (total > neighbour)
         above = best
@@ -195,9 +194,7 @@ class SodaScorer:
             overlapping = list(zip(rows.tolist(), columns.tolist(), strict=True))
             similarity = self._similarity(truth, events, overlapping)
             return [best_ordered_sum(iou * similarity)]
-        thresholds: tuple[float, ...] = (0.0,)
-        if self._kind == "a":
-            thresholds = A_THRESHOLDS
+        thresholds: tuple[float, ...] = A_THRESHOLDS if self._kind == "a" else (0.0,)
         pairings = []
         for threshold in thresholds:
             scores = np.where(iou >= threshold, iou, 0.0)
@@ -239,8 +236,7 @@ def _start(event: Event) -> float:
 
 
 def _mean_triple(triples: Sequence[Triple]) -> Triple:
-    means = np.array(triples).mean(axis=0)
-    precision, recall, f1 = means.tolist()
+    precision, recall, f1 = np.array(triples).mean(axis=0).tolist()
     return precision, recall, f1
 
 

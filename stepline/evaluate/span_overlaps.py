@@ -33,11 +33,9 @@ def span_array(spans: Pairs, what: str = "spans") -> Floats:
         return np.zeros((0, 2))
     if array.ndim != 2 or array.shape[1] != 2:
         raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
-    is_finite = np.isfinite(array)
-    has_times = is_finite.all(axis=1)
+    has_times = np.isfinite(array).all(axis=1)
     if not has_times.all():
-        faulty_spans = array[~has_times]
-        start, end = faulty_spans[0]
+        start, end = array[~has_times][0]
         raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
     return array
 
@@ -51,14 +49,11 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
     first_starts, first_ends = first.T[:, :, None]  # (N, 1)
     second_starts, second_ends = second.T  # (M,)
     start = np.maximum(first_starts, second_starts)  # (N, M)
-    end = np.minimum(first_ends, second_ends)
-    shared = _lengths(start, end)
+    shared = _lengths(start, np.minimum(first_ends, second_ends))
     first_lengths = _lengths(first_starts, first_ends)
-    second_lengths = _lengths(second_starts, second_ends)
-    union = first_lengths + second_lengths - shared
+    union = first_lengths + _lengths(second_starts, second_ends) - shared
     overlaps = np.zeros_like(shared)
-    covers_something = union > 0
-    np.divide(shared, union, out=overlaps, where=covers_something)
+    np.divide(shared, union, out=overlaps, where=union > 0)
     # Rounding may leave a ratio just above 1.
     overlaps = np.clip(overlaps, 0.0, 1.0)
     return np.asarray(overlaps)
@@ -91,8 +86,7 @@ class SpanOverlaps:
 
     def count_at_least(self, threshold: float) -> float:
         """Return how many references are met at this intersection over union or more."""
-        is_met = self.overlaps >= threshold
-        return float(is_met.sum())
+        return float((self.overlaps >= threshold).sum())
 
 
 def grounding_overlaps(
@@ -118,8 +112,7 @@ def grounding_overlaps(
             raise DatasetError(f"{fault}; leave out texts that are not in the video")
         if span is not None:
             prediction = span_array([span], "prediction")  # type: ignore[list-item]
-            overlaps = temporal_iou(prediction, instances)
-            best[k] = overlaps.max()
+            best[k] = temporal_iou(prediction, instances).max()
             placed += 1
     return SpanOverlaps(best, placed)
 

@@ -99,8 +99,7 @@ class _Reference:
         # Predictions that count, and those of unknown videos, which are reported.
         scored_ids = []
         for id in predicted_ids:
-            is_extra = id not in self.records
-            if is_extra or id in self.shown_steps:
+            if id not in self.records or id in self.shown_steps:
                 scored_ids.append(id)
         scores = scoring.scores(
             statistics,
@@ -148,8 +147,7 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
     for id, steps in reference.shown_steps.items():
         spans: Sequence[Pair | None] = [None for _ in steps]
         if id in segments:
-            record = reference.records[id]
-            spans = _spans_by_text(record, steps, segments[id])
+            spans = _spans_by_text(reference.records[id], steps, segments[id])
             seconds[id] = [_middle(span) for span in spans]
         fit = grounding_overlaps(spans, instances[id])
         fits.append(fit)
@@ -182,8 +180,7 @@ def _recall(
             if second is not None and is_inside_any(second, spans):
                 hits[index] += 1
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, steps)}
-    columns = {"steps": steps, "hits": hits}
-    return statistics, columns
+    return statistics, {"steps": steps, "hits": hits}
 
 
 def _unknown_rows_note(
@@ -261,8 +258,7 @@ def segmentation(scoring: ScoringTask) -> Scores:
     for threshold in IOU_THRESHOLDS:
         right = counts_at_least(threshold, prediction_fits)
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
-    overlaps = overlap_sums(fits)
-    columns = {"steps": steps, "predicted": placed, "overlap": overlaps}
+    columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}
     notes = prediction_notes(predictions)
     return reference.scores(scoring, statistics, columns, segments, notes)
 
@@ -302,9 +298,7 @@ def _seconds_file(path: Path) -> dict[str, Node] | None:
 
 
 def _holds_seconds(value: object) -> bool:
-    items = value
-    if isinstance(value, dict):
-        items = list(value.values())
+    items = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(items, list):
         return False
     placed = [item for item in items if item is not None]
@@ -346,8 +340,7 @@ def _seconds_by_row(node: Node, record: Record) -> list[float]:
         raise _own_ids_error(node)
     seconds = read_numbers(node).tolist()
     least = max(len(seconds), last + 1)
-    count = min(least, most)
-    require_length(node, seconds, count, "rows of the reference")
+    require_length(node, seconds, min(least, most), "rows of the reference")
     return list(seconds)
 
 
@@ -372,8 +365,7 @@ def _spans_by_text(
     # Repeated texts take their segments in the order of the file.
     placed: dict[str, list[float]] = {}
     for text, ids in ids_by_text.items():
-        text_segments = segments_by_text[text]
-        best = _best_scored(text_segments, len(ids))
+        best = _best_scored(segments_by_text[text], len(ids))
         for id, segment in zip(ids, best, strict=False):
             placed[id] = [segment.start, segment.end]
     return [placed.get(step.id) for step in steps]
@@ -390,5 +382,4 @@ def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[Predi
 
 
 def _normalised(text: str) -> str:
-    words = text.casefold().split()
-    return " ".join(words)
+    return " ".join(text.casefold().split())

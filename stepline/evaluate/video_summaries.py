@@ -53,8 +53,7 @@ def frames_overlap(
     """
     # The reference: 0 and 1 alone.
     truth = _vector(reference, "reference frames")
-    is_flag = np.isin(truth, (0.0, 1.0))
-    if not is_flag.all():
+    if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError(
             "a reference frame is neither 0 nor 1; give 1 for the frames of the summary"
         )
@@ -72,9 +71,7 @@ def frames_overlap(
     reference_sum = float(truth.sum()) + FRACTION_EPSILON
     precision = shared / summary_sum
     recall = shared / reference_sum
-    f = 0.0
-    if precision + recall > 0:
-        f = 2 * precision * recall / (precision + recall)
+    f = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
     return FrameOverlap(f, precision, recall)
 
 
@@ -166,9 +163,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
         if not defined.all():
             count = (~defined).sum()
             notes.append(f"{name} is undefined for {count} videos, which its mean leaves out")
-    handling = COUNT_MISSING
-    if official:
-        handling = SKIP_MISSING
+    handling = SKIP_MISSING if official else COUNT_MISSING
     return scoring.scores(
         statistics,
         columns,

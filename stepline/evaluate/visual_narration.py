@@ -44,8 +44,7 @@ def score(scoring: ScoringTask) -> Scores:
         clip_counts.append(len(video_labels))
         shown_counts.append(video_labels.sum())
     all_labels = np.concatenate(labels)
-    all_scores = np.concatenate(scores)
-    truth, ranked, _ = require_both_classes(all_labels, all_scores)
+    truth, ranked, _ = require_both_classes(all_labels, np.concatenate(scores))
     # which video each clip belongs to
     video_count = len(clip_counts)
     clips = np.array(clip_counts)
@@ -66,6 +65,4 @@ def score(scoring: ScoringTask) -> Scores:
 
 
 def _clip_values(node: Node) -> Floats:
-    if isinstance(node.value, list):
-        return read_numbers(node)
-    return np.array([node.number()])
+    return read_numbers(node) if isinstance(node.value, list) else np.array([node.number()])

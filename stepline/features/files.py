@@ -218,9 +218,7 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
 
 
 def _source(source: Path | bytes) -> Any:
-    if isinstance(source, bytes):
-        return io.BytesIO(source)
-    return source
+    return io.BytesIO(source) if isinstance(source, bytes) else source
 
 
 def _read_numpy(source: Path | bytes) -> Any:
@@ -240,8 +238,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
         arrays: dict[str, Any] = load(source)
         # Loading bytes leaves out the metadata, which are in the header.
         length = int.from_bytes(source[:8], "little")
-        header = parse_json(source[8 : 8 + length])
-        metadata = header.get("__metadata__", {})
+        metadata = parse_json(source[8 : 8 + length]).get("__metadata__", {})
     else:
         from safetensors import safe_open
 

@@ -76,9 +76,7 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
     if not source.exists():
         cure = "give features, a folder of them, or a WebDataset's .tar"
         raise StoreError(f"{source}: no such file or folder; {cure}")
-    paths: Iterable[Path] = [source]
-    if source.is_dir():
-        paths = files_below(source)
+    paths: Iterable[Path] = files_below(source) if source.is_dir() else [source]
     files = (file for path in paths for file in _in_file(path, ending))
     # Without a first file there is nothing to import.
     first = next(files, None)
@@ -118,15 +116,11 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
 
 def item_id(name: str, ending: str | None = None) -> str | None:
     """Return the id that a file's name gives, or None where it is not a feature file."""
-    endings: Iterable[str] = FEATURE_SUFFIXES
-    if ending:
-        endings = (ending,)
+    endings = (ending,) if ending else FEATURE_SUFFIXES
     # The longest ending counts: .mp4.npy is more than .npy.
     lengths = [len(suffix) for suffix in endings if name.lower().endswith(suffix.lower())]
     longest = max(lengths, default=len(name))
-    if len(name) <= longest:
-        return None
-    return name[:-longest]
+    return None if len(name) <= longest else name[:-longest]
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:

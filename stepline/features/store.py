@@ -131,13 +131,9 @@ class FeatureStore(Mapping[str, FeatureLocation]):
     def __init__(self, folder: Path, *, display_url: str = "") -> None:
         self.folder = folder
         self.display_url = display_url or str(folder)
-        shards = []
-        if folder.is_dir():
-            shards = shards_of(folder)
+        shards = shards_of(folder) if folder.is_dir() else []
         if not shards:
-            store = "STORE"
-            if not display_url:
-                store = str(folder)
+            store = str(folder) if not display_url else "STORE"
             cure = f"`stepline features import SOURCE --out {store}` makes one"
             raise StoreError(f"{self.display_url}: no feature store; {cure}")
         # The indexes alone are read.
@@ -303,9 +299,7 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
         row = int(np.flatnonzero(~finite)[0])
         return NOT_FINITE, f"row {row}"
     greatest = float(np.abs(values).max())
-    if greatest > LARGEST_HALF:
-        return TOO_GREAT, f"{greatest:g}"
-    return None
+    return (TOO_GREAT, f"{greatest:g}") if greatest > LARGEST_HALF else None
 
 
 # Of a shard: what a killed import loses at most, and what writing holds in memory.

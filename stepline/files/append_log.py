@@ -1,8 +1,7 @@
 """An append-only file of JSON lines that neither a kill nor a second process harms.
 
-A line is on disk before whoever gave it hears so. Each append holds an inter-process lock
-(`FILE.lock`), so that two servers on one file wait for each other. It first reads what others
-appended before it.
+A line is on disk when `add` returns. Each append holds an inter-process lock (`FILE.lock`), so that
+two servers on one file wait for each other. It first reads what others appended before it.
 """
 
 import json
@@ -41,9 +40,15 @@ class AppendLog(Generic[Entry]):
     """The entries of a file in the order first given. A later one of the same key replaces the
     earlier.
 
-    A last line that a kill cut short is removed by the next append. No one heard that it was kept.
-    Raises StoreError for any other line that is not a `kind`. `noun` names one in errors ("an
-    answer").
+    The next append removes a last line that a kill cut short: its `add` never returned.
+
+    Args:
+        path: the file.
+        kind: the class of the entries.
+        key: of an entry.
+        noun: names an entry in errors, such as "an answer".
+
+    Raises StoreError for any other line that is not a `kind`.
     """
 
     def __init__(

@@ -30,15 +30,21 @@ MAX_NOTE_BYTES = 4096  # that are read of a lock
 def lock_output(
     lock: Path, place: Path | str, *, wait: bool = False, keep: bool = False
 ) -> Iterator[bool]:
-    """Hold what a run writes to, and tell whether the one before was killed.
+    """Lock what a run writes to, and yield whether the run before was killed.
 
-    A lock of the system's on the file `lock`, which names its owner. It ends with its owner,
-    however that ends, also on a disk that machines share.
-    place: what messages call it.
-    wait: for another's end, after a warning that names it. Without it SettingsError names it.
-    keep: leave the file, empty, at the end. On Windows, and on a disk that knows no locks, nothing
-    is held.
-    StoreError where the file is not one of Stepline's locks: it stays as it is.
+    The lock is the operating system's (flock), on a file that names its owner. It is released
+    when its owner ends, however that ends, also on a disk that machines share. Where the system or
+    disk has no locks, nothing is locked. filelock would empty the file, and so could not name the
+    owner.
+
+    Args:
+        lock: the file.
+        place: what messages call the output.
+        wait: until another owner ends, after a warning that names it. Otherwise that is a
+            SettingsError.
+        keep: leave the file, empty, at the end.
+
+    Raises StoreError where the file is not one of Stepline's locks. It stays as it is.
     """
     new_folders = [folder for folder in lock.parents if not folder.exists()]
     file, killed = _locked_file(lock, place, wait=wait)
@@ -107,8 +113,10 @@ def _is_at(path: Path, file: BinaryIO) -> bool:
 
 
 def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
-    """Lock an open file, or tell that another process has. Nothing is held where the system or disk
-    has no locks."""
+    """Lock an open file without waiting. Return False where another process has locked it.
+
+    Nothing is locked where the system or disk has no locks.
+    """
     if sys.platform == "win32":
         return True
     import fcntl
@@ -125,7 +133,7 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
 
 
 def owner_note(name: str = "") -> bytes:
-    """Return what reports to others who holds a lock: this process, and since when."""
+    """Return what a lock file says of its owner: this process, and since when."""
     return json.dumps(
         {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     ).encode()
@@ -143,9 +151,8 @@ def owner_fields(note: bytes) -> dict[str, Any]:
 def owner_name(note: bytes) -> str:
     """Return whose note it is, in words."""
     fields = owner_fields(note)
-    if not {"process", "host"} <= set(fields):
-        return "another process"
-    return f"process {fields['process']} on {fields['host']}"
+    is_known = {"process", "host"} <= fields.keys()
+    return f"process {fields['process']} on {fields['host']}" if is_known else "another process"
 
 
 def locked_error(place: Path | str, note: bytes) -> SettingsError:

@@ -19,7 +19,7 @@ answers it here. Letters: S sentences, T seconds, D width.
 
 A talk, an advert or the news, in which a sentence here and there reads like a step, shows none,
 however well its pictures fit. The writer's scorer of sentences decides
-(stepline/writing/extractive/instruction.py). Where it cannot read the language,
+(stepline/writing/extractive/step_score.py). Where it cannot read the language,
 `instruction_log_bayes` weighs how many sentences describe a step.
 """
 

@@ -20,16 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.grounding.evidence import TimedText, similarity
-from stepline.grounding.fusion import likeness_penalty, part_neighbours
-from stepline.grounding.ground import Grounding, ground_inputs, ground_window, speech_prior
+from stepline.grounding.evidence import TimedText
+from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.ground import Grounding, ground_inputs, ground_window
 from stepline.grounding.inputs import GroundingInputs, weigh_video
-from stepline.grounding.recipe_filter import (
-    RecipeFilter,
-    RecipeState,
-    begin_evidence,
-    line_evidence,
-)
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.windows import GroundingWindow, to_video_time
@@ -40,9 +34,6 @@ if TYPE_CHECKING:
 
 # after now, in which a step that was said may be shown. WhenAct: 5 % are farther off than 29 s
 AHEAD_SECONDS = 60
-MAX_LAG_SECONDS = 30  # back to which a line of a recipe may still be revised
-# after which it is, though no one spoke: what is usual is known better by then
-REVISION_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -85,15 +76,11 @@ class OnlineGrounder:
         *,
         lag: float = 0.0,
         written: bool = True,
-        before: Array | None = None,
-        usual: tuple[float, float] | None = None,
         shown_log_odds: Array | None = None,
     ) -> None:
         """lag: seconds by which `smoothed` looks back.
 
         written: as `ground` has it.
-        before: of `follow`, (K, K), P(line i is shown before line j).
-        usual: of `follow`, mean and spread of the likeness of lines and pictures in other videos.
         shown_log_odds: (K,) as `GroundingInputs` has it, of the lines of a recipe.
         """
         self.lag = lag
@@ -102,11 +89,6 @@ class OnlineGrounder:
         self._until = 0.0
         self._rows: dict[str, _Row] = {}  # by the step's id
         self._fresh = True
-        self._before = before
-        self._usual = usual
-        self._recipe: RecipeFilter | None = None
-        # where the lines were said at the last `follow`
-        self._line_spans: tuple[Span | None, ...] = ()
 
     def update_steps(
         self,
@@ -154,8 +136,6 @@ class OnlineGrounder:
         """
         self._until -= seconds
         self._rows = {}
-        if self._recipe is not None:
-            self._recipe.seconds -= seconds
 
     def state(self, second: float | None = None) -> StepStates:
         """Return what is known now of a second, the present one where none is named."""
@@ -177,55 +157,6 @@ class OnlineGrounder:
         if lag is None:
             lag = self.lag
         return self.state(max(0.0, self._until - lag))
-
-    def follow(self, lag: int = 0) -> RecipeState:
-        """Return which of the steps, the lines of a recipe, was shown `lag` (0 to 30) seconds ago.
-
-        Also the next one, and those skipped. The lines stay the same from the first call on. Where
-        they are said may change.
-        """
-        steps = self._inputs.steps
-        settings = self._settings
-        # The filter is made at the first call, when the lines are known.
-        if self._recipe is None:
-            self._recipe = RecipeFilter(
-                len(steps), settings, before=self._before, lag=MAX_LAG_SECONDS
-            )
-        recipe = self._recipe
-        seconds = int(self._until)
-        if seconds <= recipe.seconds or not steps:
-            return recipe.state(lag)
-
-        # evidence of the last minutes, (K, T)
-        start = max(0, seconds - math.ceil(1.5 * settings.window))
-        context = Span(float(start), float(seconds + AHEAD_SECONDS))
-        window = GroundingWindow(context, tuple(range(len(steps))), frozenset())
-        inputs = self._past(float(seconds)).cut(window)
-        speech = speech_prior(inputs, settings)
-        width = seconds - start
-        cosines = np.full((len(steps), width), np.nan)
-        if inputs.features is not None and inputs.step_vectors is not None:
-            cosines = similarity(inputs.features, inputs.step_vectors, width)
-        evidence = line_evidence(
-            speech.prior[:, :width],
-            cosines,
-            speech.is_said,
-            likeness_penalty(inputs.features, settings),
-            settings,
-            usual=self._usual,
-        )
-        begins = begin_evidence(speech.prior, speech.is_said)[:, :width]
-
-        # the seconds that are new, and now and then those that may read otherwise now
-        spans = tuple(step.said for step in steps)
-        first = recipe.seconds
-        if spans != self._line_spans or seconds % REVISION_SECONDS == 0:
-            first -= MAX_LAG_SECONDS
-        first = max(start, first)
-        self._line_spans = spans
-        column = first - start
-        recipe.update(evidence[:, column:], speech.shown_prior, begins[:, column:], start=first)
-        return recipe.state(lag, speech.shown_prior)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -8,7 +8,6 @@
     said    a line is less likely told than the line that most videos do, by the log odds of their
             shares of the videos
     shown   so is a line that nobody tells shown
-    before  P(line i is shown before line j), where a recipe is followed
 
 Few videos are seen, so each P counts one video more: one that does as lists in general do. Every
 weight of 0 leaves all as it is without a graph. Letters: K lines.
@@ -23,8 +22,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.grounding.line_model import LinePrior, LineWording, jump_prices, load_line_weights
-from stepline.grounding.settings import CoarseSettings, GroundSettings
-from stepline.numeric import logit, sigmoid
+from stepline.grounding.settings import CoarseSettings
 from stepline.records import FrozenModel, Matrix, StepKind
 
 Array = npt.NDArray[np.float64]
@@ -107,21 +105,6 @@ class GraphPrior:
         if self.settings.graph_share == 0:
             return None
         return self.settings.graph_share * self.graph.share_log_odds
-
-    def before(self, settings: GroundSettings) -> Array | None:
-        """Return (K, K) P(line i is shown before line j) for `RecipeFilter`. None where the weight
-        is 0, so that the order of the lines alone counts."""
-        weight = self.settings.graph_order
-        if weight == 0:
-            return None
-        numbers = np.arange(len(self.graph.lines))
-        sign = np.sign(numbers - numbers[:, None])
-        by_list = settings.order * sign
-        probabilities = np.array(self.graph.before, dtype=np.float64)
-        by_videos = logit(probabilities)
-        # Weight 1 takes the videos' order alone, less keeps some of the list's.
-        log_odds = by_list + weight * (by_videos - by_list)
-        return np.asarray(sigmoid(log_odds))
 
 
 def graph_prior(graph: TaskGraph, settings: CoarseSettings, embedder: Embedder) -> GraphPrior:

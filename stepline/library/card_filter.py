@@ -25,8 +25,7 @@ class CardFilter:
     def asks_nothing(self) -> bool:
         """Whether every video fits."""
         words = self.words.split()
-        labels = [*self.tags, *self.metadata]
-        return not (words or labels or self.state)
+        return not (words or [*self.tags, *self.metadata] or self.state)
 
     def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
         """Return the cards that fit, in their order."""
@@ -39,8 +38,7 @@ class CardFilter:
         matches = []
         for card in cards:
             has_state = self.state in (None, card.state)
-            has_tags = tags <= set(map(text_key, card.tags))
-            has_labels = has_tags and _has_pairs(card, pairs)
+            has_labels = tags <= set(map(text_key, card.tags)) and _has_pairs(card, pairs)
             if has_state and has_labels and _has_words(card, words):
                 matches.append(card)
         return matches
@@ -82,8 +80,7 @@ def _counts(texts: Sequence[str]) -> dict[str, int]:
         spellings.setdefault(key, text)
     by_spelling = {}
     for key in sorted(counts):
-        spelling = spellings[key]
-        by_spelling[spelling] = counts[key]
+        by_spelling[spellings[key]] = counts[key]
     return by_spelling
 
 
@@ -97,8 +94,7 @@ def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
         return True
     values = {}
     for name, value in card.metadata.items():
-        key = text_key(name)
-        values[key] = text_key(value)
+        values[text_key(name)] = text_key(value)
     for name, value in pairs:
         if name not in values:
             return False
@@ -113,6 +109,5 @@ def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
     for name, value in card.metadata.items():
         # A value is found by "name: value" as well.
         texts.append(f"{name}: {value}")
-    text = "\n".join(texts)
-    folded = text.casefold()
+    folded = "\n".join(texts).casefold()
     return all(word in folded for word in words)

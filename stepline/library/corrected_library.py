@@ -98,14 +98,12 @@ class CurrentRecord:
     @cached_property
     def stamp(self) -> str:
         """A text that changes when the machine's record does, by which a correction names it."""
-        digest = hashlib.sha256(to_json(self.machine).encode())
-        return digest.hexdigest()[:16]
+        return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
 
 
 def video_id(name: str) -> str:
     """Return the id of the record in a file. name: its path below the library's folder."""
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:12]
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def check_links(folder: Path, allowed: Sequence[Path]) -> None:

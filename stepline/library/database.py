@@ -119,9 +119,7 @@ class LibraryDatabase:
     def row(self, query: str, *values: object) -> Row | None:
         """Return the first row of a query. None where it has none."""
         rows = self.rows(query, *values)
-        if rows:
-            return rows[0]
-        return None
+        return rows[0] if rows else None
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:

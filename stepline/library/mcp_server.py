@@ -356,9 +356,7 @@ class LibraryTools:
 
 
 def _tags(tag: str) -> list[str]:
-    if tag.strip():
-        return [tag]
-    return []
+    return [tag] if tag.strip() else []
 
 
 def _title(record: Record) -> str:

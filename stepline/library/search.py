@@ -122,8 +122,7 @@ class SearchIndex:
             stale = []
             files = self._rows("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file")
             for name, stamp, lacks_vectors in files:
-                is_current = stamps.get(name) == stamp
-                if is_current and not (lacks_vectors and self.meaning):
+                if stamps.get(name) == stamp and not (lacks_vectors and self.meaning):
                     current[name] = stamp
                 else:
                     stale.append(name)
@@ -179,10 +178,8 @@ class SearchIndex:
             # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
             for ranking in (self._by_words(terms, files), by_meaning):
-                answers = self._answers(ranking, likeness)
-                for rank, answer in enumerate(answers, start=1):
-                    score = scores.get(answer, 0.0)
-                    scores[answer] = score + 1 / (RANK_DAMPING + rank)
+                for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
+                    scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
             return [self._moment(answer) for answer in best[:most]]
 
@@ -207,8 +204,7 @@ class SearchIndex:
         # All moments of a record count, not only those that answer.
         cosines_of: dict[str, list[float]] = {}
         for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
-            of_file = cosines_of.setdefault(files[id], [])
-            of_file.append(cosine)
+            cosines_of.setdefault(files[id], []).append(cosine)
         is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)  # (N,)
         answer_ids = ids[is_answer].tolist()
         answers = {files[id] for id in answer_ids}
@@ -323,15 +319,13 @@ class SearchIndex:
                 "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             )
             if not files:
-                no_vectors = np.zeros((0, 0), np.float32)
-                return ids[0], no_vectors, least[0]
+                return ids[0], np.zeros((0, 0), np.float32), least[0]
             try:
                 # One matrix of all files, so that a search is one product.
                 for first, count, vector_bytes, least_bytes in files:
                     rows = np.frombuffer(vector_bytes, np.float16)
                     vectors.append(rows.reshape(count, -1))
-                    likeness = np.frombuffer(least_bytes, np.float32)
-                    least.append(likeness.reshape(count))
+                    least.append(np.frombuffer(least_bytes, np.float32).reshape(count))
                     ids.append(np.arange(first, first + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
@@ -351,8 +345,7 @@ class SearchIndex:
         vectors = self._embedder(texts)  # (N, D)
         likeness = vectors @ self._made_queries.T  # (N, M)
         least = likeness.max(axis=1).astype(np.float32)  # (N,)
-        halves = vectors.astype(np.float16)
-        return halves.tobytes(), least.tobytes()
+        return vectors.astype(np.float16).tobytes(), least.tobytes()
 
     def _add(self, name: str, stamp: str, stored: StoredVectors | None) -> None:
         """Take the moments of a record into the index. A file without a record is noted, and not

@@ -22,10 +22,8 @@ def find_records(index: SearchIndex, query: str, most: int) -> list[str]:
     # By moments, and by the title where that is more like the query.
     likeness = index.record_likeness(query, MOMENT_COUNT)
     titles = index.titles()
-    title_likeness = _title_likeness(titles, query)
-    for name, cosine in title_likeness.items():
-        by_moments = likeness.get(name, 0.0)
-        least = max(LEAST_LIKENESS, by_moments)
+    for name, cosine in _title_likeness(titles, query).items():
+        least = max(LEAST_LIKENESS, likeness.get(name, 0.0))
         if cosine >= least:
             likeness[name] = cosine
     if not likeness:

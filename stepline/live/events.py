@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stepline.files.append_log import AppendLog
 from stepline.files.atomic_files import write_atomic
@@ -47,35 +47,45 @@ SENTENCES_WITH_WORDS = 50  # at the end, whose words are kept in memory
 
 
 class LiveEvent(FrozenModel):
-    """One line of a live run. at: the source's second when it was emitted. The other fields are as
-    docs/live.md lists them.
+    """One line of a live run. Only what is known is stored."""
 
-    Only what is known is stored.
-    """
-
-    event: Kind  # what became known
-    number: int  # from 0 on, over all runs that share the log
-    at: Seconds
-    settled: Seconds = 0.0  # second before which all sound was read for good
-    wall: float | None = None  # s since 1970, of "started" alone
-    source: str | None = None  # of an address, without password and query
-    digest: str | None = None  # of an address with them, distinguishes it from others
-    sentence: Sentence | None = None  # of "heard"
-    step: str | None = None  # id of the step that it is about
-    text: str | None = None  # of the step; "revised" without one takes it back
-    kind: StepKind | None = None  # of the step
-    said: Span | None = None  # where the step is spoken
-    sources: tuple[int, ...] | None = None  # numbers of the sentences that the step rests on
-    second: Seconds | None = None  # at which the step began to be shown, or is most likely shown
-    spans: tuple[Span, ...] | None = None  # in which the step was shown, the best first
-    status: Status | None = None  # of a step that has ended
-    basis: Basis | None = None  # what that status rests on
-    score: Probability | None = None  # P(the step is shown)
-    seconds: float | None = None  # how long a gap or drift is, or how long the source was
-    reason: str | None = None  # why it was emitted
-    record: str | None = None  # path of the record that --at-end wrote
-    follows: str | None = None  # of "line", the line that is most likely next
-    skipped: tuple[str, ...] | None = None  # of "line", the lines that were passed over
+    event: Kind = Field(description="what became known")
+    number: int = Field(description="from 0 on, over all runs that share the log")
+    at: Seconds = Field(description="the source's second when it was emitted")
+    settled: Seconds = Field(0.0, description="second before which all sound was read for good")
+    wall: float | None = Field(None, description='s since 1970, of "started" alone')
+    source: str | None = Field(None, description="of an address, without password and query")
+    digest: str | None = Field(
+        None, description="of an address with them, distinguishes it from others"
+    )
+    sentence: Sentence | None = Field(None, description='of "heard"')
+    step: str | None = Field(None, description="id of the step that it is about")
+    text: str | None = Field(None, description='of the step; "revised" without one takes it back')
+    kind: StepKind | None = Field(None, description="of the step")
+    said: Span | None = Field(None, description="where the step is spoken")
+    sources: tuple[int, ...] | None = Field(
+        None, description="numbers of the sentences that the step rests on"
+    )
+    second: Seconds | None = Field(
+        None, description="at which the step began to be shown, or is most likely shown"
+    )
+    spans: tuple[Span, ...] | None = Field(
+        None, description="in which the step was shown, the best first"
+    )
+    status: Status | None = Field(None, description="of a step that has ended")
+    basis: Basis | None = Field(None, description="what that status rests on")
+    score: Probability | None = Field(None, description="P(the step is shown)")
+    seconds: float | None = Field(
+        None, description="how long a gap or drift is, or how long the source was"
+    )
+    reason: str | None = Field(None, description="why it was emitted")
+    record: str | None = Field(None, description="path of the record that --at-end wrote")
+    follows: str | None = Field(
+        None, description='of "line" in earlier releases: the most likely next line'
+    )
+    skipped: tuple[str, ...] | None = Field(
+        None, description='of "line" in earlier releases: the lines that were passed over'
+    )
 
     @model_serializer(mode="wrap")
     def _stored(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -83,14 +93,13 @@ class LiveEvent(FrozenModel):
 
 
 class LiveStep(FrozenModel):
-    """A step of a live run as the log has it, and what became of it. withdrawn: it was taken
-    back."""
+    """A step of a live run as the log has it, and what became of it."""
 
     step: Step
     revised: bool = False
     shown: bool = False
     ended: bool = False
-    withdrawn: bool = False
+    withdrawn: bool = Field(False, description="it was taken back")
 
     def changed(self, update: dict[str, Any], **flags: bool) -> "LiveStep":
         """Return it with other fields of the step, and other flags."""

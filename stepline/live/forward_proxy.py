@@ -109,8 +109,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             head += received
         # What the server says about the connection gives way to what this proxy says.
         status, separator, rest = head.partition(b"\r\n")
-        lines = rest.partition(b"\r\n\r\n")[0].split(b"\r\n")
-        for line in lines:
+        for line in rest.partition(b"\r\n\r\n")[0].split(b"\r\n"):
             if line.partition(b":")[0].strip().lower() in (b"connection", b"keep-alive"):
                 rest = rest.replace(line + b"\r\n", b"", 1)
         if separator:

@@ -63,8 +63,7 @@ class StreamRecorder:
         import av
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        number = len(self.parts) + 1
-        path = self._folder / f"{self._stem}.{number}.mkv"
+        path = self._folder / f"{self._stem}.{len(self.parts) + 1}.mkv"
         # Clusters of 2 s: a kill loses at most the last one.
         self._file = av.open(str(path), "w", options={"cluster_time_limit": "2000"})
         # A cut line may end before a key frame, or any sound, has said what the stream holds.

@@ -120,9 +120,7 @@ def run_live(
 
 def _backbone(vision: VisionSettings) -> Backbone | None:
     """Return what looks at the pictures. None where nothing does."""
-    if vision.backbone == "none":
-        return None
-    return load_backbone(vision)
+    return None if vision.backbone == "none" else load_backbone(vision)
 
 
 def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
@@ -134,9 +132,7 @@ def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
     """Return the second to begin with. What a stream sent since a run was killed is lost."""
-    start = 0.0
-    if log.count:
-        start = log.position
+    start = log.position if log.count else 0.0
     # A stream goes on without a run, by the wall's clock since the first start.
     wall = None if log.first is None else log.first.wall
     if isinstance(inputs[0], LiveInput) and wall is not None:
@@ -177,17 +173,14 @@ def source_id(inputs: Sequence[Path | LiveInput]) -> str:
     for live_input in inputs:
         if isinstance(live_input, LiveInput):
             names.append(live_input.label.split("://")[-1])
-    id = re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.")
-    return id or "live"
+    return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
 
 
 def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
     """Return what messages and the log call a source: of an address, neither its password nor its
     query."""
     first = inputs[0]
-    if isinstance(first, LiveInput) and first.is_address:
-        return first.label
-    return job.source
+    return first.label if isinstance(first, LiveInput) and first.is_address else job.source
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:

@@ -151,8 +151,7 @@ class LiveSession:
         # Half a second that claims to be voice, so that the recogniser really runs.
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         frames = -(-len(silence) // FRAME_SAMPLES)
-        voice = np.ones(frames, np.float32)
-        window = AudioWindow(0.0, silence, voice, False)
+        window = AudioWindow(0.0, silence, np.ones(frames, np.float32), False)
         self._speech.recognise(window)
         if not self.options.texts:
             # A sentence that holds steps, for the grammar and the writer.
@@ -198,8 +197,7 @@ class LiveSession:
         """Keep an event in the log, then emit it. at: the source's second, now where not given."""
         second = self._now if at is None else at
         settled = round(self._speech.settled, 3)
-        live_event = self.log.add(event, second, settled=settled, **fields)
-        self.emit(live_event)
+        self.emit(self.log.add(event, second, settled=settled, **fields))
 
     # ---------------------------------------------------------------- threads
 

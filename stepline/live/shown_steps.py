@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepline.grounding.online import MAX_LAG_SECONDS, OnlineGrounder
-from stepline.grounding.recipe_filter import MAX_LINES
+from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.task_graph import GraphPrior
 from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
 from stepline.limits import MAX_SECOND
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 UNSEEN_SECONDS = 30.0
 # of the past that are forgotten together, when grounding looks back to them no more
 FORGET_SECONDS = 600
+MAX_LAG_SECONDS = 30.0  # of `--lag`, back to which the pictures are remembered
 MIN_DONE_PROBABILITY = 0.5  # from which the picture counts as a sign that a step is finished
 
 # of a step that is grounded again
@@ -53,18 +53,14 @@ class ShownSteps:
         self._options = options
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
-        # Other videos of the task say in which order lines are likely, and how often each is shown.
-        before = None
+        # Other videos of the task say how often each line is shown.
         shown_log_odds = None
         if options.graph is not None:
-            prior = GraphPrior(options.graph, settings.nasva.coarse)
-            before = prior.before(settings.nasva.ground)
-            shown_log_odds = prior.shown_log_odds
+            shown_log_odds = GraphPrior(options.graph, settings.nasva.coarse).shown_log_odds
         self._grounder = OnlineGrounder(
             settings.nasva.ground,
             lag=options.lag,
             written=not options.texts,
-            before=before,
             shown_log_odds=shown_log_odds,
         )
         # as the grounder knows them, but in the source's seconds
@@ -145,8 +141,8 @@ class ShownSteps:
         self._ground(picture)
         for step in self._in_source_time(self._grounder.steps):
             self._follow_step(step, picture.until - self._options.lag)
-        if 0 < len(self._options.texts) <= MAX_LINES:
-            self._follow_recipe()
+        if self._options.texts:
+            self._report_current_line()
         # Grounding looks at a bounded past, so memory and time per second stay bounded.
         if picture.until >= self.begin + self.memory + FORGET_SECONDS:
             self._forget()
@@ -186,29 +182,15 @@ class ShownSteps:
         self.update_speech()
         self._ground(self.vision.snapshot())
 
-    def _follow_recipe(self) -> None:
-        """Emit which line of the recipe is shown, `lag` seconds back, and which were skipped, where
-        that is new."""
-        lag = min(round(self._options.lag), MAX_LAG_SECONDS)
-        state = self._grounder.follow(lag)
-        if state.line is None:
+    def _report_current_line(self) -> None:
+        """Emit the line whose words ended last, where it is another one than before."""
+        ends = {step.id: step.said.end for step in self._grounder.steps if step.said is not None}
+        if not ends:
             return
-        ids = [step.id for step in self._grounder.steps]
-        line = ids[state.line]
-        skipped = tuple(ids[k] for k in state.skipped)
+        line = max(ends, key=lambda id: ends[id])
         last = self._log.line
-        if last is not None and (last.step, last.skipped or ()) == (line, skipped):
-            return
-        next_line = int(state.next.argmax())
-        score = float(state.now.max())
-        self._emit_event(
-            "line",
-            step=line,
-            text=self._log.steps[line].step.text,
-            skipped=skipped or None,
-            follows=ids[next_line],
-            score=round(score, 4),
-        )
+        if last is None or last.step != line:
+            self._emit_event("line", step=line, text=self._log.steps[line].step.text)
 
     def _follow_step(self, step: Step, second: float) -> None:
         """Emit of a step what is known by the second that is `lag` ago."""

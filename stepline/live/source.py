@@ -184,9 +184,7 @@ class SourceClock:
         they go on as the wall's clock did, else the wall's."""
         by_wall = self.end + (self._clock() - self._arrived)
         is_near = abs(second - by_wall) <= TRUSTED_SECONDS
-        if is_near and second > self.end - TRUSTED_SECONDS:
-            return second
-        return by_wall
+        return second if is_near and second > self.end - TRUSTED_SECONDS else by_wall
 
     def drifted(self) -> Gap | None:
         """Return how far the source's clock has left the wall's since the last report, where that

@@ -101,12 +101,10 @@ class LiveTranscriber:
             sentences = self.finish()
             self._start = block.start
         elif gap > 0:
-            missing = round(gap * SAMPLE_RATE)
-            silence = np.zeros(missing, np.float32)
+            silence = np.zeros(round(gap * SAMPLE_RATE), np.float32)
             self._samples = np.concatenate([self._samples, silence])
         self._samples = np.concatenate([self._samples, block.samples])
-        length = len(block.samples) / SAMPLE_RATE
-        self.end = block.start + length
+        self.end = block.start + len(block.samples) / SAMPLE_RATE
         return sentences
 
     @property
@@ -125,8 +123,7 @@ class LiveTranscriber:
         """Second at which the last committed word ends, 0 without one."""
         if not self._committed:
             return 0.0
-        last_word = self._committed[-1]
-        _, end = word_seconds(last_word)
+        _, end = word_seconds(self._committed[-1])
         return end
 
     def resume(self, words: Sequence[Word]) -> None:
@@ -172,16 +169,14 @@ class LiveTranscriber:
             self._leave_behind(window, window.end - MARGIN_SECONDS)
             return HeardSentences()
         silence = silent_frames * FRAME_SAMPLES / SAMPLE_RATE
-        length = len(voice) * FRAME_SAMPLES / SAMPLE_RATE
-        voice_end = window.start + (length - silence)
+        voice_end = window.start + (len(voice) * FRAME_SAMPLES / SAMPLE_RATE - silence)
         is_quiet = last or silence >= SILENCE_SECONDS
 
         # what it says, unless it would read the same again
         committed: tuple[Word, ...] = ()
         steady = False
         unread = False
-        moved = abs(voice_end - self._read_to)
-        if not is_quiet or moved > FRAME_SECONDS:
+        if not is_quiet or abs(voice_end - self._read_to) > FRAME_SECONDS:
             words = self._words(window)
             committed, steady = self._agree(words, window, is_quiet=is_quiet)
             unread = self._is_unread(words, window)
@@ -193,15 +188,10 @@ class LiveTranscriber:
         evidence = [self._evidence(sentence, window) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, settings)
         if unread and self._committed:
-            committed_end = self._committed_end or window.start
-            self._leave_behind(window, committed_end)
+            self._leave_behind(window, self._committed_end or window.start)
         else:
-            closed = None
-            if sentences:
-                closed = sentences[-1].span.end
-            silent_from = None
-            if is_quiet and not self._open:
-                silent_from = voice_end
+            closed = sentences[-1].span.end if sentences else None
+            silent_from = voice_end if is_quiet and not self._open else None
             self._forget(window, closed, silent_from=silent_from)
         believed = []
         dropped = []
@@ -216,12 +206,9 @@ class LiveTranscriber:
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
         """Whether the voice goes on behind the words of a pass, for longer than a recogniser
         leaves out by chance."""
-        words_end = window.end
-        if words and words[-1].span:
-            words_end = words[-1].span.end
+        words_end = words[-1].span.end if words and words[-1].span else window.end
         voice = window.voiced(words_end, window.end)
-        frames = (voice >= self.settings.voice).sum()
-        seconds = float(frames) * FRAME_SAMPLES / SAMPLE_RATE
+        seconds = float((voice >= self.settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         return seconds > UNREAD_SECONDS and not self._expected
 
     def _words(self, window: AudioWindow) -> list[Word]:
@@ -252,8 +239,7 @@ class LiveTranscriber:
         count = len(coming)
         if not is_quiet:
             old = _count_until(coming, window.end - SURE_SECONDS)
-            agreed = _common_prefix(coming, self._expected)
-            count = max(old, agreed)
+            count = max(old, _common_prefix(coming, self._expected))
         before = self._expected
         self._expected = list(coming[count:])
         committed = self._commit(coming[:count])
@@ -267,10 +253,8 @@ class LiveTranscriber:
             stopped = ends_sentence(before[count - 1].text)
         self._stop = False
         if self._open > 0:
-            last = self._committed[-1]
-            self._stop = ends_sentence(last.text, following)
-        steady = self._stop and stopped and following is not None
-        return committed, steady
+            self._stop = ends_sentence(self._committed[-1].text, following)
+        return committed, self._stop and stopped and following is not None
 
     def _context_words(self) -> list[Word]:
         """Return the committed words that may be heard again."""
@@ -302,13 +286,11 @@ class LiveTranscriber:
             if self._committed:
                 start, _ = word_seconds(self._committed[-1])
             if word.span is not None and word.span.start < start:
-                least_end = start + FRAME_SECONDS
-                span = Span(start, max(word.span.end, least_end))
+                span = Span(start, max(word.span.end, start + FRAME_SECONDS))
                 word = word.model_copy(update={"span": span})
             self._committed.append(word)
         self._open += len(words)
-        new = self._committed[first:]
-        return tuple(new)
+        return tuple(self._committed[first:])
 
     def _close(self, silence: float, *, at_stop: bool, last: bool) -> list[Sentence]:
         """Return the sentences that no later word can belong to.
@@ -326,9 +308,7 @@ class LiveTranscriber:
         ended = last or at_stop
         # Silence behind the last word closes its sentence, sooner where that ends with a full stop.
         if words and not self._expected:
-            enough = pause
-            if ends_sentence(words[-1].text):
-                enough = min(SILENCE_SECONDS, pause)
+            enough = min(SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
             ended |= silence >= enough
         if not ended:
             sentences = sentences[:-1]
@@ -347,16 +327,13 @@ class LiveTranscriber:
         """
         # Silence goes, except for a margin before the next voice.
         if silent_from is not None:
-            margin_start = window.end - MARGIN_SECONDS
-            self._leave_behind(window, max(silent_from, margin_start))
+            self._leave_behind(window, max(silent_from, window.end - MARGIN_SECONDS))
         # Closed sentences go from long sound, since each pass costs its whole length.
         if closed is not None and window.end - self._start > MIN_LEAVE_SECONDS:
-            pause = self._middle_of_pause(closed)
-            self._leave_behind(window, pause)
+            self._leave_behind(window, self._middle_of_pause(closed))
         # No pass is longer than the limit, whatever was committed.
         if window.end - self._start > MAX_PASS_SECONDS:
-            middle = window.end - MAX_PASS_SECONDS / 2
-            begin = max(self._committed_end, middle)
+            begin = max(self._committed_end, window.end - MAX_PASS_SECONDS / 2)
             self._leave_behind(window, begin)
         # Committed words stay while they may be heard again.
         if not self._open:
@@ -373,21 +350,17 @@ class LiveTranscriber:
         span = words[0].span
         if span is None:
             return closed
-        middle = (closed + span.start) / 2
-        return max(closed, middle)
+        return max(closed, (closed + span.start) / 2)
 
     def _evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span
         voice = window.voiced(span.start, span.end)
-        voice_probability = 0.0
-        if len(voice):
-            voice_probability = float(voice.mean())
+        voice_probability = float(voice.mean()) if len(voice) else 0.0
         return SpeechEvidence(voice_probability, self._likely)
 
     def _leave_behind(self, window: AudioWindow, second: float) -> None:
         """Let the sound begin at `second`. Whole frames go, so that the detector's stay aligned."""
-        seconds = second - self._start
-        frames = int(seconds * SAMPLE_RATE / FRAME_SAMPLES)
+        frames = int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)
         count = max(0, frames) * FRAME_SAMPLES
         # The detector hears what came before, so that its frames are as in one pass.
         sound = np.concatenate([self._context, window.samples[:count]])
@@ -401,8 +374,7 @@ def plain(word: Word) -> str:
     """Return a word as two passes are compared: small letters and digits alone. A sign stays what
     it is."""
     small = word.text.lower()
-    letters = re.sub(r"[^\w']+", "", small)
-    return letters or word.text.strip()
+    return re.sub(r"[^\w']+", "", small) or word.text.strip()
 
 
 def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
@@ -429,8 +401,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
         begin, _ = word_seconds(word)
         for column, text in enumerate(texts, start=1):
             apart = abs(times[column - 1, 0] - begin)
-            differs = text != own
-            other = differs + EDITS_PER_SECOND * apart
+            other = (text != own) + EDITS_PER_SECOND * apart
             # A word in another's place, one that the pass left out, or one that it added.
             distance[column] = min(
                 before[column - 1] + other, before[column] + 1, distance[column - 1] + 1
@@ -440,8 +411,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
     _, last = word_seconds(committed[-1])
     empty_end = times[:1, 0] if len(words) else [last]
     ends = np.concatenate([empty_end, times[:, 1]])  # (N + 1,)
-    apart_at_end = np.abs(ends - last)
-    cost = distance + apart_at_end
+    cost = distance + np.abs(ends - last)
     # From the end, so that of equal costs the longest prefix wins.
     from_end = np.argmin(cost[::-1])
     return int(len(cost) - 1 - from_end)
@@ -449,9 +419,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
 
 def word_seconds(word: Word) -> tuple[float, float]:
     """Return the start and end of a word, 0 where it has no time."""
-    if word.span is None:
-        return 0.0, 0.0
-    return word.span.start, word.span.end
+    return (0.0, 0.0) if word.span is None else (word.span.start, word.span.end)
 
 
 def _common_prefix(words: Sequence[Word], others: Sequence[Word]) -> int:

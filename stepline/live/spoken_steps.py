@@ -52,8 +52,7 @@ class SpokenSteps:
         steps = []
         for present in self._log.present_steps:
             span = present.step.said
-            is_past = present.ended and span is not None and span.end < begin
-            if self._texts or not is_past:
+            if self._texts or not (present.ended and span is not None and span.end < begin):
                 steps.append(present.step)
         return steps
 
@@ -109,9 +108,7 @@ class SpokenSteps:
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
         """Emit a step that is said. reason: why it is revised. None: it is new."""
-        name = "revised"
-        if reason is None:
-            name = "step_said"
+        name = "step_said" if reason is None else "revised"
         self._emit_event(
             name,
             step=id,
@@ -144,8 +141,7 @@ class SpokenSteps:
         )
         # Lines that are now said for the first time.
         for line in self._lines:
-            emitted = self._log.steps[line.id].step
-            if line.said is not None and emitted.said is None:
+            if line.said is not None and self._log.steps[line.id].step.said is None:
                 self._emit_said(line.id, line)
 
     def _read_step_probabilities(

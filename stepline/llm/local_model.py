@@ -1,24 +1,65 @@
-"""A GGUF model in a process of its own, which answers one question at a time."""
+"""A GGUF model in a process of its own, which answers one question at a time.
 
+A file that llama.cpp trips over ends that process and no other.
+"""
+
+import importlib
 import importlib.util
-import queue
-import subprocess
-import tempfile
-import threading
+import math
+import os
 import time
 from pathlib import Path
 from struct import Struct
-from typing import IO, cast
+from typing import Any
 
-from pydantic import ValidationError
-
-from stepline.errors import ModelError, SteplineError, error_line
-from stepline.llm.local_model_process import ModelFiles, ModelQuestion, ModelReply
-from stepline.processes import kill_group, start_module
+from stepline.errors import ModelError, SteplineError, first_line
+from stepline.limits import parse_json
+from stepline.records import FrozenModel
+from stepline.workers import Reply, Send, WorkerProcess
 
 HEADER_FIELDS = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
 MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a question's answer must begin
-MAX_MESSAGE_CHARS = 200  # of the last line that llama.cpp wrote
+MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
+
+
+class ModelFiles(FrozenModel):
+    """A model and how it is loaded.
+
+    Args:
+        projector: of a vision-language model.
+        template: the text of a chat template in Jinja, instead of the model's own.
+    """
+
+    model: str
+    projector: str | None
+    context: int
+    threads: int
+    template: str | None
+
+
+class ModelQuestion(FrozenModel):
+    """A question.
+
+    Args:
+        request: as an OpenAI-compatible server takes it, in JSON.
+        seconds: for the answer.
+    """
+
+    request: str
+    seconds: float
+
+
+class ModelReply(FrozenModel):
+    """The answer to a question, or the end of the loading.
+
+    Args:
+        end: why the answer ended. None where its time did.
+        fault: why there is no answer.
+    """
+
+    text: str = ""
+    end: str | None = None
+    fault: str | None = None
 
 
 class ModelProcessError(SteplineError):
@@ -32,94 +73,42 @@ class ModelProcess:
     def __init__(self, files: ModelFiles) -> None:
         check_library()
         check_weights(Path(files.model))
-        self._files = files
-        # What it prints is read where it ends, so it is open as long as the process is.
-        self._messages = tempfile.TemporaryFile(  # noqa: SIM115
-            "w+", encoding="utf-8", errors="replace"
-        )
-        self._process = start_module(
-            "stepline.llm.local_model_process",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._messages,
-            encoding="utf-8",
-        )
-        # Replies come by a queue, so that waiting for one can end in time.
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="model", daemon=True).start()
-        # The first line of the process loads the model.
+        self._worker = WorkerProcess(f"{__name__}:LoadedModel")
         try:
-            reply = self._ask(files.model_dump_json(), None)
+            fault = self._ask(files, math.inf).fault
         except ModelProcessError as error:
-            raise self._load_error(str(error)) from error
-        if reply.fault is not None:
+            fault = str(error)
+        if fault is not None:
             self.close()
-            raise self._load_error(reply.fault)
+            named = f"{files.model}: llama.cpp cannot load it"
+            if files.projector is not None:
+                both = f"{files.model} and {files.projector}"
+                named = f"{both}: llama.cpp cannot load them together"
+            raise ModelError(f"{named} ({fault}); give another GGUF file")
 
     def ask(self, request: str, until: float) -> ModelReply:
         """Return the reply to a request, in JSON, until a second of `time.monotonic`.
 
         Raises ModelProcessError where the process ends during it. This one is then useless.
         """
-        question = ModelQuestion(request=request, seconds=max(0.0, until - time.monotonic()))
-        return self._ask(question.model_dump_json(), until + MAX_LATE_SECONDS)
+        seconds = max(0.0, until - time.monotonic())
+        question = ModelQuestion(request=request, seconds=seconds)
+        return self._ask(question, seconds + MAX_LATE_SECONDS)
 
     def close(self) -> None:
         """End the process, and so free the model's memory."""
-        kill_group(self._process)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-        self._messages.close()
+        self._worker.close()
 
-    def _ask(self, line: str, until: float | None) -> ModelReply:
-        stdin = cast(IO[str], self._process.stdin)
-        try:
-            stdin.write(line + "\n")
-            stdin.flush()
-            seconds = None if until is None else max(0.0, until - time.monotonic())
-            answer = self._lines.get(timeout=seconds)
-            if answer is not None:
-                return ModelReply.model_validate_json(answer)
-            reason = self._end_words()
-        except BrokenPipeError:
-            reason = self._end_words()
-        except queue.Empty:
-            reason = f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
-        except ValidationError:
-            reason = "wrote no reply"
+    def _ask(self, task: ModelFiles | ModelQuestion, seconds: float) -> ModelReply:
+        end = self._worker.run(task, seconds)
+        if isinstance(end, Reply):
+            reply: ModelReply = end.value
+            return reply
         self.close()
+        reason = f"ended with {end.message}"
+        if end.limit == "time":
+            reason = f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
         raise ModelProcessError(f"llama.cpp {reason}")
-
-    def _read(self) -> None:
-        """Take in the lines of the process until it ends."""
-        stdout = cast(IO[str], self._process.stdout)
-        try:
-            for line in stdout:
-                self._lines.put(line)
-        except ValueError:  # it was closed in between
-            return
-        finally:
-            self._lines.put(None)
-
-    def _end_words(self) -> str:
-        """Return how the process ended, with the last line that it wrote."""
-        code = self._process.wait()
-        how = f"ended with exit code {code}"
-        if code < 0:
-            how = f"ended with signal {-code}"
-        self._messages.seek(0)
-        lines = self._messages.read().strip().splitlines()
-        if lines:
-            how += f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}"
-        return how
-
-    def _load_error(self, reason: str) -> ModelError:
-        named = f"{self._files.model}: llama.cpp cannot load it"
-        if self._files.projector is not None:
-            both = f"{self._files.model} and {self._files.projector}"
-            named = f"{both}: llama.cpp cannot load them together"
-        return ModelError(f"{named} ({reason}); give another GGUF file")
 
 
 def check_library() -> None:
@@ -140,3 +129,71 @@ def check_weights(path: Path) -> None:
     if version >= 2 and not tensors:
         reason = "a GGUF file without weights, such as a vocabulary alone"
         raise ModelError(f"{path}: {reason}; give another GGUF file, of a whole model")
+
+
+class LoadedModel:
+    """What a worker process does: it loads the model that its first task names, and answers the
+    questions after that."""
+
+    def __init__(self, setup: None, send: Send) -> None:  # noqa: ARG002
+        self._server: Any = None
+
+    def __call__(self, task: ModelFiles | ModelQuestion) -> ModelReply:
+        """Return an answer, or a fault."""
+        if isinstance(task, ModelQuestion):
+            return answer(self._server, task)
+        try:
+            self._server = load_model(task)
+        except (RuntimeError, ValueError) as error:
+            return ModelReply(fault=first_line(error)[:MAX_REASON_CHARS])
+        return ModelReply()
+
+
+def load_model(files: ModelFiles) -> Any:
+    """Return llama.cpp's server of a model. Raises RuntimeError or ValueError where it cannot be
+    loaded."""
+    library = importlib.import_module("xllamacpp")
+    parameters = library.CommonParams()
+    parameters.model.path = files.model
+    if files.projector is not None:
+        parameters.mmproj.path = files.projector
+    parameters.n_ctx = files.context
+    parameters.n_parallel = 1
+    # As many threads as cores collapse as soon as anything else runs: 6 s became 94 s.
+    parameters.cpuparams.n_threads = files.threads
+    parameters.cpuparams_batch.n_threads = files.threads
+    parameters.verbosity = -1
+    # the library listens on a loopback port: no one else may ask there
+    parameters.api_keys = [os.urandom(16).hex()]
+    if files.template is not None:
+        parameters.use_jinja = True
+        parameters.chat_template = files.template
+    return library.Server(parameters)
+
+
+def answer(server: Any, question: ModelQuestion) -> ModelReply:
+    """Return the answer to a question. It ends within one word of its time."""
+    until = time.monotonic() + question.seconds
+    words: list[str] = []
+    ends: list[str] = []
+    faults: list[str] = []
+
+    def take(part: dict[str, Any]) -> bool:
+        """Collect a word. True ends the answer."""
+        if "error" in part:
+            faults.append(str(part["error"].get("message", ""))[:MAX_REASON_CHARS])
+            return True
+        for choice in part.get("choices", []):
+            words.append(choice["delta"].get("content") or "")
+            if choice.get("finish_reason"):
+                ends.append(choice["finish_reason"])
+        return time.monotonic() > until
+
+    # words come until the model or the time ends
+    try:
+        server.handle_chat_completions(parse_json(question.request), take)
+    except RuntimeError as error:
+        faults.append(str(error)[:MAX_REASON_CHARS])
+    if faults:
+        return ModelReply(fault=faults[0])
+    return ModelReply(text="".join(words), end=ends[-1] if ends else None)

@@ -23,8 +23,7 @@ from urllib.parse import urlsplit
 from stepline.errors import ModelError, WriterError
 from stepline.files.remote.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 from stepline.limits import parse_json
-from stepline.llm.local_model import ModelProcess, ModelProcessError
-from stepline.llm.local_model_process import ModelFiles
+from stepline.llm.local_model import ModelFiles, ModelProcess, ModelProcessError
 from stepline.llm.settings import ChatSettings
 from stepline.media.http import TransferLimits, open_url
 from stepline.networks.device import core_count

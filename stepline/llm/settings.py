@@ -22,14 +22,23 @@ class ChatServerSettings(Settings):
 
     section: ClassVar[str] = "chat"  # under which the user finds these settings, for errors
 
-    base_url: str | None = None  # of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1
-    gguf: Path | None = None  # a GGUF file, answered in this process through xllamacpp
-    # the name that the server knows the model by. Servers of one model take any
-    model: str = "default"
-    # holds the key
-    api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    # Jinja file for a GGUF that carries none or a wrong one. None: the model's own
-    chat_template: Path | None = None
+    base_url: str | None = Field(
+        None, description="of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
+    )
+    gguf: Path | None = Field(
+        None, description="a GGUF file, answered in this process through xllamacpp"
+    )
+    model: str = Field(
+        "default",
+        description="the name that the server knows the model by. Servers of one model take any",
+    )
+    api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
+        None, description="holds the key"
+    )
+    chat_template: Path | None = Field(
+        None,
+        description="Jinja file for a GGUF that carries none or a wrong one. None: the model's own",
+    )
 
     @field_validator("base_url")
     @classmethod
@@ -50,25 +59,37 @@ class ChatServerSettings(Settings):
 class ChatSettings(ChatServerSettings):
     """How a language model is asked, apart from who it is."""
 
-    # of a reply. The steps of ten sentences need some 150
-    max_tokens: Annotated[int, Field(ge=16, le=32768)] = 512
-    # 0: the most likely word each time, so runs repeat
-    temperature: Annotated[float, Field(ge=0.0, le=2.0)] = 0.0
-    # for servers that still draw at random
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 2023
+    max_tokens: Annotated[int, Field(ge=16, le=32768)] = Field(
+        512, description="of a reply. The steps of ten sentences need some 150"
+    )
+    temperature: Annotated[float, Field(ge=0.0, le=2.0)] = Field(
+        0.0, description="0: the most likely word each time, so runs repeat"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        2023, description="for servers that still draw at random"
+    )
 
-    # requests to a server at the same time. A GGUF answers one at a time
-    concurrency: Annotated[int, Field(ge=1, le=256)] = 4
-    # further tries after a fault that may pass (429, 5xx, lost line)
-    retries: Annotated[int, Field(ge=0, le=10)] = 2
-    # s before the first retry. Doubles each time
-    pause: Annotated[float, Field(ge=0.0, le=60.0)] = 0.5
-    timeout: Positive = 60.0  # s for one request
-    # s for all requests. What is left goes without (the extractive writer serves it)
-    deadline: Positive = 300.0
-    threads: Threads | None = None  # of a GGUF; None: one fewer than the cores, at least 1
-    # tokens that a GGUF sees together: prompt and reply
-    context: Annotated[int, Field(ge=512, le=2**20)] = 4096
+    concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
+        4, description="requests to a server at the same time. A GGUF answers one at a time"
+    )
+    retries: Annotated[int, Field(ge=0, le=10)] = Field(
+        2, description="further tries after a fault that may pass (429, 5xx, lost line)"
+    )
+    pause: Annotated[float, Field(ge=0.0, le=60.0)] = Field(
+        0.5, description="s before the first retry. Doubles each time"
+    )
+    timeout: Positive = Field(60.0, description="s for one request")
+    deadline: Positive = Field(
+        300.0,
+        description="s for all requests. What is left goes without (the extractive writer serves "
+        "it)",
+    )
+    threads: Threads | None = Field(
+        None, description="of a GGUF; None: one fewer than the cores, at least 1"
+    )
+    context: Annotated[int, Field(ge=512, le=2**20)] = Field(
+        4096, description="tokens that a GGUF sees together: prompt and reply"
+    )
 
     @property
     def projector_file(self) -> Path | None:

@@ -117,8 +117,7 @@ class AudioTimeline:
     def _block(self, count: int) -> tuple[float, Samples]:
         joined = np.concatenate(self._pieces, axis=1)
         if self._stereo:
-            is_quiet = joined.max() < QUIET_PEAK
-            if is_quiet and _is_cancelled(self._stereo, self._is_inverted):
+            if joined.max() < QUIET_PEAK and _is_cancelled(self._stereo, self._is_inverted):
                 joined = self._mixed_otherwise(joined)
             del self._stereo[:-2]  # whose end the next block may hold
         start = (self._origin or 0.0) + self._yielded / self._rate
@@ -133,16 +132,13 @@ class AudioTimeline:
         as what follows is made."""
         self._is_inverted = not self._is_inverted
         self._start_resampler()
-        silence = np.zeros_like(joined)
-        pieces = [silence]
+        pieces = [np.zeros_like(joined)]
         for frame in self._stereo:
             if self._is_inverted:
                 frame = _inverted(frame)
             for piece in self._resampler.resample(frame):
                 pieces.append(piece.to_ndarray())
-        mixed = np.concatenate(pieces, axis=1)
-        count = joined.shape[1]
-        return mixed[:, -count:]
+        return np.concatenate(pieces, axis=1)[:, -joined.shape[1] :]
 
 
 def _channels_of(frame: Any, step: int = 1) -> Samples:

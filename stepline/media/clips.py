@@ -43,10 +43,16 @@ def cut_clip(
 
 
 def join_clips(
-    path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None
+    path: Path | str,
+    spans: Sequence[Span],
+    out: Path,
+    settings: MediaSettings | None = None,
+    *,
+    comment: str | None = None,
 ) -> None:
     """Write several spans, one after the other in the order given, as one mp4 as `cut_clip` does.
 
+    comment: for the metadata of the file, where `probe` finds it.
     Raises MediaError where the video has nothing in any of them, SettingsError without a span.
     """
     import av
@@ -55,6 +61,8 @@ def join_clips(
         raise SettingsError("nothing to cut: no span was chosen; choose at least one")
     settings = settings or MediaSettings()
     with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as container:
+        if comment is not None:
+            container.metadata["comment"] = comment
         clip = _ClipWriter(container, path, spans[0], settings)
         offset = 0.0
         for span in spans:
@@ -95,9 +103,7 @@ def _h264_encoder() -> str:
     """Return the name of the H.264 encoder of this build of FFmpeg."""
     import av
 
-    if "libx264" in av.codecs_available:
-        return "libx264"
-    return "h264"
+    return "libx264" if "libx264" in av.codecs_available else "h264"
 
 
 def _failure_reason(error: Exception) -> str:
@@ -351,9 +357,7 @@ class _PictureEncoder:
         format = self._stream.codec_context.pix_fmt
         if not turns or format != "yuv420p":
             scaled = frame.reformat(width=width, height=height, format=format)
-            if turns:
-                return turned_high_range(scaled, turns)
-            return scaled
+            return turned_high_range(scaled, turns) if turns else scaled
 
         # turned as RGB, since the halves of 4:2:0 do not turn
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
@@ -413,9 +417,7 @@ class _SoundEncoder:
         for start, samples in blocks:
             # the block's first sample
             offset = self._first + round((start - self._span.start) * CLIP_RATE)
-            first = max(0, self._first - offset)
-            last = max(0, self._last - offset)
-            inside = samples[:, first:last]
+            inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
             if inside.shape[1]:
                 self._next = max(self._first, offset)
                 self._encode(inside)

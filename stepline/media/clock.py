@@ -40,18 +40,14 @@ class Damage:
         """Return one line for each kind of damage. end: s really read. duration: s claimed, None if
         not known."""
         lines = []
-        if duration is not None:
-            usual_end = duration - MAX_MISSING_SECONDS - 0.02 * duration
-            if end < usual_end:
-                lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
+        if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
+            lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
         if self.packets:
             lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
         if self.stamps:
             lines.append(f"{_counted(self.stamps, 'broken time stamp')} corrected")
         if self.jumps:
-            noun = "jumps"
-            if self.jumps == 1:
-                noun = "jump"
+            noun = "jump" if self.jumps == 1 else "jumps"
             leap = ""
             if self.leap:
                 leap = f", the longest by {self.leap:.0f} s,"
@@ -63,9 +59,7 @@ class Damage:
 
 
 def _counted(number: int, noun: str) -> str:
-    if number == 1:
-        return f"{number} {noun} was"
-    return f"{number} {noun}s were"
+    return f"{number} {noun} was" if number == 1 else f"{number} {noun}s were"
 
 
 # s by which time may go back before the stamps count as restarted. Rounding stays under it
@@ -227,13 +221,18 @@ class PacketClock:
             pts = packet.pts
             dts = packet.dts
             # nearly every packet. This costs a microsecond
-            if state is not None and pts is not None and dts is not None and not state.shift:
-                ahead_of_last = dts - state.last
-                if 0 <= ahead_of_last <= state.limit and pts - dts <= state.limit:
-                    state.last = dts
-                    state.add(pts, packet.duration)
-                    yield packet
-                    continue
+            if (
+                state is not None
+                and pts is not None
+                and dts is not None
+                and not state.shift
+                and 0 <= dts - state.last <= state.limit
+                and pts - dts <= state.limit
+            ):
+                state.last = dts
+                state.add(pts, packet.duration)
+                yield packet
+                continue
             yield self._mended(packet, state, source, ahead)
 
     def _mended(
@@ -312,8 +311,9 @@ class PacketClock:
         """Set the shift of a stream whose stamps jump, or take the stamps of a packet that alone
         does."""
         index = packet.stream_index
-        is_newest = abs(second - self._position) <= SUSPECT_SECONDS
-        if state.shift != self._newest and is_newest:  # another stream has jumped there before
+        if (
+            state.shift != self._newest and abs(second - self._position) <= SUSPECT_SECONDS
+        ):  # another stream has jumped there before
             state.restart(second, self._newest)
             return
         # The next packets show which other streams jump too.
@@ -488,13 +488,9 @@ def _end(packet: Any) -> float:
 
 def _presentation_stamp(item: Any) -> Any:
     """Return when a packet or frame is shown, or else decoded, in ticks. None without either."""
-    if item.pts is None:
-        return item.dts
-    return item.pts
+    return item.dts if item.pts is None else item.pts
 
 
 def _decoding_stamp(packet: Any) -> Any:
     """Return when a packet is decoded, or else shown, in ticks. None without either."""
-    if packet.dts is None:
-        return packet.pts
-    return packet.dts
+    return packet.pts if packet.dts is None else packet.dts

@@ -120,9 +120,7 @@ class OpenMedia:
         if self.picture is None:
             return 1.0
         aspect = self.picture.sample_aspect_ratio
-        if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT:
-            return float(aspect)
-        return 1.0
+        return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
 
     def packets(self) -> Iterator[Any]:
         """Yield every packet of the picture and sound streams. What cannot be read is counted and
@@ -292,9 +290,7 @@ def _track(tracks: list[Any], index: int | None) -> Any:
     for track in tracks:
         if track.index == index:
             return track
-    if tracks:
-        return tracks[0]
-    return None
+    return tracks[0] if tracks else None
 
 
 @dataclass(frozen=True)
@@ -383,9 +379,7 @@ def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float 
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         media = OpenMedia(path, container, picture, sound, start, None, False, settings)
         end = max((media.packet_end(packet) for packet in media.packets()), default=0.0)
-        if not media.damage.is_clock_broken:
-            return None
-        return end
+        return None if not media.damage.is_clock_broken else end
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
@@ -422,6 +416,4 @@ def picture_rate(stream: Any) -> float:
     """Return the frames/s that a picture stream claims, a usual rate where it claims none that can
     be."""
     rate = stream.average_rate or stream.guessed_rate
-    if rate and 0 < rate <= MOST_RATE:
-        return float(rate)
-    return USUAL_RATE
+    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE

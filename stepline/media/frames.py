@@ -74,9 +74,7 @@ class FrameScaler:
         small = self._swscale.reformat(frame, width, height, format, interpolation="BILINEAR")
         array = small.to_ndarray()
         pixels: Image = standard_picture(frame, array) if high_range else array
-        if not turns:
-            return pixels
-        return np.ascontiguousarray(np.rot90(pixels, turns))
+        return pixels if not turns else np.ascontiguousarray(np.rot90(pixels, turns))
 
     def _scaled_size(self, frame: Any) -> tuple[int, int]:
         """Return width and height of the upright pictures, in pixels."""
@@ -109,9 +107,7 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
     times as wide."""
     width = max(1, round(frame.width * aspect))
     height = frame.height
-    if quarter_turns(frame) % 2:
-        return height, width
-    return width, height
+    return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
 
 def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:

@@ -70,15 +70,13 @@ def standard_picture(frame: Any, pixels: npt.NDArray[np.uint16]) -> npt.NDArray[
     if transfer == HLG_TRANSFER:
         scene = light / np.float32(HLG_NITS)
         luminance = scene @ BT2020_LUMINANCE  # (H, W)
-        exponent = np.float32(HLG_GAMMA - 1)
-        gain = np.power(luminance, exponent)
+        gain = np.power(luminance, np.float32(HLG_GAMMA - 1))
         light *= gain[..., None]
     light = light @ TO_BT709.T
     fraction = np.clip(light / np.float32(peak), 0.0, 1.0)
     # the square root has about as many levels in the dark as the eye
     levels = np.sqrt(fraction) * (LIGHT_LEVELS - 1)
-    bytes_of_levels = _picture_table(peak)
-    picture = bytes_of_levels[levels.astype(np.uint16)]
+    picture = _picture_table(peak)[levels.astype(np.uint16)]
     return np.asarray(picture)
 
 
@@ -131,8 +129,7 @@ def turned_high_range(frame: Any, turns: int) -> Any:
     colours = samples[height:].reshape(2, height // 2, width // 2)
     planes = []
     for plane in (brightness, *colours):
-        turned_plane = np.rot90(plane, turns)
-        planes.append(turned_plane.reshape(-1))
+        planes.append(np.rot90(plane, turns).reshape(-1))
     if turns % 2:
         width = height
     stacked = np.concatenate(planes)
@@ -153,22 +150,16 @@ def light_of_signal(signal: Pixels, transfer: int) -> Pixels:
         low = signal**2 / 3
         exponent = (signal - HLG_C) / HLG_A
         high = (np.exp(exponent) + HLG_B) / 12
-        scene = np.where(signal <= 0.5, low, high)
-        return np.asarray(HLG_NITS * scene, np.float32)
+        return np.asarray(HLG_NITS * np.where(signal <= 0.5, low, high), np.float32)
     root = np.power(signal, 1 / PQ_M2)
-    numerator = np.maximum(root - PQ_C1, 0.0)
-    denominator = PQ_C2 - PQ_C3 * root
-    light = np.power(numerator / denominator, 1 / PQ_M1)
+    light = np.power(np.maximum(root - PQ_C1, 0.0) / (PQ_C2 - PQ_C3 * root), 1 / PQ_M1)
     return np.asarray(PQ_NITS * light, np.float32)
 
 
 def pq_signal(nits: Pixels | float) -> Pixels:
     """Return the PQ signal of light in nits."""
-    fraction = np.asarray(nits, np.float64) / PQ_NITS
-    root = np.power(fraction, PQ_M1)
-    numerator = PQ_C1 + PQ_C2 * root
-    denominator = 1 + PQ_C3 * root
-    signal = np.power(numerator / denominator, PQ_M2)
+    root = np.power(np.asarray(nits, np.float64) / PQ_NITS, PQ_M1)
+    signal = np.power((PQ_C1 + PQ_C2 * root) / (1 + PQ_C3 * root), PQ_M2)
     return np.asarray(signal, np.float32)
 
 
@@ -201,15 +192,12 @@ def _light_table(transfer: int) -> Pixels:
 @functools.lru_cache(maxsize=16)
 def _picture_table(peak: float) -> npt.NDArray[np.uint8]:
     """Return the 8-bit signal of each level of light."""
-    nits = _fractions(LIGHT_LEVELS) ** 2 * np.float32(peak)
-    light = compressed_light(nits, peak)
+    light = compressed_light(_fractions(LIGHT_LEVELS) ** 2 * np.float32(peak), peak)
     light /= np.float32(SCREEN_NITS)
-    signal = np.power(light, 1 / DISPLAY_GAMMA)
-    levels = np.rint(255 * signal)
+    levels = np.rint(255 * np.power(light, 1 / DISPLAY_GAMMA))
     return np.asarray(levels, np.uint8)
 
 
 def _fractions(count: int) -> Pixels:
     """Return equal steps from 0 to 1, (count,)."""
-    levels = np.arange(count, dtype=np.float32)
-    return levels / np.float32(count - 1)
+    return np.arange(count, dtype=np.float32) / np.float32(count - 1)

@@ -1,12 +1,12 @@
 """The HTTP client for every server that Stepline asks: of links, webhooks and language models.
 
     limits = LinkLimits(settings)
-    with open_url("https://example.org/whisk.mp4", limits) as answer:
-        answer.read(65536)
+    with open_url("https://example.org/whisk.mp4", limits) as response:
+        response.read(65536)
 
-Whatever its status, an answer is read under limits. They are of its status line and headers, and of
-its body as it comes and as it unpacks. One is of the time for all of it. The same connections serve
-yt-dlp (media/links.py).
+A response of any status is read under limits: of its status line and headers, of its body as
+received and as unpacked, and of the time for all of it. The same connections serve yt-dlp
+(media/page_videos.py), whose own client is http.client, as here: no other library could serve both.
 """
 
 import http.client
@@ -36,12 +36,13 @@ ZLIB_METHOD = 8  # low half of the first byte of a zlib stream. Deflate without 
 
 
 class TransferLimits:
-    """What all requests for one thing may take together. Counts from its making.
+    """Limits that all requests for one thing share, from when this is made.
 
-    most_bytes: of bodies.
-    seconds: in all.
-    silence: seconds that a server may say nothing.
-    private: whether it may be at an address that is not public.
+    Args:
+        most_bytes: of all bodies, unpacked.
+        seconds: in all.
+        silence: seconds without a byte after which a request fails.
+        private: whether the server may be at an address that is not public.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class TransferLimits:
         self._end = time.monotonic() + seconds
 
     def fault(self, reason: str) -> Exception:
-        """Return the error of an answer that is not taken."""
+        """Return the error of a response that is refused."""
         return MediaError(reason)
 
     def too_late(self) -> Exception:
@@ -73,20 +74,20 @@ class TransferLimits:
         if coming > self._body_bytes:
             raise self.too_large()
 
-    def take(self, count: int) -> None:
+    def count_body_bytes(self, count: int) -> None:
         """Count bytes of a body, unpacked. Raises as `check` does."""
         self.check(count)
         self._body_bytes -= count
 
-    def take_from_line(self, count: int) -> None:
-        """Count bytes as they came. Raises as `check` does."""
+    def count_received_bytes(self, count: int) -> None:
+        """Count bytes as received. Raises as `check` does."""
         self.check()
         self._line_bytes -= count
         if self._line_bytes < 0:
             raise self.too_large()
 
     @property
-    def patience(self) -> float:
+    def read_timeout(self) -> float:
         """Seconds to wait for the next bytes."""
         return min(self.silence, max(0.01, self._end - time.monotonic()))
 
@@ -94,7 +95,7 @@ class TransferLimits:
         """Return a connection to a host and port. Raises as `check` does, and MediaError for a
         private address that is not allowed."""
         self.check()
-        return connect_checked(address, self.patience, private=self.private)
+        return connect_checked(address, self.read_timeout, private=self.private)
 
 
 class LinkLimits(TransferLimits):
@@ -111,25 +112,23 @@ class LinkLimits(TransferLimits):
 
     def too_late(self) -> Exception:
         """Return the error of a link that takes too long, with its setting."""
-        longest = self.settings.longest
-        return self.fault(
-            f"takes longer than links.longest = {longest:g} s; raise that, or leave it"
-        )
+        limit = f"links.longest = {self.settings.longest:g} s"
+        return self.fault(f"takes longer than {limit}; raise that, or leave it")
 
     def too_large(self) -> Exception:
         """Return the error of a link that is too large, with its setting."""
-        largest = self.settings.largest
-        return self.fault(f"larger than links.largest = {largest} MiB; raise that, or leave it")
+        limit = f"links.largest = {self.settings.largest} MiB"
+        return self.fault(f"larger than {limit}; raise that, or leave it")
 
 
-class _LimitedLine(io.RawIOBase):
-    """Bytes of a connection as they come, counted and timed.
+class _LimitedSocketReader(io.RawIOBase):
+    """The bytes of a connection, counted and timed.
 
-    head_left: of a status line and headers. None while a body is read.
+    head_left: bytes that status line and headers may still have. None while a body is read.
     """
 
-    def __init__(self, line: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
-        self._line = line
+    def __init__(self, raw: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
+        self._raw = raw
         self._connection = connection
         self._limits = limits
         self.head_left: int | None = MAX_HEAD_BYTES
@@ -141,13 +140,13 @@ class _LimitedLine(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read what is there. Raises as the limits do, and TimeoutError after silence."""
         self._limits.check()
-        self._connection.settimeout(self._limits.patience)
+        self._connection.settimeout(self._limits.read_timeout)
         try:
-            count = self._line.readinto(buffer) or 0
+            count = self._raw.readinto(buffer) or 0
         except TimeoutError:
             self._limits.check()  # names the limit that it was
             raise
-        self._limits.take_from_line(count)
+        self._limits.count_received_bytes(count)
 
         # a server could send headers without end
         if self.head_left is not None:
@@ -158,13 +157,13 @@ class _LimitedLine(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Let the connection go."""
-        self._line.close()
+        """Close the connection."""
+        self._raw.close()
         super().close()
 
 
 class _LimitedResponse(http.client.HTTPResponse):
-    """An answer that is read no longer, and no further, than its limits allow.
+    """A response that is read no longer, and no further, than its limits allow.
 
     is_packed: it came compressed, and is read unpacked.
     """
@@ -174,13 +173,13 @@ class _LimitedResponse(http.client.HTTPResponse):
 
     def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
-        self._line = _LimitedLine(self.fp.detach(), sock, self.limits)
-        self.fp = io.BufferedReader(self._line)
+        self._reader = _LimitedSocketReader(self.fp.detach(), sock, self.limits)
+        self.fp = io.BufferedReader(self._reader)
         self._unpacker: Any = None
 
     def begin(self) -> None:
         super().begin()
-        self._line.head_left = None
+        self._reader.head_left = None
         self.limits.check(self.length or 0)
         coding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if coding in ("", "identity"):
@@ -188,13 +187,13 @@ class _LimitedResponse(http.client.HTTPResponse):
         if coding not in ("gzip", "x-gzip", "deflate"):
             raise self.limits.fault(f"the answer's compression {coding[:40]!r} is not supported")
         self.is_packed = True
-        # Who reads it gets it unpacked, of a length that is not known.
+        # It is read unpacked, and that length is not known.
         del self.headers["Content-Encoding"]
         del self.headers["Content-Length"]
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return that many bytes, or all. Fewer at the end alone. Raises IncompleteRead where the
-        answer breaks off. Whatever is raised, the connection is let go."""
+        """Return that many bytes, or all. Fewer only at the end. Raises IncompleteRead where the
+        body breaks off. Whatever is raised, the connection is closed."""
         try:
             return self._read(amt)
         except BaseException:
@@ -202,31 +201,26 @@ class _LimitedResponse(http.client.HTTPResponse):
             raise
 
     def _read(self, amt: int | None) -> bytes:
-        parts: list[bytes] = []
-        whole_bytes = 0
-        while amt is None or whole_bytes < amt:
+        body = bytearray()
+        while amt is None or len(body) < amt:
             # one wait, for a server that drips
-            chunk_bytes = CHUNK_BYTES
-            if amt is not None:
-                chunk_bytes = min(amt - whole_bytes, CHUNK_BYTES)
-            part = self.read1(chunk_bytes)
-            self.limits.take(len(part))
+            part = self.read1(CHUNK_BYTES if amt is None else min(amt - len(body), CHUNK_BYTES))
+            self.limits.count_body_bytes(len(part))
             if not part:
                 break
-            parts.append(part)
-            whole_bytes += len(part)
-            if amt is None and whole_bytes > MAX_WHOLE_BYTES:
+            body += part
+            if amt is None and len(body) > MAX_WHOLE_BYTES:
                 size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
                 raise self.limits.fault(f"the server sends more than {size} for one page")
-        is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is not part
 
-        # an answer that broke off is not a whole one
-        lacks_bytes = amt is None or whole_bytes < amt
-        if lacks_bytes and self.length and not is_unpacked:
-            raise http.client.IncompleteRead(b"".join(parts), self.length)
+        # a body that broke off is not a whole one; what follows a packed one is not part of it
+        is_unpacked = self._unpacker is not None and self._unpacker.eof
+        is_short = amt is None or len(body) < amt
+        if is_short and self.length and not is_unpacked:
+            raise http.client.IncompleteRead(bytes(body), self.length)
         if self.length == 0:
-            super().read(0)  # lets the connection go
-        return b"".join(parts)
+            super().read(0)  # closes the connection
+        return bytes(body)
 
     def read1(self, n: int = -1) -> bytes:
         """Return what one wait brings, at most n bytes, unpacked. Nothing at the end."""
@@ -240,16 +234,16 @@ class _LimitedResponse(http.client.HTTPResponse):
                     return b""
                 packed = self._unpacker.unconsumed_tail
             packed = packed or super().read1(CHUNK_BYTES)
+            if not packed and self._unpacker is not None:
+                raise http.client.IncompleteRead(b"")
             if not packed:
-                if self._unpacker is not None:
-                    raise http.client.IncompleteRead(b"")
                 return b""
             part = self._unpack(packed, n)
         return part
 
     def _unpack(self, packed: bytes, most: int) -> bytes:
         if self._unpacker is None:
-            # Some servers send deflate without zlib's head.
+            # Some servers send deflate without zlib's header.
             is_bare = packed[0] & 15 != ZLIB_METHOD and packed[0] != 0x1F
             self._unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else GZIP_OR_ZLIB)
         try:
@@ -281,18 +275,18 @@ class _Opener(urllib.request.AbstractHTTPHandler):
     http_request = https_request = urllib.request.AbstractHTTPHandler.do_request_
 
     def http_open(self, request: urllib.request.Request) -> Any:
-        """Return the answer."""
+        """Return the response."""
         return self.do_open(connection_class(http.client.HTTPConnection, self._limits), request)
 
     def https_open(self, request: urllib.request.Request) -> Any:
-        """Return the answer."""
+        """Return the response."""
         return self.do_open(connection_class(http.client.HTTPSConnection, self._limits), request)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects of a GET, but none from https to http and none to another scheme.
 
-    A message goes to the address that it is for: a redirect would drop its body, or hand it on.
+    A POST is not redirected: that would drop its body, or send it to another server.
     """
 
     def redirect_request(
@@ -315,10 +309,18 @@ def open_url(
     *,
     by_proxy: bool = False,
 ) -> Any:
-    """Return the answer to a GET, or the POST of a body: `status`, `headers`, `url` after
+    """Return the response to a GET, or to the POST of a body: `status`, `headers`, `url` after
     redirects, `read`.
 
-    No cookie or password is used, and no proxy unless `by_proxy` allows those of the environment.
+    No cookie or password is used.
+
+    Args:
+        url: http or https.
+        limits: of the request. They may be shared with others.
+        headers: of the request.
+        body: of a POST. None for a GET.
+        by_proxy: use the proxies that the environment names.
+
     Raises what the limits raise (MediaError). Raises OSError (HTTPError for a status of 400 and
     more, and for the redirect of a POST) and HTTPException for what the network does.
     """

@@ -5,10 +5,10 @@ resumed, under limits.
         video = fetch_link(link, Path("downloads"))       # video.path, video.captions, video.origin
 
 Each address has a folder of its own below the one named. `link.json`, written last, says what is in
-it, so that a second run asks no one. In this process yt-dlp (extra `links`) runs with connections
-of media/http.py. It has no plugins, cookies, passwords, proxies, cache or other programs.
+it, so that a second run asks no server.
 """
 
+import codecs
 import contextlib
 import hashlib
 import http.client
@@ -18,40 +18,59 @@ import mimetypes
 import re
 import shutil
 import urllib.error
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from stepline.errors import MediaError
+from stepline.errors import MediaError, SteplineError
 from stepline.files.atomic_files import check_own_folder, write_atomic
 from stepline.files.remote.addresses import check_url, display_url
 from stepline.files.remote.retry import TRANSIENT_STATUSES, doubled_pause, retry
-from stepline.limits import parse_json
-from stepline.media.clips import join_tracks
-from stepline.media.dates import read_day
-from stepline.media.downloaded_file import remove_other_files, text_kind
+from stepline.limits import MAX_SECOND, parse_json
+from stepline.media.container import open_media
 from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
-from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
-from stepline.media.link_errors import as_link_error
-from stepline.media.settings import LinkSettings
-from stepline.records import FrozenModel, LinkChapter, LinkOrigin
+from stepline.media.page_videos import (
+    PLAYLIST_TYPES,
+    Info,
+    LinkedVideo,
+    Report,
+    extract_info,
+    fetch_page_video,
+    safe_name,
+)
+from stepline.media.settings import LinkSettings, MediaSettings
+from stepline.records import LinkOrigin
 
 log = logging.getLogger(__name__)
 
-Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
-
 MARK_NAME = "link.json"
+DOWNLOAD_BYTES = 16 * CHUNK_BYTES  # per read
 # What a page, or a list of the pieces of a video, says it is. Everything else is taken for the
 # video itself.
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
-# 416: what is there already is not the server's file any more, which is then fetched from its begin
+# 416: what is there already is not the server's file any more, which is then fetched from its start
 RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
-MAX_NAME_CHARS = 60  # of a file's name
-CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
-MAX_CAPTION_BYTES = 64 * 2**20  # bytes
+MAX_REASON_CHARS = 160  # of what urllib or yt-dlp says
+CAUSE_FIELDS = ("__cause__", "__context__", "cause", "reason")  # of an error, with what made it
+# How texts begin that servers send in place of a video, in small letters. No medium begins so.
+TEXT_STARTS = (
+    (b"<!doctype html", "a web page (HTML)"),
+    (b"<html", "a web page (HTML)"),
+    (b"<head", "a web page (HTML)"),
+    (b"<?xml", "an XML text"),
+    (b"<error", "an XML text"),
+    (b"{", "a JSON text"),
+    (b"[", "a JSON text"),
+    (b"#extm3u", "a playlist (HLS)"),
+)
+TEXT_START_BYTES = 1024
+# whether a file is a medium at all. What of it is too large, its reader says
+ANY_SIZE = MediaSettings(
+    max_bytes=2**40, max_duration=MAX_SECOND, max_streams=1000, max_pixels=10**9
+)
 
 
 @dataclass(frozen=True)
@@ -70,16 +89,6 @@ class Link:
     fault: str | None = None
 
 
-class LinkedVideo(FrozenModel):
-    """A video that was fetched. page: by yt-dlp. captions: of its page, None where they were not
-    asked for."""
-
-    path: Path
-    origin: LinkOrigin
-    page: bool = False
-    captions: Path | None = None
-
-
 def find_links(
     url: str, folder: Path, settings: LinkSettings, *, force: bool = False
 ) -> list[Link]:
@@ -93,22 +102,19 @@ def find_links(
     if earlier is not None:
         return [Link(url, settings, page=earlier.page)]
 
-    # what answers: a file, or a page that yt-dlp reads
     limits = LinkLimits(settings)
     with as_link_error(url):
-        with _retried(lambda: open_url(url, limits), settings) as answer:
-            kind = answer.headers.get_content_type()
+        with _retried(lambda: open_url(url, limits), settings) as response:
+            kind = response.headers.get_content_type()
         if not kind.endswith(PAGE_TYPES):
             return [Link(url, settings, kind)]
-        info = _extract(url, limits)
-    if info.get("_type") not in ("playlist", "multi_video"):
+        info = extract_info(url, limits)
+    if info.get("_type") not in PLAYLIST_TYPES:
         return [Link(url, settings, page=True, info=info)]
 
     # the videos of a playlist
-    addresses = []
-    for entry in info.get("entries") or ():
-        if entry and entry.get("url"):
-            addresses.append(entry["url"])
+    entries = info.get("entries") or ()
+    addresses = [entry["url"] for entry in entries if entry and entry.get("url")]
     if not addresses:
         raise MediaError(
             f"{display_url(url)}: a playlist without videos; give a page that shows one"
@@ -127,11 +133,18 @@ def fetch_link(
 ) -> LinkedVideo:
     """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
 
-    What a run that broke off has left is gone on with.
-    captions: fetch those of its page too, best in `language`.
-    force: fetch it again, also where it is there. What is there stays where that fails.
+    A download that broke off is resumed.
+
+    Args:
+        link: from `find_links`.
+        folder: of all links.
+        captions: fetch those of its page too.
+        language: the preferred language of the captions.
+        report: called with the file's name and the bytes that are there.
+        force: fetch it again, also where it is there. What is there stays where that fails.
+
     Raises MediaError, in one line, for a server that fails or is too slow, and for a file too
-    large. Raises it too for a page without a video, and for an answer that is not a medium.
+    large. Raises it too for a page without a video, and for a response that is not a medium.
     """
     if link.fault is not None:
         raise MediaError(link.fault)
@@ -141,20 +154,21 @@ def fetch_link(
     if not force and earlier is not None and (earlier.captions is not None or not captions):
         return earlier
     limits = LinkLimits(link.settings)
-    aside: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if force and earlier is not None:
-        aside = _set_aside(own)
+    is_replaced = force and earlier is not None
+    aside = _set_aside(own) if is_replaced else contextlib.nullcontext()
     with as_link_error(link.url), _removed_if_empty(own), aside:
         own.mkdir(parents=True, exist_ok=True)
         if link.page:
-            caption_language = language if captions else None
-            video = _fetch_page(link, own, limits, caption_language, report)
+            info = extract_info(link.url, limits) if link.info is None else link.info
+            video = fetch_page_video(
+                link.url, info, own, limits, language=language if captions else None, report=report
+            )
         elif captions:
             raise MediaError("a file, with which no captions come; leave --captions out")
         else:
             path = _fetch_file(link, own, limits, report)
             video = LinkedVideo(path=path, origin=LinkOrigin(url=link.url))
-        remove_other_files(video.path)
+        _check_is_medium(video.path)
 
     # written last: what it names is whole
     mark = video.model_dump(mode="json")
@@ -162,8 +176,7 @@ def fetch_link(
     mark["size"] = video.path.stat().st_size
     if video.captions is not None:
         mark["captions"] = video.captions.name
-    text = json.dumps(mark, ensure_ascii=False, indent=2) + "\n"
-    write_atomic(own / MARK_NAME, text)
+    write_atomic(own / MARK_NAME, json.dumps(mark, ensure_ascii=False, indent=2) + "\n")
     return video
 
 
@@ -206,16 +219,13 @@ def _removed_if_empty(own: Path) -> Iterator[None]:
 
 def link_folder(url: str, folder: Path) -> Path:
     """Return the folder of an address below `folder`."""
-    address = url.encode(errors="surrogatepass")
-    digest = hashlib.sha256(address).hexdigest()
-    return folder / digest[:12]
+    return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def _fetched(url: str, folder: Path) -> LinkedVideo | None:
     """Return what an earlier run fetched, where it is still there, whole."""
     own = link_folder(url, folder)
     try:
-        # the note that was written last
         mark = parse_json((own / MARK_NAME).read_bytes())
         size = mark.pop("size")
         captions = mark["captions"]
@@ -226,110 +236,94 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
         mark["path"] = str(own / mark["path"])
         mark["captions"] = captions and str(own / captions)
         video = LinkedVideo.model_validate_json(json.dumps(mark))
-        is_whole = video.path.stat().st_size == size and text_kind(video.path) is None
-        if is_whole:
-            return video
-        return None
+        is_whole = video.path.stat().st_size == size and _text_kind(video.path) is None
+        return video if is_whole else None
     # missing, damaged or of another version
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report | None) -> Path:
-    """Download a file, by as many requests as it takes, each going on where the one before broke
+    """Download a file, by as many requests as it takes. Each resumes where the one before broke
     off."""
     path = folder / _file_name(link)
     partial = path.with_name(f".{path.name}.part")
 
-    def go_on() -> None:
-        with _rest(link.url, partial, limits) as (answer, file):
-            while data := _read(answer, file):
-                file.write(data)
-                if report is not None:
-                    report(path.name, file.tell())
+    def partial_bytes() -> int:
+        return partial.stat().st_size if partial.exists() else 0
 
-    # bytes that are there already
-    def reached() -> int:
-        if not partial.exists():
-            return 0
-        return partial.stat().st_size
+    def resume_download() -> None:
+        response, is_rest = _request_rest(link.url, partial, limits)
+        with response, partial.open("ab" if is_rest else "wb") as file:
+            try:
+                while data := response.read(DOWNLOAD_BYTES):
+                    file.write(data)
+                    if report is not None:
+                        report(path.name, file.tell())
+            except http.client.IncompleteRead as error:
+                file.write(error.partial)
+                raise
 
-    _retried(go_on, link.settings, reached)
+    _retried(resume_download, link.settings, partial_bytes)
     partial.replace(path)
     partial.with_suffix(".mark").unlink(missing_ok=True)
     return path
 
 
 def _file_name(link: Link) -> str:
-    """Return the name of a link's file: the one of its address, with a suffix by its kind where
-    that has none."""
-    address_path = unquote(urlsplit(link.url).path)
-    name = Path(address_path).name
+    """Return the name of a link's file: the one of its address, with a suffix by its media type
+    where that has none."""
+    name = Path(unquote(urlsplit(link.url).path)).name
     stem, dot, suffix = name.rpartition(".")
     if dot and suffix.isalnum():
-        return f"{_safe_name(stem)}.{suffix}"
-    ending = None
-    if link.kind.startswith(("video/", "audio/")):
-        ending = mimetypes.guess_extension(link.kind)
-    return _safe_name(name) + (ending or ".mp4")
+        return f"{safe_name(stem)}.{suffix}"
+    is_medium = link.kind.startswith(("video/", "audio/"))
+    ending = mimetypes.guess_extension(link.kind) if is_medium else None
+    return safe_name(name) + (ending or ".mp4")
 
 
-def _read(answer: Any, file: BinaryIO) -> bytes:
-    """Return the next bytes of an answer. Where it breaks off, what came of them is in the file."""
-    try:
-        return bytes(answer.read(16 * CHUNK_BYTES))
-    except http.client.IncompleteRead as error:
-        file.write(error.partial)
-        raise
+def _request_rest(url: str, partial: Path, limits: TransferLimits) -> tuple[Any, bool]:
+    """Return the response with what a partial file lacks, and whether it is the rest or the whole.
 
-
-@contextmanager
-def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any, BinaryIO]]:
-    """Yield the answer that holds what a partial file lacks, and the file, to be gone on with or
-    begun again.
-
-    It is gone on with where the server says by ETag or date that its own is still the same.
+    It is the rest where the server says by ETag or date that its file is still the same.
     """
-    # what is there may only be continued with the same file
     mark = partial.with_suffix(".mark")
-    present_bytes = 0
-    if partial.exists() and mark.exists():
-        present_bytes = partial.stat().st_size
+    present_bytes = partial.stat().st_size if partial.exists() and mark.exists() else 0
     headers = {"Accept-Encoding": "identity"}
     if present_bytes:
         headers["Range"] = f"bytes={present_bytes}-"
         headers["If-Range"] = mark.read_text(encoding="utf-8")
     try:
-        opened = open_url(url, limits, headers)
+        response = open_url(url, limits, headers)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the file has become shorter
             partial.unlink(missing_ok=True)
         raise
-    with opened as answer:
-        mode: Literal["ab", "wb"] = "wb"
-        total = answer.length or 0
-        content_range = answer.headers.get("Content-Range", "")
-        if answer.status == 206 and content_range.startswith(f"bytes {present_bytes}-"):
-            mode = "ab"
-            total += present_bytes
-        limits.check(total)
-        version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    content_range = response.headers.get("Content-Range", "")
+    is_rest = response.status == 206 and content_range.startswith(f"bytes {present_bytes}-")
+    try:
+        limits.check((response.length or 0) + (present_bytes if is_rest else 0))
+        version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         # The rest of what comes compressed cannot be asked for by its bytes.
-        if version and not version.startswith("W/") and not answer.is_packed:
+        if version and not version.startswith("W/") and not response.is_packed:
             mark.write_text(version, encoding="utf-8")
         else:
             mark.unlink(missing_ok=True)
-        with partial.open(mode) as file:
-            yield answer, file
+    except BaseException:
+        response.close()
+        raise
+    return response, is_rest
 
 
 def _retried(
     action: Callable[[], Any], settings: LinkSettings, reached: Callable[[], int] = lambda: 0
 ) -> Any:
-    """Return what an action returns, tried again after what may pass. Tries that brought something
-    do not count."""
-    # tries in a row that brought nothing
-    fruitless_tries = 0
+    """Return what an action returns, retried after transient failures. Tries after which more
+    bytes are there do not count.
+
+    reached: how many bytes are there.
+    """
+    fruitless_tries = 0  # in a row
     bytes_before = reached()
 
     def pause_after(error: Exception, _: int) -> float:
@@ -352,139 +346,83 @@ def _retried(
     return retry(action, pause_after)
 
 
-def _fetch_page(
-    link: Link, folder: Path, limits: LinkLimits, language: str | None, report: Report | None
-) -> LinkedVideo:
-    """Download the video of a page by yt-dlp. language: of the captions to fetch, None for none."""
-    # what the page has
-    info = link.info
-    if info is None:
-        info = _extract(link.url, limits)
-    if info.get("_type") in ("playlist", "multi_video"):
-        raise MediaError("a playlist within a playlist; give its own address")
-    if info.get("is_live"):
-        raise MediaError("a live stream; give its recording")
-    title = info.get("title") or info.get("id") or ""
-    name = _safe_name(str(title))
-
-    def hook(state: Info) -> None:
-        if report is not None and state.get("downloaded_bytes"):
-            report(name, int(state["downloaded_bytes"]))
-
-    # a template of yt-dlp, in which these two signs are doubled
-    template = str(folder.absolute()).replace("%", "%%").replace("$", "$$") + f"/{name}"
-    is_apart = _is_apart(info)
-    if is_apart:
-        template += ".%(format_id)s"
-    options: Info = {"outtmpl": {"default": f"{template}.%(ext)s"}, "progress_hooks": [hook]}
-
-    # its files
-    captions = None
-    with limited_youtube_dl(limits, options) as downloader:
-        result = downloader.process_ie_result(info, download=True)
-        downloads = result.get("requested_downloads") or ()
-        files = [Path(download["filepath"]) for download in downloads]
-        if not files or not files[0].is_file():
-            raise MediaError("yt-dlp downloaded no file; --verbose shows its messages")
-        if language is not None:
-            captions = _fetch_captions(downloader, result, folder / name, language)
-
-    # one file of them
-    path = files[0]
-    if len(files) == 2 and is_apart:
-        path = folder / f"{name}.mkv"
-        join_tracks(files[0], files[1], path)
-        for file in files:
-            file.unlink()
-    origin = _page_origin(link.url, result)
-    return LinkedVideo(path=path, origin=origin, page=True, captions=captions)
-
-
-def _page_origin(url: str, result: Info) -> LinkOrigin:
-    """Return what a page says of its video."""
-    # the chapters that have a title
-    chapters = []
-    for chapter in result.get("chapters") or ():
-        if chapter.get("title"):
-            start = float(chapter.get("start_time") or 0.0)
-            title = str(chapter["title"])
-            chapters.append(LinkChapter(start=max(0.0, start), title=title))
-    facts = {}
-    for key in ("title", "uploader", "license"):
-        if result.get(key):
-            facts[key] = str(result[key])
-    upload_date = str(result.get("upload_date") or "")
-    return LinkOrigin(
-        url=url,
-        title=facts.get("title"),
-        uploader=facts.get("uploader"),
-        licence=facts.get("license"),
-        chapters=tuple(chapters),
-        upload_date=read_day(upload_date),
-    )
-
-
-def _is_apart(info: Info) -> bool:
-    """Tell whether a page gives picture and sound as files of their own alone."""
-    has_pictures_alone = False
-    for form in info.get("formats") or ():
-        if form.get("vcodec") == "none":
-            continue
-        if form.get("acodec") != "none":
-            return False
-        has_pictures_alone = True
-    return has_pictures_alone
-
-
-def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
-    """Return a file of the page's captions: a person's before a machine's, in the language before
-    in another."""
-    for kind in ("subtitles", "automatic_captions"):
-        tracks: Mapping[str, list[Info]] = info.get(kind) or {}
-        for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
-            if kind == "automatic_captions" and code.partition("-")[0] != language:
-                continue  # the site translates its own into every language
-            for form in CAPTION_FORMS:
-                track = _track_of_form(tracks[code], form)
-                if track is None:
-                    continue
-                data = _caption_bytes(downloader, track)
-                suffix = form.removesuffix("3")
-                path = stem.with_name(f"{stem.name}.{code}.{suffix}")
-                path.write_bytes(data)
-                return path
-    raise MediaError(
-        f"its page has no captions in {', '.join(CAPTION_FORMS)}; leave --captions out"
-    )
-
-
-def _caption_bytes(downloader: Any, track: Info) -> bytes:
-    text = track.get("data")
-    if text:
-        return bytes(text.encode())
-    answer = downloader.urlopen(track["url"])
-    return bytes(answer.read(MAX_CAPTION_BYTES))
-
-
-def _track_of_form(tracks: Sequence[Info], form: str) -> Info | None:
-    for track in tracks:
-        if track.get("ext") == form:
-            return track
+def _text_kind(path: Path) -> str | None:
+    """Return what kind of text a file begins as. None for one that may be a medium."""
+    with path.open("rb") as file:
+        begin = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    for start, kind in TEXT_STARTS:
+        if begin.startswith(start):
+            return kind
     return None
 
 
-def _extract(url: str, limits: LinkLimits) -> Info:
-    """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
-    videos."""
-    with limited_youtube_dl(limits, {}) as downloader:
-        info: Info | None = downloader.extract_info(url, download=False)
-    if info is None:
-        raise MediaError("no video is found on this page; give the address of the video itself")
-    return info
+def _check_is_medium(path: Path) -> None:
+    """Remove a file that is not a medium, and raise MediaError with what it is: servers answer with
+    pages and error texts, too."""
+    kind = _text_kind(path)
+    if kind is not None:
+        path.unlink()
+        cure = "open the address in a browser, and give that of the video itself"
+        raise MediaError(f"what came is {kind}, no video; {cure}")
+    try:
+        with open_media(path, ANY_SIZE):
+            return
+    except MediaError as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        path.unlink()
+        raise MediaError(reason) from error
 
 
-def _safe_name(name: str) -> str:
-    """Return a name, without its suffix, that every file system takes."""
-    safe = re.sub(r"[^\w.-]+", "-", name).strip("-.")
-    head = safe[:MAX_NAME_CHARS].strip("-.")
-    return head or "video"
+@contextmanager
+def as_link_error(url: str) -> Iterator[None]:
+    """Turn any error of urllib or yt-dlp into one MediaError that names the link and the cure."""
+    name = display_url(url)
+    try:
+        yield
+    # yt-dlp raises what its thousand extractors raise. Each becomes one line below.
+    except Exception as error:
+        causes = list(_causes(error))
+        own_reasons = (str(cause) for cause in causes if isinstance(cause, SteplineError))
+        reason = next(own_reasons, "") or _reason(error, causes)
+        for cause in causes:  # the answers that they hold
+            close = getattr(cause, "close", None)
+            if close is not None:
+                close()
+        raise MediaError(f"{name}: {reason}") from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it was made of, also where yt-dlp or urllib keep that in a field."""
+    waiting = [error]
+    visited_ids = set()
+    while waiting:
+        cause = waiting.pop()
+        if id(cause) in visited_ids:
+            continue
+        visited_ids.add(id(cause))
+        yield cause
+        values = [getattr(cause, name, None) for name in CAUSE_FIELDS]
+        values += getattr(cause, "unexpected_errors", ())
+        exc_info = getattr(cause, "exc_info", None) or (None, None)
+        values += exc_info[1:2]
+        waiting += [value for value in values if isinstance(value, BaseException)]
+
+
+def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
+    """Return what went wrong and what to do, from what urllib or yt-dlp raised."""
+    statuses = (getattr(cause, "status", None) for cause in causes)
+    status = next((status for status in statuses if isinstance(status, int)), None)
+    if status in (401, 403):
+        return "access is denied; download it as its owner allows, and give the file"
+    if status in (404, 410):
+        return "is not there; correct the address"
+    if status is not None and status >= 400:
+        return f"the server answered {status}; try again later: what has come is kept"
+    if "Unsupported URL" in str(error):
+        return "no video is found on this page; give the address of the video itself"
+    text = str(getattr(error, "reason", None) or error) or type(error).__name__
+    text, _, _ = text.partition("; please report")
+    text = re.sub(r"^ERROR: (\[[^]]*\] )?", "", text)
+    line = " ".join(text.split())
+    cure = "see whether its server is up, then run again: what has come is kept"
+    return f"cannot be fetched ({line[:MAX_REASON_CHARS]}); {cure}"

@@ -1,17 +1,20 @@
 """What a video file holds, by reading its header and decoding its first picture and sound."""
 
+import re
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
 from stepline.media.container import OpenMedia, check_duration, open_media, picture_rate
-from stepline.media.dates import read_day
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
 MOST_PACKETS = 2000  # read in search of the first picture and sound. About half a minute of video
 MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
+
+DAY_PATTERN = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class MediaInfo:
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
     warnings: streams that are there and cannot be decoded.
-    title, author: what the file's metadata says, on one line.
+    title, author, comment: what the file's metadata says, on one line.
     publication_date: as YYYY-MM-DD. Each is None where it says nothing.
     sound_languages: the mark of each sound track, empty where it has none.
     default_sound_track: the number, from 1 on, of the one that the file gives itself, 0 without
@@ -42,6 +45,7 @@ class MediaInfo:
     publication_date: str | None = None
     sound_languages: tuple[str, ...] = ()
     default_sound_track: int = 0
+    comment: str | None = None
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
@@ -91,6 +95,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             publication_date=read_day(_metadata_line(media, "date") or ""),
             sound_languages=tuple(languages),
             default_sound_track=_number_of(media.sound, media),
+            comment=_metadata_line(media, "comment"),
         )
 
 
@@ -145,3 +150,15 @@ def _duration(media: OpenMedia, settings: MediaSettings) -> float:
         end = count / picture_rate(media.picture)
     check_duration(media.path, end, settings)
     return end
+
+
+def read_day(text: str) -> str | None:
+    """Return the day that "20240506", "2024-05-06" or "2024-05-06T12:00:00Z" names, as YYYY-MM-DD.
+    None for anything else, such as a year alone."""
+    day = text.partition("T")[0]
+    if not DAY_PATTERN.fullmatch(day):
+        return None
+    try:
+        return date.fromisoformat(day).isoformat()
+    except ValueError:
+        return None

@@ -97,8 +97,7 @@ class MediaReader:
 
             # what was really read, of what the file claims to hold
             if media.shape.end is not None:
-                shape_end = max(0.0, media.shape.end - self._first)
-                self.end = min(self.end, shape_end)
+                self.end = min(self.end, max(0.0, media.shape.end - self._first))
             claimed = None
             if media.exact and media.duration:
                 claimed = min(media.duration, self._first + self._length)
@@ -114,10 +113,9 @@ class MediaReader:
                 media, sampler, self._settings, self._first, self._length
             )
             # Where few are wanted, frames that no other needs are not decoded.
-            if self._settings.skip_nonref and media.exact:
-                dense_rate = self._rate * MIN_SPARSE_RATIO
-                if dense_rate <= picture_rate(media.picture):
-                    media.picture.codec_context.skip_frame = "NONREF"
+            is_sparse = self._rate * MIN_SPARSE_RATIO <= picture_rate(media.picture)
+            if self._settings.skip_nonref and media.exact and is_sparse:
+                media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
             tracks[media.sound.index] = SoundTrack(media, self._settings, self._first, self._length)
         return tracks
@@ -231,9 +229,7 @@ def seek_before(media: OpenMedia, second: float) -> Any:
         is_early = picture is not None and picture[0] <= second
         if is_early or not media.exact or second <= back:
             seek_key_frame(media, begin)
-            if picture is None:
-                return None
-            return picture[2]
+            return None if picture is None else picture[2]
         # The key frame came too late.
         back *= 4
 

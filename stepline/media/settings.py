@@ -24,28 +24,45 @@ class MediaSettings(Settings):
     """Limits that keep a hostile or broken file from taking the machine, and what decoding may
     leave out."""
 
-    max_bytes: Bytes = 32 * 2**30  # bytes; a day of 720p is about 20 GiB
-    max_duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] = 12 * 3600.0  # s
-    max_streams: Count = 64  # tracks in one file; films have about 20
-    max_pixels: Count = 8192 * 4352  # pixels of one picture; 8K video fits
-    # leave out frames that no other one needs, where far fewer are wanted than there are
-    skip_nonref: bool = True
-    threads: Annotated[int, Field(ge=1, le=64)] = 1  # of the picture decoder; speech takes the rest
-    # of pictures to encode. "cuda": NVIDIA's (NVDEC), where build, machine and file allow it
-    decoder: Decoder = "cpu"
-    audio_track: TrackNumber = None  # that is heard, counted from 1; None: one in which is speech
+    max_bytes: Bytes = Field(32 * 2**30, description="bytes; a day of 720p is about 20 GiB")
+    max_duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] = Field(
+        12 * 3600.0, description="s"
+    )
+    max_streams: Count = Field(64, description="tracks in one file; films have about 20")
+    max_pixels: Count = Field(8192 * 4352, description="pixels of one picture; 8K video fits")
+    skip_nonref: bool = Field(
+        True,
+        description="leave out frames that no other one needs, where far fewer are wanted than "
+        "there are",
+    )
+    threads: Annotated[int, Field(ge=1, le=64)] = Field(
+        1, description="of the picture decoder; speech takes the rest"
+    )
+    decoder: Decoder = Field(
+        "cpu",
+        description='of pictures to encode. "cuda": NVIDIA\'s (NVDEC), where build, machine and '
+        "file allow it",
+    )
+    audio_track: TrackNumber = Field(
+        None, description="that is heard, counted from 1; None: one in which is speech"
+    )
 
 
 class LinkSettings(Settings):
     """How a video that is named by an address is fetched. Nothing here decides what its steps
     are."""
 
-    attempts: Count = 6  # tries in a row that bring nothing, until a download is given up
-    pause: NonNegative = 0.5  # s before the second try; doubles, to 30 s
-    seconds: Positive = 30.0  # that a server may be silent
-    longest: Positive = 7200.0  # s that one video may take in all
-    largest: Annotated[int, Field(ge=1, le=2**30)] = 8192  # MiB of one video
-    # pixels. A page's best picture that is not higher
-    height: Annotated[int, Field(ge=1, le=10_000)] = 720
-    most: Count = 100  # videos of a playlist
-    private: bool = False  # may lead to private addresses, this machine's own among them
+    attempts: Count = Field(
+        6, description="tries in a row that bring nothing, until a download is given up"
+    )
+    pause: NonNegative = Field(0.5, description="s before the second try; doubles, to 30 s")
+    seconds: Positive = Field(30.0, description="that a server may be silent")
+    longest: Positive = Field(7200.0, description="s that one video may take in all")
+    largest: Annotated[int, Field(ge=1, le=2**30)] = Field(8192, description="MiB of one video")
+    height: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        720, description="pixels. A page's best picture that is not higher"
+    )
+    most: Count = Field(100, description="videos of a playlist")
+    private: bool = Field(
+        False, description="may lead to private addresses, this machine's own among them"
+    )

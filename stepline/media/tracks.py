@@ -109,9 +109,7 @@ def audible_index(container: Any, tracks: Sequence[Any]) -> int:
 def _is_audible(frame: Any) -> bool:
     samples = np.asarray(frame.to_ndarray())
     kind = samples.dtype.kind
-    highest = 1.0
-    if kind in "iu":
-        highest = np.iinfo(samples.dtype).max
+    highest = np.iinfo(samples.dtype).max if kind in "iu" else 1.0
     # Unsigned samples are silent in the middle of their range.
     middle = 0.0
     if kind == "u":

@@ -42,7 +42,7 @@ CUDA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 GPU_BATCH = 16  # times as many inputs together as fit the caches of a CPU best. For speed alone
 # How CUDA says, through torch or CTranslate2, that memory is short or the card is gone. A faulty
 # kernel is neither.
-GAVE_OUT = re.compile(
+GPU_ERROR_PATTERN = re.compile(
     r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*"
     r"(out of memory|ALLOC_FAILED|ECC error|no CUDA-capable device|busy or unavailable|"
     r"unknown error|GPU is lost)",
@@ -67,15 +67,13 @@ class Device:
     @property
     def kind(self) -> str:
         """Its name without a number."""
-        kind, _, _ = self.name.partition(":")
-        return kind
+        return self.name.partition(":")[0]
 
     @property
     def label(self) -> str:
         """What a record says of it, such as "cuda:0 bf16"."""
-        if self.compute in ("auto", "float32"):
-            return self.name
-        return f"{self.name} {self.compute}"
+        is_float32 = self.compute in ("auto", "float32")
+        return self.name if is_float32 else f"{self.name} {self.compute}"
 
     @property
     def needs_torch(self) -> bool:
@@ -90,16 +88,12 @@ class Device:
 
         if self.compute in ("auto", "float32"):
             return nullcontext()
-        dtype = torch.bfloat16
-        if self.compute == "float16":
-            dtype = torch.float16
+        dtype = torch.float16 if self.compute == "float16" else torch.bfloat16
         return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
 
     def batch(self, on_cpu: int) -> int:
         """Return how many inputs to give a network together where a CPU would get `on_cpu`."""
-        if self.kind == "cpu":
-            return on_cpu
-        return on_cpu * GPU_BATCH
+        return on_cpu if self.kind == "cpu" else on_cpu * GPU_BATCH
 
     def recognition(self, on_cpu: str) -> dict[str, Any]:
         """Return device, device_index and compute_type as CTranslate2 takes them. on_cpu: its type
@@ -110,13 +104,11 @@ class Device:
         """
         index = _gpu_index(self.name)
         if self.kind == "cuda" and _ctranslate2_gpus() > index:
-            compute = self.compute
-            if compute == "auto" and on_cpu == "float32":
-                compute = "float32"
+            default = "float32" if on_cpu == "float32" else "float16"
             return {
                 "device": "cuda",
                 "device_index": index,
-                "compute_type": RECOGNITION_TYPES.get(compute, "float16"),
+                "compute_type": RECOGNITION_TYPES.get(self.compute, default),
             }
         if self.kind != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
@@ -125,8 +117,7 @@ class Device:
 
 def _gpu_index(device: str) -> int:
     """Return the number in a name such as cuda:1, or 0 without one."""
-    _, _, number = device.partition(":")
-    return int(number or 0)
+    return int(device.partition(":")[2] or 0)
 
 
 def cpu_threads(beside: int = 0) -> int:
@@ -210,15 +201,13 @@ def cuda_gpus() -> int:
         import torch
     except ModuleNotFoundError:
         return 0
-    if not torch.cuda.is_available():
-        return 0
-    return int(torch.cuda.device_count())
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
 def is_gpu_error(error: BaseException) -> bool:
     """Return whether an error of torch or CTranslate2 says that a GPU is short of memory, or
     lost."""
-    return isinstance(error, RuntimeError) and GAVE_OUT.search(str(error)) is not None
+    return isinstance(error, RuntimeError) and GPU_ERROR_PATTERN.search(str(error)) is not None
 
 
 def _ctranslate2_gpus() -> int:
@@ -238,24 +227,19 @@ def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
     "auto" is decided where the first network is loaded.
     """
     global _requested, _current
-    device = None
     # "auto" waits for the first network, because it may have to load torch.
-    if name != "auto":
-        device = choose_device(name, compute)
-    _current = device
+    _current = None if name == "auto" else choose_device(name, compute)
     _requested = name, compute
 
 
 def requested_device() -> str:
     """Return what `--device` says, "auto" where it is not given."""
-    name, _ = _requested
-    return name
+    return _requested[0]
 
 
 def requested_compute() -> ComputeType:
     """Return what `--compute-type` says, "auto" where it is not given."""
-    _, compute = _requested
-    return compute
+    return _requested[1]
 
 
 def current_device() -> Device:

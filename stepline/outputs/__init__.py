@@ -15,7 +15,6 @@ from stepline.outputs.registry import (
     output_path,
     output_places,
 )
-from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.terminal import TRANSCRIPT_FORMATS, step_table
 from stepline.outputs.text import safe_stem
@@ -25,7 +24,6 @@ from stepline.outputs.write import write_outputs
 __all__ = [
     "CLIPS_SUFFIX",
     "OUTPUTS",
-    "SUMMARY_SUFFIX",
     "TRANSCRIPT_FORMATS",
     "USUAL",
     "ChapterPlan",
@@ -47,7 +45,6 @@ __all__ = [
     "safe_stem",
     "srt",
     "step_table",
-    "storyboard",
     "webvtt",
     "write_clips",
     "write_outputs",

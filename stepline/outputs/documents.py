@@ -1,5 +1,4 @@
-"""Documents of a record that people edit and print: Markdown, Word (docx) and PDF, a picture per
-step."""
+"""Documents of a record that people edit and print: Markdown and Word (docx), a picture per step."""
 
 import gc
 import io
@@ -72,7 +71,9 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         from docx import Document
         from docx.shared import Mm
     except ImportError as error:
-        raise _lacks("python-docx") from error
+        raise ModelError(
+            "python-docx is not installed; pip install 'stepline[documents]'"
+        ) from error
     document = Document()
 
     # what the file says of itself
@@ -108,24 +109,6 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     return _dated(buffer.getvalue())
 
 
-def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
-    """Return a PDF of as few A4 pages as the steps need. A step and its picture stay on one page.
-
-    Raises ModelError where fpdf2 is not installed, SettingsError where no font here holds a text's
-    letters.
-    """
-    try:
-        import fpdf  # noqa: F401
-    except ImportError as error:
-        raise _lacks("fpdf2") from error
-    from stepline.outputs.print_pages import PrintPages
-
-    pages = PrintPages(record, date=WRITTEN_DATE)
-    pages.write_head(record, _summary(record) if record.steps else "")
-    pages.write_steps(record.steps, keyframes)
-    return pages.finish()
-
-
 def _summary(record: Record) -> str:
     """Return the number of steps, and the verdicts on them."""
     count = len(record.steps)
@@ -145,10 +128,6 @@ def _xml(text: str) -> str:
         if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff":
             letters.append(letter)
     return "".join(letters)
-
-
-def _lacks(package: str) -> ModelError:
-    return ModelError(f"{package} is not installed; pip install 'stepline[documents]'")
 
 
 def _dated(archive: bytes) -> bytes:

@@ -1,9 +1,8 @@
-"""What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO, EDL,
+"""What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO,
 Label Studio.
 
 FFmpeg metadata     https://ffmpeg.org/ffmpeg-formats.html#Metadata-2
 OpenTimelineIO      https://opentimelineio.readthedocs.io, schemas Timeline.1, Clip.2, Marker.2
-EDL                 CMX 3600, at 25 frames/s, as a title, numbered cuts and FROM CLIP NAME comments
 Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames of a Video, and a TextArea per region
 """
 
@@ -27,8 +26,6 @@ from stepline.version import __version__
 
 INTRO_TITLE = "Intro"
 MIN_CHAPTER_SECONDS = 1.0  # s. A step that is shown for less of its own joins the chapter before it
-EDL_RATE = 25  # frames/s of the EDL's time codes
-LATEST_CODE = 24 * 3600 * EDL_RATE  # frames. A time code begins again after a day
 # of OpenTimelineIO's markers
 MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
 # of Label Studio's regions
@@ -50,7 +47,7 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     """
     starts: list[float] = []
     texts: list[str] = []
-    for span, step in _in_order_of_time(record):
+    for span, step in sorted(_shown(record), key=lambda row: row[0].start):
         text = step_line(step)
         if starts and span.start - starts[-1] < MIN_CHAPTER_SECONDS:
             texts[-1] = f"{texts[-1]}; {text}"
@@ -129,34 +126,6 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
         "tracks": stack,
     }
     return _json(timeline)
-
-
-def edl(record: Record) -> str | None:
-    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list. None
-    beyond 999 cuts."""
-    cuts = _in_order_of_time(record)
-    if not cuts or len(cuts) > 999:  # CMX 3600 has three digits for the number of a cut
-        return None
-    name = title(record)[:70]
-    lines = [f"TITLE: {name}", "FCM: NON-DROP FRAME", ""]
-    record_in = 0
-
-    # a cut in the source, and where it is in the result
-    for number, cut in enumerate(cuts, start=1):
-        span, step = cut
-        first = round(span.start * EDL_RATE)
-        last = round(span.end * EDL_RATE)
-        length = max(1, last - first)
-        frames = (first, first + length, record_in, record_in + length)
-        codes = " ".join(map(_time_code, frames))
-        lines.append(f"{number:03d}  AX       V     C        {codes}")
-        lines.append(f"* FROM CLIP NAME: {step_line(step)}")
-        reason = doubt(step)
-        if reason is not None:
-            lines.append(f"* COMMENT: {reason}")
-        record_in += length
-    lines.append("")
-    return "\n".join(lines)
 
 
 def label_studio(record: Record, media: str | None = None) -> str:
@@ -241,10 +210,6 @@ def _shown(record: Record) -> list[tuple[Span, Step]]:
     return shown_steps
 
 
-def _in_order_of_time(record: Record) -> list[tuple[Span, Step]]:
-    return sorted(_shown(record), key=lambda row: row[0].start)
-
-
 def _json(tree: JsonValue) -> str:
     text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
     return printable(text) + "\n"
@@ -273,10 +238,3 @@ def _rational_time(second: float) -> dict[str, JsonValue]:
         "rate": float(TIME_BASE),
         "value": float(_ticks(second)),
     }
-
-
-def _time_code(frames: int) -> str:
-    seconds, frame = divmod(frames % LATEST_CODE, EDL_RATE)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{hour:02d}:{minute:02d}:{second:02d}:{frame:02d}"

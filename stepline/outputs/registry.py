@@ -20,7 +20,7 @@ from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
 from stepline.outputs.web_addresses import RecordLinks, WebAddresses
-from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names
+from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names, refuse_removed_output
 from stepline.records import Alignment, Record
 
 NO_ADDRESSES = WebAddresses()
@@ -194,16 +194,12 @@ OUTPUTS: dict[str, Output] = {
     "docx": Output(
         ".docx", lambda record, extras: documents.docx(record, extras.keyframes), keyframes="inside"
     ),
-    "pdf": Output(
-        ".pdf", lambda record, extras: documents.pdf(record, extras.keyframes), keyframes="inside"
-    ),
     "ffmetadata": Output(
         ".ffmetadata.txt", lambda record, _: editing.ffmetadata(record), remade=True
     ),
     "mp4": Output(".chapters.mp4", _chaptered("mp4")),
     "mkv": Output(".chapters.mkv", _chaptered("mkv")),
     "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
-    "edl": Output(".edl", lambda record, _: editing.edl(record), remade=True),
     "labelstudio": Output(".labelstudio.json", _label_studio, addressed=True),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
     "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
@@ -224,6 +220,7 @@ def find_outputs(names: Sequence[str]) -> None:
     for name in names:
         if name in OUTPUTS:
             continue
+        refuse_removed_output(name)
         if name not in plugin_names("outputs"):
             formats = ", ".join((*OUTPUTS, *plugin_names("outputs")))
             raise SettingsError(f"unknown output format {name!r}; known: {formats}")

@@ -27,13 +27,7 @@ from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
 from stepline.networks.device import current_device, set_device
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
-from stepline.pipeline.networks import (
-    Networks,
-    fingerprint,
-    load_networks,
-    shared_recognisers,
-    with_witness,
-)
+from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_SIDE, OutputOptions, write_files
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
@@ -193,15 +187,11 @@ def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
     """Return the graph whose lines the texts are, if there is one."""
     from stepline.grounding.task_graph import TaskGraph
 
-    if isinstance(texts, TaskGraph):
-        return texts
-    return None
+    return texts if isinstance(texts, TaskGraph) else None
 
 
 def _optional_path(path: Path | str | None) -> Path | None:
-    if path is None:
-        return None
-    return Path(path)
+    return None if path is None else Path(path)
 
 
 @dataclass(frozen=True)
@@ -333,7 +323,6 @@ def run_video(
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
     networks = networks or load_networks(settings)
-    settings = with_witness(settings, networks.witness)
     earlier = _earlier_result(request, settings, options, networks)
     if earlier is not None:
         return earlier

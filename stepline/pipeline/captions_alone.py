@@ -46,8 +46,7 @@ def without_sidecars(files: Sequence[Path]) -> list[Path]:
     for file in files:
         if is_captions(file):
             name = _name(file)
-            base = name.with_name(split_language(name.name)[0])
-            if name in owners or base in owners:
+            if name in owners or name.with_name(split_language(name.name)[0]) in owners:
                 continue
             owners.add(name)
         remaining.append(file)

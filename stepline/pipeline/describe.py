@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepline.vision import ScreenText
 
 FROM_PICTURES = "speech gives no step; a trained network describes the steps from the pictures"
-FROM_WITNESS = "no one speaks; a vision-language model describes the steps from the pictures"
+DESCRIBED_BY_VLM = "no one speaks; a vision-language model describes the steps from the pictures"
 
 
 @dataclass(frozen=True)

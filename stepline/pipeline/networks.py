@@ -19,7 +19,7 @@ from stepline.networks.device import Device, current_device
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import Kind, plugin_identities
 from stepline.speech.settings import AsrSettings
-from stepline.vision.settings import VisionLanguageSettings, VisionSettings
+from stepline.vision.settings import VisionSettings
 
 if TYPE_CHECKING:
     from stepline.models.nasva.checkpoint import LoadedAligner
@@ -38,14 +38,12 @@ class Networks:
     describer: finds and describes steps without speech (ProcX).
     recognisers: Whisper's models, as `shared_recognisers` keeps them. None: each goes with its
     video, before the memory is needed for something else.
-    witness: the vision-language model that is asked, with its answers in corrected videos counted.
     """
 
     aligner: "LoadedAligner | None" = None
     detector: "LoadedDetector | None" = None
     describer: "LoadedDescriber | None" = None
     recognisers: "Models | None" = field(default=None, compare=False)
-    witness: VisionLanguageSettings | None = None
 
     @cached_property
     def digests(self) -> dict[str, JsonValue]:
@@ -91,43 +89,28 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
         from stepline.writing.llm.prompts import chosen_prompt
 
         chosen_prompt(settings.writing.llm)
-    witness = load_witness(settings.vision)
+    check_vlm(settings.vision)
     return Networks(
         load_aligner(settings),
         load_judge(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
         shared_recognisers(settings.asr, current_device()) if several else None,
-        witness,
     )
 
 
-def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
-    """Return the vision-language model that the settings name, with its answers in corrected videos
-    counted. None where they name none.
-
-    Raises what is wrong with it, before any video is looked at.
-    """
-    if not vision.witness.named:
-        return None
-    from stepline.grounding.vision_language.corrections import with_counted_answers
+def check_vlm(vision: VisionSettings) -> None:
+    """Raise what is wrong with the vision-language model that the settings name, if any."""
+    if not vision.vlm.named:
+        return
     from stepline.llm.servers import open_server
 
     # Questions are about whole seconds, and a row has to be one.
     if vision.rate != 1.0:
         raise SettingsError(
-            f"vision.rate={vision.rate}: vision.witness needs one row per second; set it to 1"
+            f"vision.rate={vision.rate}: vision.vlm needs one row per second; set it to 1"
         )
     # Opened and closed, so that a fault is reported now.
-    open_server(vision.witness).close()
-    return with_counted_answers(vision.witness)
-
-
-def with_witness(settings: StepsSettings, witness: VisionLanguageSettings | None) -> StepsSettings:
-    """Return the settings with what `load_witness` made of theirs."""
-    if witness is None:
-        return settings
-    vision = settings.vision.model_copy(update={"witness": witness})
-    return settings.model_copy(update={"vision": vision})
+    open_server(vision.vlm).close()
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":

@@ -128,9 +128,7 @@ def keyframes(
     second_of: dict[str, float] = {}  # step id -> second of its picture
     for (second, span), ids in ids_by_place.items():
         count = min(len(ids), max(1, int(span.duration)))
-        seconds = [second]
-        if count > 1:
-            seconds = _seconds_within(span, count, start)
+        seconds = _seconds_within(span, count, start) if count > 1 else [second]
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
 
@@ -171,8 +169,7 @@ def _seconds_within(span: Span, count: int, start: float) -> list[float]:
     middles = []
     for number in range(count):
         second = span.start + (number + 0.5) / count * span.duration
-        middle = start + math.floor(second - start) + 0.5
-        middles.append(middle)
+        middles.append(start + math.floor(second - start) + 0.5)
     return middles
 
 

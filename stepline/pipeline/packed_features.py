@@ -80,8 +80,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
     try:
         # The library's reader drops metadata. A file begins with 8 bytes of length, then JSON.
         length = int.from_bytes(data[:8], "little")
-        file_header = parse_json(data[8 : 8 + length])
-        header = file_header["__metadata__"][METADATA_KEY]
+        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(

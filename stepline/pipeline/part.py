@@ -67,8 +67,7 @@ def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequ
     # Whole rows: the one in which the part begins, to the one in which it ends.
     first = math.floor(part.start * features.rate)
     end = math.ceil(part.end * features.rate)
-    rows = features.values[first:end]
-    return replace(features, values=rows)
+    return replace(features, values=features.values[first:end])
 
 
 def in_whole_video(
@@ -107,9 +106,7 @@ def moved_transcript(transcript: Transcript, seconds: float) -> Transcript:
 def _moved_sentence(sentence: Sentence, seconds: float) -> Sentence:
     words = []
     for word in sentence.words:
-        word_span = None
-        if word.span is not None:
-            word_span = moved_span(word.span, seconds)
+        word_span = moved_span(word.span, seconds) if word.span is not None else None
         words.append(word.model_copy(update={"span": word_span}))
     span = moved_span(sentence.span, seconds)
     return sentence.model_copy(update={"span": span, "words": tuple(words)})

@@ -29,7 +29,7 @@ from stepline.grounding.correspondence import (
     is_said,
 )
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import FROM_WITNESS, Descriptions, with_seen_steps
+from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions, with_seen_steps
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
@@ -64,7 +64,7 @@ MAX_LINE_CHARS = 80  # letters of each of these lines
 @dataclass(frozen=True)
 class PlacedSteps:
     """The steps where they are shown, and what says so: None where nothing was grounded, or no
-    witness asked."""
+    vlm asked."""
 
     steps: tuple[Step, ...]
     alignment: Alignment | None
@@ -83,7 +83,7 @@ def place_steps(
     *,
     tellings: "Array | None" = None,
 ) -> PlacedSteps:
-    """Return the steps where they are shown, by speech, pictures and a witness, with what speaks
+    """Return the steps where they are shown, by speech, pictures and a vlm, with what speaks
     for and against each.
 
     tellings: (K, S) of `grounding.ground`, of sentences that begin with those inside.
@@ -110,8 +110,8 @@ def place_steps(
             tellings=_inside_tellings(tellings, spoken, transcript),
             graph=request.graph,
         )
-        if settings.vision.witness.named:
-            answers = ask_witness(request, grounding, visual, settings, duration)
+        if settings.vision.vlm.named:
+            answers = ask_vlm(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
         report = grounding.report
@@ -128,7 +128,7 @@ def place_steps(
             alignment,
             _shots(visual, math.ceil(duration)),
             duration,
-            settings.vision.witness,
+            settings.vision.vlm,
         )
         steps = part_neighbours(steps)
     return PlacedSteps(steps, alignment, grounding, answers)
@@ -234,7 +234,7 @@ def _instruction(transcript: Transcript, settings: StepsSettings) -> float | Non
         return None
 
 
-def ask_witness(
+def ask_vlm(
     request: Request,
     grounding: "Grounding | AlignerGrounding",
     visual: VisualFeatures,
@@ -253,10 +253,10 @@ def ask_witness(
         duration,
         request.start,
     )
-    return ask_about_steps(video, settings.vision.witness, ground=settings.nasva.ground)
+    return ask_about_steps(video, settings.vision.vlm, ground=settings.nasva.ground)
 
 
-def describe_by_witness(
+def describe_with_vlm(
     request: Request,
     visual: VisualFeatures,
     settings: StepsSettings,
@@ -274,17 +274,17 @@ def describe_by_witness(
         _shots(visual, math.ceil(duration)),
         _question_pictures(request, settings, duration),
         duration=duration,
-        settings=settings.vision.witness,
+        settings=settings.vision.vlm,
         network_steps=network_result.steps,
         start=request.start,
     )
-    # The network's own report stays, and the witness adds its answers to it.
+    # The network's own report stays, and the vlm adds its answers to it.
     network: dict[str, JsonValue] = {}
     if isinstance(network_result.network, dict):
         network = network_result.network
     notes = [*network_result.notes, *answer.notes]
     if answer.steps:
-        notes.append(FROM_WITNESS)
+        notes.append(DESCRIBED_BY_VLM)
     dropped = (*network_result.dropped, *answer.dropped)
     return Descriptions(
         answer.steps,
@@ -311,7 +311,7 @@ def _question_pictures(
 
     return question_pictures(
         request.path,
-        settings.vision.witness,
+        settings.vision.vlm,
         duration=duration,
         start=request.start,
         media=settings.media,

@@ -59,9 +59,7 @@ class Request:
     @property
     def start(self) -> float:
         """Second of the whole video at which what is heard and looked at begins."""
-        if self.part is None:
-            return 0.0
-        return self.part.start
+        return 0.0 if self.part is None else self.part.start
 
     @property
     def captions_alone(self) -> bool:

@@ -52,5 +52,4 @@ def read_if_screen(
 def _has_screen_shape(info: "MediaInfo") -> bool:
     """Return whether a picture is no longer and no wider than screens are."""
     shorter = min(info.width, info.height)
-    longer = max(info.width, info.height)
-    return longer <= MAX_ASPECT_RATIO * shorter
+    return max(info.width, info.height) <= MAX_ASPECT_RATIO * shorter

@@ -35,7 +35,8 @@ from stepline.records import Span
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
-    from stepline.media.links import Link, Report
+    from stepline.media.links import Link
+    from stepline.media.page_videos import Report
 
 log = logging.getLogger(__name__)
 
@@ -237,8 +238,7 @@ def fetch_sources(
     paths, urls = _paths_and_links(arguments)
     files = list(paths)
     for link in _find_links(urls, out, settings, is_only=True):
-        video = fetch_link(link, out / DOWNLOADS_FOLDER, report=report)
-        files.append(video.path)
+        files.append(fetch_link(link, out / DOWNLOADS_FOLDER, report=report).path)
     return files
 
 
@@ -301,9 +301,7 @@ def find_videos(
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
     files = list(videos.values())
-    if captions:
-        return without_sidecars(files)
-    return files
+    return without_sidecars(files) if captions else files
 
 
 # What someone may take for a video of a folder: sound alone, playlists, animated pictures.
@@ -330,7 +328,8 @@ def _is_input(file: Path, *, captions: bool) -> bool:
 def _is_video(file: Path) -> bool:
     """Tell whether a file is a video, and none of the clips, summaries and copies that Stepline
     made."""
-    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, SUMMARY_SUFFIX
+    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
+    from stepline.pipeline.summary import SUMMARY_SUFFIX
 
     if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
         return False

@@ -1,4 +1,4 @@
-"""A video's summary as files: the seconds that show its steps as one mp4, and a storyboard."""
+"""A video's summary as files: the seconds that show its steps as one mp4."""
 
 import logging
 import os
@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import MediaError, SettingsError
-from stepline.files.atomic_files import atomic_files, partial_files, remove_partial_files
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import Importance, SummarySegment, summarize
-from stepline.outputs.html import PAGE_MARK
-from stepline.pipeline.output_files import keyframes
 from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
@@ -22,15 +19,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STORYBOARD_SUFFIX = ".summary.html"
+SUMMARY_SUFFIX = ".summary.mp4"
+SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it is recognised
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was kept, and the files that show it."""
+    """What was kept, and the file that shows it."""
 
     segments: tuple[SummarySegment, ...]
-    files: tuple[Path, ...]
+    file: Path
 
     @property
     def duration(self) -> float:
@@ -45,58 +43,41 @@ def write_summary(
     settings: SummarySettings,
     importance: Importance | None = None,
 ) -> Summary:
-    """Cut the summary of the video at `path` and write its storyboard, both or neither.
+    """Cut the summary of the video at `path`.
 
-    Raises SettingsError where another file is in their place. Raises MediaError where no step is
+    Raises SettingsError where another file is in its place. Raises MediaError where no step is
     shown or nothing can be cut, StoreError where `out` cannot be written.
     """
     from stepline.media import join_clips
-    from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
+    from stepline.outputs import safe_stem
     from stepline.outputs.clips import sound_track_settings
 
     # what is kept, and where it goes
     segments = summarize(record, settings, importance)
-    stem = safe_stem(record.id)
-    film = out / f"{stem}{SUMMARY_SUFFIX}"
-    board = out / f"{stem}{STORYBOARD_SUFFIX}"
+    film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
     if os.path.realpath(film) == os.path.realpath(path):
         raise MediaError(
             f"{path}: the summary would be written over this video; give another folder with --out"
         )
-
-    # no other file is lost
-    for place in (board, film):
-        if place.exists() and not _has_board(board):
-            cure = "give another folder with --out"
-            raise SettingsError(
-                f"{place}: the summary would replace this file, which is not a summary; {cure}"
-            )
-
-    # both files, or neither
-    with atomic_files() as files:
-        spans = [segment.span for segment in segments]
-        join_clips(path, spans, files.partial(film), sound_track_settings(record))
-        html = storyboard(
-            record,
-            segments,
-            keyframes=keyframes(record, path),
-            film=film.name,
-            media=os.path.relpath(path, out),
+    if film.exists() and not _is_summary(film):
+        cure = "give another folder with --out"
+        raise SettingsError(
+            f"{film}: the summary would replace this file, which is not a summary; {cure}"
         )
-        files.partial(board).write_text(html, encoding="utf-8")
-    remove_partial_files(out, of=board)
-    summary = Summary(segments, (film, board))
+    spans = [segment.span for segment in segments]
+    join_clips(path, spans, film, sound_track_settings(record), comment=SUMMARY_COMMENT)
+    summary = Summary(segments, film)
     log.info("kept %.1f s in %d segments", summary.duration, len(segments))
     return summary
 
 
-def _has_board(path: Path) -> bool:
-    """Whether a film has its storyboard next to it, or one that a kill kept from its place."""
-    return any(_is_board(file) for file in (path, *partial_files(path)))
+def _is_summary(path: Path) -> bool:
+    from stepline.media import probe
 
-
-def _is_board(path: Path) -> bool:
-    return path.is_file() and PAGE_MARK.encode() in path.read_bytes()
+    try:
+        return probe(path).comment == SUMMARY_COMMENT
+    except MediaError:
+        return False
 
 
 def score_seconds(

@@ -34,7 +34,7 @@ from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
-from stepline.pipeline.networks import Networks, fingerprint, load_networks, with_witness
+from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
     FRAMES_AHEAD,
@@ -43,7 +43,7 @@ from stepline.pipeline.pictures import (
     extract_features,
     load_text_encoder,
 )
-from stepline.pipeline.placing import PlacedSteps, describe_by_witness, place_steps
+from stepline.pipeline.placing import PlacedSteps, describe_with_vlm, place_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.screen import (
     CAPTIONS_NOTE,
@@ -141,7 +141,6 @@ def understand(
     _check_writer_before_recognition(request, settings)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
-    settings = with_witness(settings, networks.witness)
     run = VideoRun(request, settings, networks, part_info(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
@@ -185,8 +184,7 @@ def _check_writer_before_recognition(request: Request, settings: StepsSettings) 
 
 def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
     """Return how long the video really is: what could be decoded, or else what its file claims."""
-    seconds = max(speech.end, visual.end) or run.info.duration
-    duration = round(seconds, MEDIA_DECIMALS)
+    duration = round(max(speech.end, visual.end) or run.info.duration, MEDIA_DECIMALS)
     if duration <= 0:
         cure = "convert it to mp4 and try again"
         raise MediaError(f"{run.request.path}: nothing in it can be decoded; {cure}")
@@ -230,8 +228,8 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
         duration,
     )
     silent = not (inside.transcript.sentences or request.texts)
-    if settings.vision.witness.named and visual.features is not None and silent:
-        descriptions = describe_by_witness(request, visual, settings, duration, descriptions)
+    if settings.vision.vlm.named and visual.features is not None and silent:
+        descriptions = describe_with_vlm(request, visual, settings, duration, descriptions)
         checked = _with_checked_amounts(run, descriptions.steps, inside, visual)
         descriptions = replace(descriptions, steps=checked)
 
@@ -268,9 +266,7 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
         return []
     lines = visual.cues.lines if visual.cues is not None else ()
     warning = picture_warning(visual.activity, math.ceil(duration), lines)
-    if warning is None:
-        return []
-    return [warning]
+    return [] if warning is None else [warning]
 
 
 def _build_record(
@@ -416,7 +412,7 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
     """Whether there is something to find in the pictures, or something that describes them."""
     if speech.transcript.sentences or run.request.texts:
         return True
-    return run.networks.describer is not None or run.settings.vision.witness.named
+    return run.networks.describer is not None or run.settings.vision.vlm.named
 
 
 def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:

@@ -8,34 +8,71 @@ Every process has its share of the cores, so that together they take no more tha
 A video ends alone: by an error, or with its process.
 """
 
-import contextlib
+import faulthandler
 import logging
 import os
-import signal
-import subprocess
-import time
+import pickle
+import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
-from multiprocessing import Pipe
-from multiprocessing.connection import wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from logging.handlers import QueueHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from queue import SimpleQueue
+from typing import Any
 
 import psutil
 
-from stepline.errors import SteplineError
-from stepline.networks.device import core_count, cpu_threads, current_device
+from stepline.errors import SteplineError, error_line
+from stepline.networks.device import (
+    ComputeType,
+    core_count,
+    cpu_threads,
+    current_device,
+    set_device,
+)
+from stepline.pipeline.batch import VideoResult, run_video
+from stepline.pipeline.networks import load_networks
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import VideoSource
-from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerReady, VideoWorkerSetup
-from stepline.processes import kill_group, start_module, worker_variables
+from stepline.processes import worker_variables
+from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
 WORKER_BYTES = 2**30  # bytes of a process; 731 MB at most were measured with the default settings
 MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt
 CGROUP_FOLDER = Path("/sys/fs/cgroup")  # where a container sees what memory it may use
+LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the process that started it
+
+
+@dataclass(frozen=True)
+class VideoWorkerSetup:
+    """What the main job does with every video.
+
+    Args:
+        request_parts: arguments of `VideoSource.open`.
+        device: as of `set_device`.
+        compute: as of `set_device`.
+        log_levels: of `LOGGER_NAMES`.
+    """
+
+    settings: StepsSettings
+    output: OutputOptions
+    request_parts: Mapping[str, Any]
+    device: str = "auto"
+    compute: ComputeType = "auto"
+    log_levels: tuple[int, ...] = (logging.WARNING, logging.ERROR)
+
+
+@dataclass(frozen=True)
+class VideoOutcome:
+    """The result of a video, or the error that ended it. label: what messages call the video."""
+
+    label: str
+    result: VideoResult | None = None
+    error: Exception | None = None
 
 
 def machine_jobs(settings: StepsSettings) -> int:
@@ -45,16 +82,13 @@ def machine_jobs(settings: StepsSettings) -> int:
     language model.
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
-    is_local_model = settings.vision.witness.gguf is not None
-    if settings.writing.writer == "llm":
-        is_local_model = is_local_model or settings.writing.llm.gguf is not None
+    has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.gguf is not None
+    is_local_model = has_local_writer or settings.vision.vlm.gguf is not None
     if is_local_model or current_device().kind != "cpu":
         return 1
-    by_cores = core_count()
-    if os.environ.get("OMP_NUM_THREADS"):
-        by_cores = core_count() // cpu_threads()
+    cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1
     by_memory = available_bytes() // video_bytes(settings)
-    return max(1, min(by_cores, by_memory))
+    return max(1, min(core_count() // cores_per_video, by_memory))
 
 
 def video_bytes(settings: StepsSettings) -> int:
@@ -87,166 +121,108 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 def _cgroup_number(file: Path) -> int | None:
     """Return the number in a file of a cgroup. None where it is "max" or missing."""
     text = file.read_text().strip() if file.is_file() else ""
-    if text.isdecimal():
-        return int(text)
-    return None
+    return int(text) if text.isdecimal() else None
 
 
-class VideoWorker:
-    """The parent's end of one worker process, with at most one video at a time."""
-
-    def __init__(self, setup: VideoWorkerSetup, threads: int) -> None:
-        self.source: VideoSource | None = None  # that it works on
-        self.is_ready = False
-        self.connection, child_end = Pipe()
-        self._process = start_module(
-            "stepline.pipeline.video_worker",
-            [str(child_end.fileno())],
-            stdout=subprocess.DEVNULL,
-            variables=worker_variables(threads),
-            pass_fds=(child_end.fileno(),),
-        )
-        # While this copy of the child's end is open, its death would go unnoticed.
-        child_end.close()
-        self._send(setup)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether it can take a video."""
-        return self.is_ready and self.source is None
-
-    def submit(self, source: VideoSource) -> None:
-        """Give a video to a free worker."""
-        self.source = source
-        self._send(source)
-
-    def receive(self) -> VideoOutcome | None:
-        """Return what became of its video, where that is the news. Log what it logs.
-
-        Raises SteplineError where the process cannot start.
-        """
-        try:
-            message: object = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            return self._death()
-
-        # an outcome, a line of its log, or that it is ready
-        if isinstance(message, VideoOutcome):
-            self.source = None
-            return message
-        if isinstance(message, logging.LogRecord):
-            # Lines of several videos mix, so each names its own.
-            if self.source is not None:
-                message.msg = f"{self.source.label}: {message.msg}"
-            logging.getLogger(message.name).handle(message)
-        elif isinstance(message, VideoWorkerReady):
-            self.is_ready = True
-        return None
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process still runs."""
-        return self._process.poll() is None
-
-    def interrupt(self) -> None:
-        """Ask the process to leave nothing half-written and end."""
-        if self.is_ready and self.is_alive:
-            self._process.send_signal(signal.SIGINT)
-
-    def close(self, seconds: float = 0.0) -> None:
-        """End the process and all it started, after some seconds at most."""
-        self.connection.close()
-        if self.is_ready:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(seconds)
-        kill_group(self._process)
-
-    def _send(self, message: object) -> None:
-        # one that has died is noticed at `receive`
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(message)
-
-    def _death(self) -> VideoOutcome:
-        """Return what a dead process means for its video."""
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe and went on
-            self._process.wait(END_SECONDS)
-        kill_group(self._process)
-        code = self._process.returncode
-        if self.source is None:
-            raise SteplineError(f"a worker process ended by itself (code {code}); try --jobs 1")
-        end = f"signal {-code}" if code < 0 else f"code {code}"
-        cure = "try it alone, or fewer --jobs where memory is short"
-        error = SteplineError(f"{self.source.label}: its process was ended ({end}); {cure}")
-        return VideoOutcome(self.source.label, error=error)
-
-
-class VideoPool:
-    """Worker processes that do the main job. Started when there is work for them."""
+class VideoPool(WorkerPool[WorkerProcess]):
+    """Worker processes that do the main job, at most `size`."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
-        self._setup = setup
-        self._size = size
-        self._threads = max(1, core_count() // size)
-        self._workers: list[VideoWorker] = []
+        variables = worker_variables(max(1, core_count() // size))
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
+        def start(_: int) -> WorkerProcess:
+            target = f"{__name__}:start_worker"
+            return WorkerProcess(target, setup, variables=variables, show_output=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        """End every process."""
-        self.close()
+        super().__init__(start, size, END_SECONDS)
 
     def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
-        """Yield what became of each video, in the order in which they end. None now and then while
+        """Yield the outcome of each video, in the order in which they end. None now and then while
         there is no news.
 
         Raises SteplineError where no worker can start.
         """
         waiting = deque(sources)
-        while waiting or any(worker.source for worker in self._workers):
-            self._hand_out(waiting)
-            connections = [worker.connection for worker in self._workers]
-            # A worker that dies closes its end, which wakes this wait as a message does.
-            news = wait(connections, POLL_SECONDS)
-            if not news:
-                yield None
-
-            # news of those that work, and the end of those that died
-            for worker in [*self._workers]:
-                if worker.connection not in news:
-                    continue
-                outcome = worker.receive()
+        while waiting or any(worker.is_busy for worker in self.workers):
+            # Free workers first: a new process has to load its networks.
+            for worker in self.workers:
+                if waiting and worker.is_free:
+                    worker.submit(waiting.popleft())
+            # Those that still start will each take a video, so they count as workers to come.
+            starting = sum(not worker.is_ready for worker in self.workers)
+            self.grow(len(self.workers) + len(waiting) - starting)
+            for worker, message in self.wait(POLL_SECONDS):
+                outcome = self._outcome(worker, message)
                 if outcome is not None:
-                    if worker.source is not None:  # it died with the video
-                        self._workers.remove(worker)
-                        worker.close()
                     yield outcome
+            yield None
 
-    def _hand_out(self, waiting: deque[VideoSource]) -> None:
-        """Give videos to free workers, and start more where there are too few."""
-        # Free workers first: a new process has to load its networks.
-        for worker in self._workers:
-            if waiting and worker.is_free:
-                worker.submit(waiting.popleft())
-        # Those that still start will each take a video, so they count as workers to come.
-        starting = sum(not worker.is_ready for worker in self._workers)
-        useful = min(self._size - len(self._workers), len(waiting) - starting)
-        for _ in range(useful):
-            self._workers.append(VideoWorker(self._setup, self._threads))
+    def _outcome(self, worker: WorkerProcess, message: object) -> VideoOutcome | None:
+        """Return the outcome of a worker's video, where that is the message. Log what it logs."""
+        source: VideoSource | None = worker.task if worker.is_busy else None
+        if isinstance(message, Reply):
+            outcome: VideoOutcome = message.value
+            return outcome
+        if isinstance(message, logging.LogRecord):
+            # Lines of several videos mix, so each names its own.
+            if source is not None:
+                message.msg = f"{source.label}: {message.msg}"
+            logging.getLogger(message.name).handle(message)
+        if isinstance(message, WorkerDeath):
+            if source is None:
+                what = f"a worker process ended by itself ({message.cause})"
+                raise SteplineError(f"{what}; try --jobs 1")
+            self.workers.remove(worker)
+            worker.close()
+            what = f"{source.label}: its process was ended ({message.cause})"
+            cure = "try it alone, or fewer --jobs where memory is short"
+            return VideoOutcome(source.label, error=SteplineError(f"{what}; {cure}"))
+        return None
 
-    def close(self) -> None:
-        """End every process. One that works on a video has some seconds to leave nothing
-        half-written."""
-        # All share one deadline, so that ten workers do not take ten times as long.
-        end = time.monotonic() + END_SECONDS
+
+class MessageHandler(QueueHandler):
+    """Sends log records to the parent of this worker process."""
+
+    def __init__(self, send: Send) -> None:
+        super().__init__(SimpleQueue())
+        self._send = send
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a log record."""
+        self._send(record)
+
+
+def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
+    """Load the networks in a worker process, and return what does the main job on a video."""
+    faulthandler.enable()
+    logging.basicConfig(handlers=[MessageHandler(send)])
+    for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):
+        logging.getLogger(name).setLevel(level)
+    set_device(setup.device, setup.compute)
+    networks = load_networks(setup.settings, several=True)
+
+    def run(source: VideoSource) -> VideoOutcome:
         try:
-            for worker in self._workers:
-                if worker.source is not None:
-                    worker.interrupt()
-        finally:
-            while self._workers:
-                worker = self._workers.pop()
-                worker.close(max(0.0, end - time.monotonic()))
+            opened = source.open(setup.output.out, setup.settings, **setup.request_parts)
+            with opened as request:
+                result = run_video(request, setup.settings, setup.output, networks=networks)
+        except Exception as error:  # noqa: BLE001   sent to the parent, which prints it
+            return VideoOutcome(source.label, error=portable_error(error))
+        return VideoOutcome(source.label, result)
+
+    return run
+
+
+def portable_error(error: Exception) -> Exception:
+    """Return the error as it can be sent to another process, its trace in a note. Where it cannot
+    be, return a RuntimeError with its name and words."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        # An error that cannot be copied would break the pipe, so it is tried here.
+        copy: object = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001   whatever a library's own error does when it is copied
+        copy = None
+    if not isinstance(copy, Exception):
+        copy = RuntimeError(error_line(f"{type(error).__name__}: {error}"))
+    copy.add_note(trace)
+    return copy

@@ -34,8 +34,7 @@ def work_yields(
 
     if narration is None:
         return ()
-    yields = find_yields(narration, title)
-    return materials_within(yields, len(transcript.sentences))
+    return materials_within(find_yields(narration, title), len(transcript.sentences))
 
 
 def work_times(
@@ -46,5 +45,4 @@ def work_times(
 
     if narration is None:
         return ()
-    times = find_times(narration)
-    return times_within(times, len(transcript.sentences))
+    return times_within(find_times(narration), len(transcript.sentences))

@@ -63,22 +63,18 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
     for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=unused):
         lemmas = []
         for token in document:
-            is_numeral = numerals and _is_numeral(token)
-            if is_numeral or _is_content_word(token):
+            if (numerals and _is_numeral(token)) or _is_content_word(token):
                 lemmas.append(str(token.lemma_))
         yield lemmas
 
 
 def _is_numeral(token: "Token") -> bool:
-    is_number = token.pos_ == NUMERAL_CLASS or token.like_num
-    return is_number or token.lemma_ in UNIT_WORDS
+    return (token.pos_ == NUMERAL_CLASS or token.like_num) or token.lemma_ in UNIT_WORDS
 
 
 def _is_content_word(token: "Token") -> bool:
     text = token.text
-    if len(text) < 2 or not text[0].isalpha():
-        return False
-    return token.pos_ in WORD_CLASSES
+    return False if len(text) < 2 or not text[0].isalpha() else token.pos_ in WORD_CLASSES
 
 
 @cache
@@ -87,8 +83,7 @@ def generic_words() -> frozenset[str]:
     file."""
     file = files("stepline.sieve_swap").joinpath("generic_words.txt")
     words = set()
-    text = file.read_text(encoding="utf-8")
-    for line in text.splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             words.add(line)
     return frozenset(words)
@@ -144,16 +139,14 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
 
 
 def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
-    settings_text = repr(numerals)
-    digest = hashlib.sha256(settings_text.encode())
+    digest = hashlib.sha256(repr(numerals).encode())
     for document in documents:
         licence = document.licence or ""
         facts = [document.id, document.title, document.source, licence]
         step_texts = [step.text for step in document.steps]
         # A zero byte ends each text, so that the same letters cut elsewhere differ.
         for text in facts + step_texts:
-            data = text.encode(errors="replace")
-            digest.update(data + b"\0")
+            digest.update(text.encode(errors="replace") + b"\0")
     return digest.hexdigest()
 
 
@@ -199,8 +192,7 @@ def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     """Return an Arrow column of word lists as sets of numbers, without a Python object per word."""
     # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()
-    distinct_words = encoded.dictionary.to_pylist()
-    number_list = vocabulary.add(distinct_words)
+    number_list = vocabulary.add(encoded.dictionary.to_pylist())
     numbers = np.asarray(number_list, dtype=np.int32)
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     indices = indices.astype(np.int64)
@@ -209,10 +201,8 @@ def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     lengths = column.value_lengths()
     sizes = lengths.to_numpy(zero_copy_only=False)
     count = len(sizes)
-    list_numbers = np.arange(count)
-    list_of_word = np.repeat(list_numbers, sizes)
+    list_of_word = np.repeat(np.arange(count), sizes)
     order = np.lexsort((words, list_of_word))
     starts = np.cumsum([0, *sizes], dtype=np.int64)
     unknown = np.zeros(count, dtype=np.int64)
-    sorted_words = words[order]
-    return WordSets(starts, sorted_words, unknown)
+    return WordSets(starts, words[order], unknown)

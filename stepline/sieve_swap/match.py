@@ -67,8 +67,7 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
 def _are_short_neighbours(
     first: NarrationSegment, second: NarrationSegment, settings: SwapSettings
 ) -> bool:
-    longest = max(first.span.duration, second.span.duration)
-    if longest >= settings.longest_merged:
+    if max(first.span.duration, second.span.duration) >= settings.longest_merged:
         return False
     return near(first.span, second.span, settings)
 
@@ -194,8 +193,7 @@ def nearest_steps(
     `candidates`. Where none of them is as near as `swap_similarity` and agrees, `unswapped` says
     what becomes of the segment.
     """
-    has_no_document = documents is not None and not len(documents)
-    if not narration or has_no_document:
+    if not narration or (documents is not None and not len(documents)):
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
     # As many steps as may have to give way.
     count = 1
@@ -279,8 +277,7 @@ def ordered_steps(
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
-        document_steps = base.steps(rows)
-        allowed = _without_changes(narration, similarity, document_steps, settings)
+        allowed = _without_changes(narration, similarity, base.steps(rows), settings)
         assigned, gain = align_in_order(allowed, settings.floor)
         if gain > best_gain:
             best_gain = gain
@@ -290,17 +287,12 @@ def ordered_steps(
             step_cosines = np.take_along_axis(similarity, columns[:, None], axis=1)
             # of segments whose near steps all change what was said: that of the nearest
             is_near = similarity >= settings.floor  # (S, K)
-            is_allowed = allowed >= settings.floor
-            is_refused = is_near.any(axis=1) & ~is_allowed.any(axis=1)
-            nearest = similarity.max(axis=1, initial=0.0)
-            idle_cosines = np.where(is_refused, nearest, 0.0)
+            is_refused = is_near.any(axis=1) & ~(allowed >= settings.floor).any(axis=1)
+            idle_cosines = np.where(is_refused, similarity.max(axis=1, initial=0.0), 0.0)
             idle_cosines = idle_cosines.astype(np.float32)
             best_cosines = np.where(is_idle, idle_cosines, step_cosines[:, 0])
-    step_rows = best_rows[best_rows != IDLE_SENTENCE]
-    steps = _steps_by_row(base, step_rows)
-    reason = NOT_IN_ORDER
-    if not len(documents):
-        reason = NO_DOCUMENT
+    steps = _steps_by_row(base, best_rows[best_rows != IDLE_SENTENCE])
+    reason = NO_DOCUMENT if not len(documents) else NOT_IN_ORDER
     outcomes: list[SegmentOutcome] = []
     # What becomes of each segment.
     segment_rows = best_rows.tolist()

@@ -77,9 +77,7 @@ class WordSets:
         return len(self.unknown)
 
     def __getitem__(self, index: int) -> Words:
-        start = self.starts[index]
-        end = self.starts[index + 1]
-        return self.words[start:end]
+        return self.words[self.starts[index] : self.starts[index + 1]]
 
     @property
     def sizes(self) -> Numbers:
@@ -93,15 +91,12 @@ class WordSets:
         rows = [np.empty(0, np.int32)]
         unknown = []
         for numbers in lists:
-            number_array = np.asarray(numbers, dtype=np.int32)
-            row = np.unique(number_array)
+            row = np.unique(np.asarray(numbers, dtype=np.int32))
             rows.append(row[row >= 0])
             unknown.append(numbers.count(UNKNOWN_WORD))
         sizes = [len(row) for row in rows]
         starts = np.cumsum(sizes, dtype=np.int64)
-        words = np.concatenate(rows)
-        unknown_counts = np.asarray(unknown, dtype=np.int64)
-        return WordSets(starts, words, unknown_counts)
+        return WordSets(starts, np.concatenate(rows), np.asarray(unknown, dtype=np.int64))
 
     @staticmethod
     def join(parts: Sequence["WordSets"]) -> "WordSets":
@@ -143,9 +138,7 @@ class Pairs:
         if not len(self):
             return None
         best_iou = float(self.iou.max())
-        if best_iou >= settings.validation_iou:
-            return "validation"
-        return "train"
+        return "validation" if best_iou >= settings.validation_iou else "train"
 
 
 class PairFinder:
@@ -170,8 +163,7 @@ class PairFinder:
             shares = np.floor(settings.recall * self._sizes)
             least = shares.astype(self._contents.dtype)[:, None]
         for start in range(0, video_count, BATCH_VIDEOS):
-            end = min(start + BATCH_VIDEOS, video_count)
-            videos = range(start, end)
+            videos = range(start, min(start + BATCH_VIDEOS, video_count))
             # words that each document shares with each video, (documents, videos)
             video_titles = [titles[video] for video in videos]
             video_contents = [contents[video] for video in videos]
@@ -185,11 +177,8 @@ class PairFinder:
                 both = both.astype(np.int64)
                 video_size = video_sizes[video]
                 sizes = self._sizes[documents]
-                either = video_size + sizes - both
-                iou = both / np.maximum(1, either)
-                whole = sizes
-                if of_transcript:
-                    whole = video_size
+                iou = both / np.maximum(1, video_size + sizes - both)
+                whole = video_size if of_transcript else sizes
                 recall = both / np.maximum(1, whole)
                 is_pair = (iou >= settings.iou) & (recall >= settings.recall)
                 yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
@@ -198,8 +187,7 @@ class PairFinder:
 def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     """Return which set has which word, (N, V), in the least type of number that can count the words
     of a set."""
-    sizes = np.diff(sets.starts)
-    largest = int(sizes.max(initial=1))
+    largest = int(np.diff(sets.starts).max(initial=1))
     type = np.min_scalar_type(largest)
     ones = np.ones(len(sets.words), type)
     cells = (ones, sets.words, sets.starts)

@@ -1,6 +1,6 @@
 """What a finished run writes next to its parts: the statistics, the report and the released form.
 
-The report is one HTML page with its plots inside. It has no script and loads nothing. The released
+The report is one HTML page of tables. It has no script and loads nothing. The released
 form is that of the paper's authors, {id: {duration, timestamps, sentences}} with two texts per
 segment. Their meaning is not documented. Here the first is the step and the second what was said.
 `stepline.datasets.read("sieve-swap", ...)` reads the files.
@@ -20,7 +20,6 @@ from stepline.errors import DatasetError
 from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.files.storage import read_parquet
 from stepline.pages.layout import page_html
-from stepline.plots import grouped_histogram, histogram, plot_style, ranked_bars
 from stepline.records import Record
 from stepline.sieve_swap.pairing import (
     IOU_THRESHOLDS,
@@ -33,7 +32,6 @@ from stepline.sieve_swap.part_files import TRAIN_SPLIT, VALIDATION_SPLIT, read_p
 from stepline.sieve_swap.run import NO_DOCUMENT_FITS, Job, RunResult
 from stepline.sieve_swap.statistics import (
     DENSITY_BARS,
-    MAX_BAR,
     OWN_WORDS,
     SWAPPED_SENTENCE,
     VIDEO_BAR_SECONDS,
@@ -53,10 +51,7 @@ PAGE_TEMPLATE = """{% extends "layout.html" %}
 """
 LINE_COLOURS = 8  # of matched lines; report.css names them c0 to c7
 MAX_DOCUMENTS = 50  # in the list, as in figure 5a
-SHARES_LEGEND = (
-    '<p><span class="k s0"></span> raw narration <span class="k s1"></span> steps: '
-    "per cent of content words</p>"
-)
+QUANTILES = (0.1, 0.5, 0.9)  # of a distribution, that the page shows
 MAX_CHANGED_WORDS = 14  # that rise, and as many that fall
 MAX_EXAMPLES = 6  # videos shown line by line
 
@@ -85,15 +80,14 @@ def page(
         _section("Sentences", sentence_table),
         _section("Evaluation videos kept out", excluded_table),
         _section("Numbers, units and negation", check_table),
-        _figures(statistics),
+        _section("Distributions", _distributions(statistics)),
         _section("Words of chat and of instruction", _word_changes(statistics)),
         _section(document_title, _documents(statistics, titles)),
         _section("Licences of the steps", licence_table),
         _section("What higher thresholds would keep", _thresholds(thresholds)),
         _section("Examples", example_html),
     ]
-    style_file = files("stepline.sieve_swap").joinpath("report.css")
-    style = plot_style() + style_file.read_text(encoding="utf-8")
+    style = files("stepline.sieve_swap").joinpath("report.css").read_text(encoding="utf-8")
     # all texts in it are escaped already
     sections = Markup("".join(parts))
     return page_html(PAGE_TEMPLATE, style=style, sections=sections)
@@ -154,29 +148,34 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: int =
     return f'<div class="wide"><table>{"".join(table_rows)}</table></div>'
 
 
-def _figures(statistics: Statistics) -> str:
-    video_seconds = statistics.seconds_a_video
-    densities = {"raw narration": statistics.density_before, "steps": statistics.density_after}
-    bar_title = f"seconds, bars of {VIDEO_BAR_SECONDS}"
+def _distributions(statistics: Statistics) -> str:
+    """Return quantiles of what is counted in bars: the lower end of the bar that holds each."""
     density_bar = 100 / DENSITY_BARS  # per cent
-    plots = {
-        "Steps per video": histogram(statistics.steps_a_video, "steps"),
-        "Words per step": histogram(statistics.words_a_step, "words", last=MAX_BAR),
-        "Seconds per step": histogram(statistics.seconds_a_step, "seconds", last=MAX_BAR),
-        "Length of the videos": histogram(video_seconds, bar_title),
-        "Content words among a text's words": grouped_histogram(
-            densities, "per cent", bar=density_bar
-        ),
+    distributions = {
+        "steps per video": (statistics.steps_a_video, 1.0),
+        "words per step": (statistics.words_a_step, 1.0),
+        "seconds per step": (statistics.seconds_a_step, 1.0),
+        "seconds per video": (statistics.seconds_a_video, VIDEO_BAR_SECONDS),
+        "% content words, raw narration": (statistics.density_before, density_bar),
+        "% content words, steps": (statistics.density_after, density_bar),
     }
-    figures = []
-    for name, svg in plots.items():
-        caption = f"<figcaption>{escape(name)}</figcaption>"
-        figures.append(f"<figure>{caption}{svg}</figure>")
-    return f'<section class="panel plots">{"".join(figures)}</section>\n'
+    rows = []
+    for name, (counts, bar) in distributions.items():
+        if counts:
+            rows.append([name, *(f"{_quantile(counts, q) * bar:g}" for q in QUANTILES)])
+    return _html_table(("", *(f"{q:.0%}" for q in QUANTILES)), rows) if rows else ""
+
+
+def _quantile(counts: Mapping[str, int], fraction: float) -> int:
+    """Return the key of the bar that holds a quantile. Keys are whole numbers."""
+    keys = sorted(map(int, counts))
+    reached = np.cumsum([counts[str(key)] for key in keys])
+    return keys[int(np.searchsorted(reached, fraction * reached[-1]))]
 
 
 def _word_changes(statistics: Statistics) -> str:
-    """Draw the content words whose share among all content words rises most, and falls most."""
+    """Return tables of the content words whose share among all content words rises most, and falls
+    most."""
     # By how much each word's share changes, in points of per cent.
     before = _shares(statistics.words_before)
     after = _shares(statistics.words_after)
@@ -189,16 +188,15 @@ def _word_changes(statistics: Statistics) -> str:
     falling_first = rising_first[::-1]
     falling = [word for word in falling_first[:MAX_CHANGED_WORDS] if change[word] < 0]
 
-    def bars(words: Sequence[str]) -> str:
+    tables = ""
+    for title, words in (("More often", rising), ("Less often", falling)):
         rows = []
         for word in words:
-            shares = (before.get(word, 0.0), after.get(word, 0.0))
-            rows.append((word, shares))
-        return ranked_bars(rows, ("{:.2f} %", "{:.2f} %"))
-
-    more = f"<h3>More often</h3>{bars(rising)}"
-    less = f"<h3>Less often</h3>{bars(falling)}"
-    return f"{SHARES_LEGEND}{more}{less}"
+            rows.append((word, f"{before.get(word, 0.0):.2f} %", f"{after.get(word, 0.0):.2f} %"))
+        if rows:
+            table = _html_table(("of content words", "raw narration", "steps"), rows)
+            tables += f"<h3>{title}</h3>{table}"
+    return tables
 
 
 def _shares(words: Mapping[str, int]) -> dict[str, float]:
@@ -209,9 +207,8 @@ def _shares(words: Mapping[str, int]) -> dict[str, float]:
 def _documents(statistics: Statistics, titles: Mapping[str, str]) -> str:
     rows = []
     for key, count in islice(statistics.documents.items(), MAX_DOCUMENTS):
-        title = titles.get(key, key)
-        rows.append((title, (float(count),)))
-    return ranked_bars(rows, ("{:,.0f}",))
+        rows.append((titles.get(key, key), f"{count:,}"))
+    return _html_table(("document", "steps"), rows) if rows else ""
 
 
 def _thresholds(rows: Sequence[ThresholdRow]) -> str:

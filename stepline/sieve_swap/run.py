@@ -125,9 +125,7 @@ def run(job: Job) -> RunResult:
     write_atomic(job.out / IDENTITY_FILE, _identity(job))
     # pair, then sieve and swap
     pairs = _pair(job, words, video_filter)
-    retained = None
-    if job.settings.match.needs_pairs:
-        retained = _retained(pairs)
+    retained = _retained(pairs) if job.settings.match.needs_pairs else None
     parts, earlier = _swap(job, words, pairs, retained)
     # remove the files of other runs, and add up
     records = []
@@ -269,9 +267,7 @@ def _pair_part(
 
 
 def _id(video: VideoOrRejected) -> str:
-    if isinstance(video, Record):
-        return video.id
-    return video.location
+    return video.id if isinstance(video, Record) else video.location
 
 
 def _retained(files: Sequence[Path]) -> DocumentIds:
@@ -306,8 +302,7 @@ def _swap(
         if file.is_file():
             earlier += 1
         else:
-            rows = read_pairs(pairs_file)
-            counts = _swap_part(job, stem, part, rows, retained)
+            counts = _swap_part(job, stem, part, read_pairs(pairs_file), retained)
             write_atomic(file, counts.model_dump_json(indent=1))
             trim_memory()
             job.say(f"part {number} swapped: {len(part)} videos")
@@ -348,8 +343,7 @@ def _swap_part(
         by_split[split].append(_signed(record, row, job))
     for split, split_records in by_split.items():
         if split_records:
-            file = job.out / split / f"{stem}.parquet"
-            write_records(split_records, split, file)
+            write_records(split_records, split, job.out / split / f"{stem}.parquet")
     # counts of those that came in, and of the others
     reasons: Counter[str] = Counter()
     evaluation_sets: Counter[str] = Counter()

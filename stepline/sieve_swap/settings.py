@@ -2,6 +2,8 @@
 
 from typing import Literal, TypeAlias
 
+from pydantic import Field
+
 from stepline.settings import Count, Fraction, Positive, Settings
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
@@ -16,47 +18,83 @@ FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
 class PairingSettings(Settings):
     """Which videos and documents belong together (section 4.2, eq. 5)."""
 
-    longest_video: Positive = 600.0  # seconds; a longer video is left out (10 minutes in the paper)
-    smallest_category: Count = 5  # videos of one task that there must be; 1 = a task may be alone
-    # only HowTo100M's videos of this category_1 ("Food and Entertaining"). "" = all
-    category: str = ""
-    iou: Fraction = 0.1  # least token-IoU of a transcript and a document
-    recall: Fraction = 0.3  # least token-recall
-    # whose words the recall is a share of
-    recall_of: Literal["document", "transcript"] = "document"
-    # a video whose best pair reaches it goes to the validation split
-    validation_iou: Fraction = 0.2
-    numerals: bool = False  # count numerals and units among the content words, as appendix A.1 does
+    longest_video: Positive = Field(
+        600.0, description="seconds; a longer video is left out (10 minutes in the paper)"
+    )
+    smallest_category: Count = Field(
+        5, description="videos of one task that there must be; 1 = a task may be alone"
+    )
+    category: str = Field(
+        "",
+        description='only HowTo100M\'s videos of this category_1 ("Food and Entertaining"). "" = '
+        "all",
+    )
+    iou: Fraction = Field(0.1, description="least token-IoU of a transcript and a document")
+    recall: Fraction = Field(0.3, description="least token-recall")
+    recall_of: Literal["document", "transcript"] = Field(
+        "document", description="whose words the recall is a share of"
+    )
+    validation_iou: Fraction = Field(
+        0.2, description="a video whose best pair reaches it goes to the validation split"
+    )
+    numerals: bool = Field(
+        False, description="count numerals and units among the content words, as appendix A.1 does"
+    )
 
 
 class SwapSettings(Settings):
     """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
 
-    # raw: every sentence, only-sieve: the kept ones, swap: their steps, mix: both
-    variant: Variant = "swap"
-    # steps of all paired documents, of the video's own, or of the whole base
-    scope: Scope = "retained"
-    # monotone: in the order of one paired document. line-model: in its order more or less, by what
-    # `--texts` uses (MiniLM alone)
-    method: Method = "nearest"
-    # paired documents, the most likely first, that "monotone" and "line-model" try
-    ordered_documents: Count = 20
-    # wording: a sentence must sound like an instruction, too
-    sieve: Literal["wording", "similarity"] = "wording"
-    instruction: Fraction = 0.5  # least P(it states a step), by its wording, for sieve "wording"
-    # least cosine to a step of what is kept (0.75 in the paper). None: by `sieve`
-    similarity: Fraction | None = None
-    # least cosine at which a kept sentence is swapped. 0: as soon as it is kept
-    swap_similarity: Fraction = 0.6
-    # what becomes of a kept sentence without a step to swap
-    unswapped: Literal["own words", "drop"] = "own words"
-    # short neighbours before retrieval, or hits on one step after
-    merge: Literal["before", "after"] = "after"
-    longest_merged: Positive = 8.0  # seconds; only shorter sentences merge before retrieval
-    merge_gap: Positive = 4.0  # seconds; only neighbours closer than this merge
-    candidates: Count = 5  # nearest steps tried until one keeps numbers, units and negation
-    check: bool = True  # refuse a step that changes a number, a unit or a negation
-    new_numbers: bool = True  # a step may state a number that the sentence does not mention
+    variant: Variant = Field(
+        "swap",
+        description="raw: every sentence, only-sieve: the kept ones, swap: their steps, mix: both",
+    )
+    scope: Scope = Field(
+        "retained",
+        description="steps of all paired documents, of the video's own, or of the whole base",
+    )
+    method: Method = Field(
+        "nearest",
+        description="monotone: in the order of one paired document. line-model: in its order more "
+        "or less, by what `--texts` uses (MiniLM alone)",
+    )
+    ordered_documents: Count = Field(
+        20,
+        description='paired documents, the most likely first, that "monotone" and "line-model" try',
+    )
+    sieve: Literal["wording", "similarity"] = Field(
+        "wording", description="wording: a sentence must sound like an instruction, too"
+    )
+    instruction: Fraction = Field(
+        0.5, description='least P(it states a step), by its wording, for sieve "wording"'
+    )
+    similarity: Fraction | None = Field(
+        None,
+        description="least cosine to a step of what is kept (0.75 in the paper). None: by `sieve`",
+    )
+    swap_similarity: Fraction = Field(
+        0.6,
+        description="least cosine at which a kept sentence is swapped. 0: as soon as it is kept",
+    )
+    unswapped: Literal["own words", "drop"] = Field(
+        "own words", description="what becomes of a kept sentence without a step to swap"
+    )
+    merge: Literal["before", "after"] = Field(
+        "after", description="short neighbours before retrieval, or hits on one step after"
+    )
+    longest_merged: Positive = Field(
+        8.0, description="seconds; only shorter sentences merge before retrieval"
+    )
+    merge_gap: Positive = Field(4.0, description="seconds; only neighbours closer than this merge")
+    candidates: Count = Field(
+        5, description="nearest steps tried until one keeps numbers, units and negation"
+    )
+    check: bool = Field(
+        True, description="refuse a step that changes a number, a unit or a negation"
+    )
+    new_numbers: bool = Field(
+        True, description="a step may state a number that the sentence does not mention"
+    )
 
     @property
     def floor(self) -> float:
@@ -77,15 +115,16 @@ class SwapSettings(Settings):
 class RunSettings(Settings):
     """How a whole collection is gone through. None of them changes what a video gives."""
 
-    shard: Count = 256  # videos held together, and videos per file
-    words: Count = 20_000  # documents whose words are counted together
+    shard: Count = Field(256, description="videos held together, and videos per file")
+    words: Count = Field(20_000, description="documents whose words are counted together")
 
 
 class SieveSwapSettings(Settings):
     """Every setting of `stepline sieve-swap`."""
 
-    # how a base is built from texts that are not one yet
-    text_base: TextBaseSettings = TextBaseSettings()
+    text_base: TextBaseSettings = Field(
+        TextBaseSettings(), description="how a base is built from texts that are not one yet"
+    )
     pairing: PairingSettings = PairingSettings()
     match: SwapSettings = SwapSettings()
     run: RunSettings = RunSettings()

@@ -27,26 +27,27 @@ NO_COUNTS: Any = Field(default_factory=dict)
 class Statistics(FrozenModel):
     """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
 
-    videos: Counts = NO_COUNTS  # split, or why a video was left out
-    # SWAPPED, OWN_WORDS, or why one was sieved
-    sentences: Counts = NO_COUNTS
+    videos: Counts = Field(NO_COUNTS, description="split, or why a video was left out")
+    sentences: Counts = Field(NO_COUNTS, description="SWAPPED, OWN_WORDS, or why one was sieved")
     steps_a_video: Counts = NO_COUNTS
     words_a_step: Counts = NO_COUNTS
     seconds_a_step: Counts = NO_COUNTS
-    seconds_a_video: Counts = NO_COUNTS  # tens
-    # twentieths: content words among a text's words
-    density_before: Counts = NO_COUNTS
+    seconds_a_video: Counts = Field(NO_COUNTS, description="tens")
+    density_before: Counts = Field(
+        NO_COUNTS, description="twentieths: content words among a text's words"
+    )
     density_after: Counts = NO_COUNTS
-    # content word -> times, raw narration
-    words_before: Counts = NO_COUNTS
-    words_after: Counts = NO_COUNTS  # the same, steps
-    # "source: id" of a document -> steps taken from it
-    documents: Counts = NO_COUNTS
+    words_before: Counts = Field(NO_COUNTS, description="content word -> times, raw narration")
+    words_after: Counts = Field(NO_COUNTS, description="the same, steps")
+    documents: Counts = Field(
+        NO_COUNTS, description='"source: id" of a document -> steps taken from it'
+    )
     licences: Counts = NO_COUNTS
-    # swaps with a number that is not said, and others
-    checks: Counts = NO_COUNTS
-    excluded: Counts = NO_COUNTS  # evaluation set -> videos kept out
-    seconds: float = 0.0  # of all steps
+    checks: Counts = Field(
+        NO_COUNTS, description="swaps with a number that is not said, and others"
+    )
+    excluded: Counts = Field(NO_COUNTS, description="evaluation set -> videos kept out")
+    seconds: float = Field(0.0, description="of all steps")
 
 
 def add(parts: Sequence[Statistics]) -> Statistics:
@@ -148,8 +149,7 @@ def _fates(record: Record) -> list[str]:
             swapped |= dict.fromkeys(step.sources, SWAPPED_SENTENCE)
         else:
             own_words |= dict.fromkeys(step.sources, OWN_WORDS)
-    sentence_fates = own_words | swapped
-    return [*fates, *sentence_fates.values()]
+    return [*fates, *(own_words | swapped).values()]
 
 
 def _bars(values: Sequence[float]) -> Counts:
@@ -162,8 +162,7 @@ def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
     such words."""
     counts: Counter[str] = Counter()
     bars = []
-    words_of_texts = content_words(texts, numerals=True)
-    for text, words in zip(texts, words_of_texts, strict=True):
+    for text, words in zip(texts, content_words(texts, numerals=True), strict=True):
         counts.update(words)
         word_count = max(1, len(text.split()))
         share = min(1.0, len(words) / word_count)

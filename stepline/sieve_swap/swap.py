@@ -120,8 +120,7 @@ def sieve_and_swap(
         all_segments += own_segments
         counts.append(len(own_segments))
     texts = [segment.text for segment in all_segments]
-    embed_texts = embed or base.embed
-    vectors = embed_texts(texts)
+    vectors = (embed or base.embed)(texts)
     # the segments of record n are all_segments[cuts[n] : cuts[n + 1]]
     cuts = np.cumsum([0, *counts])
     bounds = list(itertools.pairwise(cuts))

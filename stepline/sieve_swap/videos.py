@@ -124,9 +124,7 @@ class VideoTable:
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
         settings = record.settings
-        row = None
-        if self._videos is not None:
-            row = self._videos.find(id)
+        row = self._videos.find(id) if self._videos is not None else None
         if row is not None:
             category, task = row
             if task:
@@ -134,9 +132,7 @@ class VideoTable:
                 facts |= {"title": title, "task": title}
             if category:
                 settings = settings | {"category": category}
-        length_cells = None
-        if self._lengths is not None:
-            length_cells = self._lengths.find(id)
+        length_cells = self._lengths.find(id) if self._lengths is not None else None
         if length_cells is not None:
             duration = seconds_of(length_cells[0])
             if duration is not None:
@@ -165,9 +161,7 @@ def seconds_of(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    if not 0 < value <= MAX_SECOND:
-        return None
-    return value
+    return None if not 0 < value <= MAX_SECOND else value
 
 
 DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
@@ -184,9 +178,7 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     if not path.exists():
         cure = "give records (.parquet, .json) or HowTo100M's captions"
         raise DatasetError(f"{path}: is not there; {cure}")
-    files = [path]
-    if not path.is_file():
-        files = _files(path)
+    files = _files(path) if not path.is_file() else [path]
     table = functools.lru_cache(maxsize=1)(VideoTable)  # files of one folder share its tables
     for file in files:
         if file.suffix == ".parquet":

@@ -35,8 +35,7 @@ class AudioWindow:
     @property
     def end(self) -> float:
         """Second at which the window ends."""
-        seconds = len(self.samples) / SAMPLE_RATE
-        return self.start + seconds
+        return self.start + len(self.samples) / SAMPLE_RATE
 
     def voiced(self, start: float, end: float) -> Samples:
         """Return P(speech) of the frames that overlap the seconds [start, end)."""
@@ -45,8 +44,7 @@ class AudioWindow:
         return self.voice[max(0, first) : last + 1]
 
     def _frame(self, second: float) -> int:
-        offset = second - self.start
-        return int(offset * SAMPLE_RATE / FRAME_SAMPLES)
+        return int((second - self.start) * SAMPLE_RATE / FRAME_SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,7 @@ class AudioWindower:
                 gap = 0.0
             # A small hole before the block becomes silence, what it repeats is left out.
             hole = round(gap * SAMPLE_RATE)
-            silent_count = max(0, hole)
-            silence = np.zeros(silent_count, np.float32)
+            silence = np.zeros(max(0, hole), np.float32)
             repeated = max(0, -hole)
             samples = np.asarray(block.samples, np.float32)
             pieces = [self._samples, silence, samples[repeated:]]
@@ -108,8 +105,7 @@ class AudioWindower:
         call counts.
         """
         sample = round((second - self._start) * SAMPLE_RATE)
-        min_passed = int(MIN_ADVANCE * self._length)
-        sample = max(sample, min_passed)
+        sample = max(sample, int(MIN_ADVANCE * self._length))
         self._passed = min(self._length, sample)
         return self._start + self._passed / SAMPLE_RATE
 
@@ -129,8 +125,7 @@ class AudioWindower:
 
         # up to the middle of the longest silence near its end
         if not last or sample_count > self._size:
-            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES)
-            first = max(1, frames - end_frames)
+            first = max(1, frames - int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES))
             frames = first + middle_of_longest_silence(voice[first:], settings.voice)
         self._length = min(sample_count, frames * FRAME_SAMPLES)
         self._passed = self._length
@@ -155,7 +150,5 @@ def context_of(samples: Samples) -> Samples:
     It has whole frames, so that the detector's stay aligned.
     """
     max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
-    whole_frames = len(samples) // FRAME_SAMPLES
-    frames = min(max_frames, whole_frames)
-    start = len(samples) - frames * FRAME_SAMPLES
-    return samples[start:]
+    frames = min(max_frames, len(samples) // FRAME_SAMPLES)
+    return samples[len(samples) - frames * FRAME_SAMPLES :]

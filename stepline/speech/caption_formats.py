@@ -49,9 +49,7 @@ def parse_seconds(value: object) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    if not math.isfinite(number):
-        return None
-    return number
+    return None if not math.isfinite(number) else number
 
 
 def unusable_time_reason(cue: Cue) -> str | None:
@@ -82,8 +80,7 @@ def has_csv_header(text: str) -> bool:
     header = text.lstrip("\n").split("\n", 1)[0]
     names = set()
     for cell in header.split(","):
-        name = cell.strip().strip('"')
-        names.add(name.lower())
+        names.add(cell.strip().strip('"').lower())
     return names.issuperset(CSV_COLUMNS)
 
 
@@ -156,9 +153,7 @@ def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str
     similar = difflib.get_close_matches(video or "", keys, n=1)
     if similar:
         hint = f"did you mean {similar[0]!r}?"
-    problem = "name one of its"
-    if video is not None:
-        problem = f"no video {video!r} among its"
+    problem = f"no video {video!r} among its" if video is not None else "name one of its"
     raise CaptionError(f"{name}: {problem} {len(tree)} videos; {hint}")
 
 
@@ -197,9 +192,7 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
 
 
 def _cue(text: Json, start: Json, end: Json) -> Cue:
-    content = ""
-    if isinstance(text, str):
-        content = text
+    content = text if isinstance(text, str) else ""
     return Cue(content, parse_seconds(start), parse_seconds(end))
 
 
@@ -208,8 +201,7 @@ def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
     words: list[Word] = []
     for item in _dicts(part.get("words")):
         words += _word(item)
-    text = part.get("text")
-    cue = _cue(text, part.get("start"), part.get("end"))
+    cue = _cue(part.get("text"), part.get("start"), part.get("end"))
     span = covering_span(word.span for word in words)
     if span is None:
         return cue
@@ -265,9 +257,7 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         # times of the event, in milliseconds
         text = "".join(piece for piece, _ in pieces)
         length = parse_seconds(event.get("dDurationMs"))
-        end = after
-        if start is not None and length is not None:
-            end = start + length
+        end = start + length if start is not None and length is not None else after
         if start is None or end is None:
             cues.append(Cue(text, None, None))
             continue
@@ -306,6 +296,4 @@ def _pieces(event: Mapping[str, Json]) -> list[Piece]:
         offset = parse_seconds(part.get("tOffsetMs"))
         pieces.append((text, offset))
     whole_text = "".join(text for text, _ in pieces)
-    if not whole_text.strip():
-        return []
-    return pieces
+    return [] if not whole_text.strip() else pieces

@@ -108,9 +108,7 @@ def _times(cue: Cue) -> tuple[float, float]:
 
 def _word_count(cue: Cue) -> int:
     """Return how many words a cue will have."""
-    if cue.words:
-        return len(cue.words)
-    return cue.text.count(" ") + 1
+    return len(cue.words) if cue.words else cue.text.count(" ") + 1
 
 
 def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
@@ -252,16 +250,13 @@ def _interpolate_words(cue: Cue) -> list[Word]:
     start, end = _times(cue)
     edges = []
     for number in range(len(tokens)):
-        offset = number * (end - start) / len(tokens)
-        edges.append(start + offset)
+        edges.append(start + number * (end - start) / len(tokens))
     edges.append(end)
     words = []
     for number, token in enumerate(tokens):
         first = edges[number]
         last = edges[number + 1]
-        span = None
-        if first < last:
-            span = Span(first, last)
+        span = Span(first, last) if first < last else None
         words.append(Word(text=f" {token}", span=span))
     return words
 
@@ -290,8 +285,7 @@ def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
         text = _without_repeated_lines(cue, following)
         if text.strip():
             single.append(replace(cue, text=_flat_text(text)))
-    merged = _merge_growing(single)
-    return _cut_overlaps(merged)
+    return _cut_overlaps(_merge_growing(single))
 
 
 def _without_repeated_lines(cue: Cue, following: Cue) -> str:
@@ -330,8 +324,7 @@ def _grows_into(cue: Cue, following: Cue) -> bool:
 def _touching(cue: Cue, following: Cue) -> bool:
     if cue.end is None or following.start is None:
         return False
-    gap = following.start - cue.end
-    return gap <= MAX_CUE_GAP_SECONDS
+    return following.start - cue.end <= MAX_CUE_GAP_SECONDS
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:

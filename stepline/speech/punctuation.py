@@ -47,21 +47,16 @@ SURE_STOP: Final = 0.9  # P(full stop) from which it still stays
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
     """Return whether the words are English and hardly ever end a sentence."""
-    if language is not None:
-        base_language = language.lower().split("-")[0]
-        if base_language not in ("en", "english"):
-            return False
+    if language is not None and language.lower().split("-")[0] not in ("en", "english"):
+        return False
     if len(words) < MIN_WORDS:
         return False
     stops = 0
     bare_words = []
     for word in words:
         stops += ends_sentence(word.text)
-        bare = word.text.strip(OUTER_MARKS + " ")
-        bare_words.append(bare.lower())
-    if stops >= MIN_STOPS_PER_WORD * len(words):
-        return False
-    return looks_english(bare_words)
+        bare_words.append(word.text.strip(OUTER_MARKS + " ").lower())
+    return False if stops >= MIN_STOPS_PER_WORD * len(words) else looks_english(bare_words)
 
 
 def restore_punctuation(words: Sequence[Word]) -> list[Word]:
@@ -155,6 +150,4 @@ def _silences(words: Sequence[Word]) -> np.ndarray:
 def _capitalised(text: str) -> str:
     """Return a word, which may have a space before it, with its first letter large."""
     word = text.lstrip()
-    space = text.removesuffix(word)
-    initial = word[:1].upper()
-    return space + initial + word[1:]
+    return text.removesuffix(word) + word[:1].upper() + word[1:]

@@ -67,9 +67,7 @@ class RecogniserSwitch:
     @property
     def name(self) -> str | None:
         """Name of the model in use, None while there was nothing to hear."""
-        if self._recogniser is None:
-            return None
-        return self._recogniser.name
+        return None if self._recogniser is None else self._recogniser.name
 
     @property
     def advice(self) -> str:
@@ -156,9 +154,7 @@ def read_together(
     # Which sounds share batches. A sound without a key shares none.
     batches: dict[Hashable, list[int]] = {}
     for number, (switch, windows) in enumerate(requests):
-        key: Hashable = None
-        if len(windows) > 1:
-            key = getattr(switch._recogniser, "batch_key", None)
+        key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
         if key is None:
             key = number
         batches.setdefault(key, []).append(number)

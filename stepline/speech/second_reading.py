@@ -83,8 +83,7 @@ def read_again(
         first_confidence = word_confidence(window, first_words, settings)
         second_confidence = word_confidence(window, second_words, settings)
         gain = (second_confidence - first_confidence)[first_frame:last_frame]  # (F,)
-        is_speech = speech[first_frame:last_frame]
-        if gain[is_speech].mean() > MIN_GAIN:
+        if gain[speech[first_frame:last_frame]].mean() > MIN_GAIN:
             clear = _clear_sentences(window, second_words, first_confidence > 0.0)
             words = [*before, *clear, *after]
     return replace(first, words=tuple(words))
@@ -118,8 +117,7 @@ def doubtful_utterances(
         covered[first:last] = True
     for first, last in runs_of(~covered):
         is_inside = tail or last < frame_count
-        unread = speech[first:last].sum()
-        if is_inside and unread >= UNREAD_SECONDS * FRAMES_PER_SECOND:
+        if is_inside and speech[first:last].sum() >= UNREAD_SECONDS * FRAMES_PER_SECOND:
             doubtful[first:last] = True
     doubtful &= speech
 
@@ -150,8 +148,7 @@ def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSet
 
     A stretched word covers nothing: where it is said is not known.
     """
-    frame_count = len(window.voice)
-    confidence = np.zeros(frame_count, np.float32)
+    confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
         if word.span is None or _is_stretched(window, word, settings):
             continue
@@ -169,8 +166,7 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
     end = word.span.end - window.start
     first = int(start * FRAMES_PER_SECOND)
     first = max(0, first)
-    last = round(end * FRAMES_PER_SECOND)
-    return first, max(first + 1, last)
+    return first, max(first + 1, round(end * FRAMES_PER_SECOND))
 
 
 def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
@@ -211,9 +207,7 @@ def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) 
     sentences: list[Words] = [[]]
     for number, word in enumerate(words):
         sentences[-1].append(word)
-        following = None
-        if number + 1 < len(words):
-            following = words[number + 1].text
+        following = words[number + 1].text if number + 1 < len(words) else None
         if ends_sentence(word.text, following):
             sentences.append([])
 
@@ -240,9 +234,7 @@ def _mean_confidence(words: Sequence[Word]) -> float:
     for word in words:
         if word.confidence is not None:
             confidences.append(word.confidence)
-    if not confidences:
-        return 1.0
-    return float(np.mean(confidences))
+    return 1.0 if not confidences else float(np.mean(confidences))
 
 
 def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Words:
@@ -280,13 +272,11 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
             # the end: where the voice ends before the word does
             end_frame = last_voiced + 1
             if last - end_frame >= EDGE_FRAMES:
-                last_frame = end_frame + EDGE_FRAMES / 2
-                end = window.start + last_frame / FRAMES_PER_SECOND
+                end = window.start + (end_frame + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
             start = round(start, 3)
             end = round(end, 3)
             span = Span(start, end)
-            change = {"span": span}
-            word = word.model_copy(update=change)
+            word = word.model_copy(update={"span": span})
         free = last
         fitted.append(word)
     return fitted

@@ -43,8 +43,7 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     carry the space before them.
     """
     spoken = [word for word in words if word.text.strip()]
-    joined = join_pieces(spoken)
-    timed = order_word_times(joined)
+    timed = order_word_times(join_pieces(spoken))
     if not timed:
         return []
     stops = []
@@ -101,9 +100,7 @@ def join_pieces(words: Sequence[Word]) -> Words:
 
 def _is_piece(text: str) -> bool:
     first_letter = text[0]
-    if first_letter.isspace():
-        return False
-    return not first_letter.isalnum()
+    return False if first_letter.isspace() else not first_letter.isalnum()
 
 
 def _confidences(words: Sequence[Word]) -> list[float]:
@@ -174,16 +171,13 @@ def _split_long(words: Words, longest: float) -> list[Words]:
     spans = _spans(words)
     if len(words) < 2 * MIN_PART_WORDS or not spans:
         return [words]
-    seconds = spans[-1].end - spans[0].start
-    if seconds <= longest:
+    if spans[-1].end - spans[0].start <= longest:
         return [words]
     cuts = range(MIN_PART_WORDS, len(words) - MIN_PART_WORDS + 1)
     qualities = [_cut_quality(words, index) for index in cuts]
     best = qualities.index(max(qualities))
     cut = cuts[best]
-    before = _split_long(words[:cut], longest)
-    after = _split_long(words[cut:], longest)
-    return before + after
+    return _split_long(words[:cut], longest) + _split_long(words[cut:], longest)
 
 
 def _cut_quality(words: Words, index: int) -> tuple[float, float]:
@@ -191,11 +185,9 @@ def _cut_quality(words: Words, index: int) -> tuple[float, float]:
     middle."""
     last_word = words[index - 1]
     silence = _silence(last_word, words[index])
-    last_text = last_word.text.rstrip()
-    if last_text.endswith(PAUSE_MARKS):
+    if last_word.text.rstrip().endswith(PAUSE_MARKS):
         silence += COMMA_SECONDS
-    middle = len(words) / 2
-    distance = abs(index - middle)
+    distance = abs(index - len(words) / 2)
     # Rounded, so that among like pauses the one nearest the middle wins.
     return round(silence, 1), -distance
 

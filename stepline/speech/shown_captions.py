@@ -126,8 +126,7 @@ def _add_caption(
         last = appearances[-1]
         # Words that are still shown: the whole caption again, a grown line, or a mere flash.
         is_long = end - start > MIN_CUE_SECONDS
-        goes_on = whole and not fresh and is_long
-        if repeated and (goes_on or grown or last.is_flash):
+        if repeated and ((whole and not fresh and is_long) or grown or last.is_flash):
             last.end = max(last.end, end)
         if grown:
             piece = TimedPiece(grown)
@@ -135,8 +134,7 @@ def _add_caption(
             last.text = f"{last.text} {grown}"
             last.timed = True
     if fresh:
-        appearance = _appearance_of_lines(fresh, start, end)
-        appearances.append(appearance)
+        appearances.append(_appearance_of_lines(fresh, start, end))
 
 
 def _appearance_of_lines(lines: Sequence[ShownLine], start: float, end: float) -> _Appearance:
@@ -168,9 +166,7 @@ def _repeated_lines(
     texts = caption.texts
     most = min(len(earlier_texts), len(texts))
     start = caption.start or 0.0
-    end_before = before.end or 0.0
-    # After a gap only rolling captions repeat a line, and only above another.
-    if start - end_before > MAX_CUE_GAP_SECONDS:
+    if start - (before.end or 0.0) > MAX_CUE_GAP_SECONDS:
         if not rolls:
             return 0, ""
         most = min(most, len(texts) - 1)
@@ -179,8 +175,7 @@ def _repeated_lines(
         *earlier, last = earlier_texts[-count:]
         *repeated, line = texts[:count]
         if earlier == repeated and f"{line} ".startswith(f"{last} "):
-            grown = line.removeprefix(last)
-            return count, grown.strip()
+            return count, line.removeprefix(last).strip()
     return 0, ""
 
 
@@ -203,9 +198,7 @@ def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> l
         tokens = text.split()
         step = (after - begin) / max(1, len(tokens))
         for number, token in enumerate(tokens):
-            word_start = begin + number * step
-            word_end = begin + (number + 1) * step
-            span = span_of(word_start, word_end)
+            span = span_of(begin + number * step, begin + (number + 1) * step)
             word = Word(text=f" {token}", span=span)
             words.append(word)
     return words

@@ -111,15 +111,13 @@ def _timing(number: int, match: re.Match[str]) -> _Timing:
     groups = match.groups()
     start = clock_seconds(groups[:4])
     end = clock_seconds(groups[4:8])
-    settings = groups[8] or ""
-    return _Timing(number, start, end, settings)
+    return _Timing(number, start, end, groups[8] or "")
 
 
 def clock_seconds(parts: tuple[str | None, ...]) -> float:
     """Return hours, minutes, seconds and the digits of a fraction as seconds."""
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
-    whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
-    return whole + float(f"0.{fraction}")
+    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
 
 
 class _SubtitleReader:
@@ -136,9 +134,7 @@ class _SubtitleReader:
         """Read the lines below a timing, or before the first. has_next: a timing follows."""
         shift = self._offset
         chunk = self._without_number(chunk, has_next=has_next)
-        body = chunk
-        if self._is_webvtt:
-            body = self._webvtt_body(chunk, has_next=has_next)
+        body = self._webvtt_body(chunk, has_next=has_next) if self._is_webvtt else chunk
         if timing is None:
             self.file.outside += _paragraphs_of_text(body)
             return
@@ -305,7 +301,5 @@ def _is_title(settings: str, body: str) -> bool:
     line = LINE_SETTING.search(settings)
     if line is None:
         return False
-    limit: float = MAX_TITLE_LINE
-    if line[2]:
-        limit = MAX_TITLE_PERCENT
+    limit = MAX_TITLE_PERCENT if line[2] else MAX_TITLE_LINE
     return float(line[1]) < limit

@@ -238,9 +238,7 @@ def _evidence(
     if not numbers:
         numbers = [len(windows) - 1]
     voice = np.concatenate([windows[number].voiced(start, end) for number in numbers])
-    voiced = 0.0
-    if len(voice):
-        voiced = float(voice.mean())
+    voiced = float(voice.mean()) if len(voice) else 0.0
     first = transcripts[numbers[0]]
     return SpeechEvidence(voiced, first.log_probability)
 
@@ -257,7 +255,6 @@ def _resume(
     voiced_frames = float((after >= settings.voice).sum())
     if voiced_frames * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS:
         return last.span.end
-    is_cut = not ends_sentence(last.text) or last.text.endswith("...")
-    if is_cut and len(sentences) > 1:
+    if (not ends_sentence(last.text) or last.text.endswith("...")) and len(sentences) > 1:
         return max(sentences[-2].span.end, last.span.start - REREAD_SECONDS)
     return None

@@ -102,8 +102,7 @@ class _TtmlReader:
                 continue
             words = (part.text or "").split()
             if words:
-                note = " ".join(words)
-                self.file.notes.append(note)
+                self.file.notes.append(" ".join(words))
 
     def read_container(self, element: ElementTree.Element, outer: _Place, depth: int) -> None:
         """Read a body or division, and what is in it."""
@@ -192,9 +191,7 @@ class _TtmlReader:
         """Yield the texts of a paragraph or span with the place of the timed span they are in."""
         if depth > MAX_DEPTH:
             raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
-        span = None
-        if element.get("begin") is not None and depth > 0:
-            span = place
+        span = place if element.get("begin") is not None and depth > 0 else None
         if element.text:
             yield element.text, span
         for child in element:
@@ -225,9 +222,7 @@ def _shown_line(pieces: list[TimedPiece]) -> ShownLine:
 
 def _tag(element: ElementTree.Element) -> str:
     """Return the name of an element without its namespace, "" for a comment."""
-    if not isinstance(element.tag, str):
-        return ""
-    return element.tag.rpartition("}")[2]
+    return "" if not isinstance(element.tag, str) else element.tag.rpartition("}")[2]
 
 
 def _attribute(element: ElementTree.Element, name: str) -> str:
@@ -241,15 +236,12 @@ def _attribute(element: ElementTree.Element, name: str) -> str:
 def _clock(root: ElementTree.Element) -> _Clock:
     # The defaults of TTML: 30 frames, and a tick per frame or second.
     rate = _positive(_attribute(root, "frameRate"), 30.0)
-    multiplier = _attribute(root, "frameRateMultiplier")
-    parts = multiplier.replace(":", " ").split()
+    parts = _attribute(root, "frameRateMultiplier").replace(":", " ").split()
     if len(parts) == 2:
         numerator = _positive(parts[0], 1.0)
         denominator = _positive(parts[1], 1.0)
         rate *= numerator / denominator
-    default_ticks = 1.0
-    if _attribute(root, "frameRate"):
-        default_ticks = rate
+    default_ticks = rate if _attribute(root, "frameRate") else 1.0
     tick_rate = _positive(_attribute(root, "tickRate"), default_ticks)
     return _Clock(rate, tick_rate)
 
@@ -285,6 +277,5 @@ def _is_top(element: ElementTree.Element) -> bool:
     extent = PERCENT_PAIR.match(_attribute(element, "extent"))
     # Text at the foot of a region is as low as the region's end.
     if align in ("after", "center") and extent is not None:
-        height = float(extent[1])
-        return top + height <= MAX_TITLE_PERCENT
+        return top + float(extent[1]) <= MAX_TITLE_PERCENT
     return align != "after"

@@ -22,8 +22,7 @@ def voice_probability(samples: Samples) -> Samples:
         return np.zeros(0, np.float32)
     missing_count = -len(samples) % FRAME_SAMPLES
     padded = np.pad(samples, (0, missing_count))
-    detector = get_vad_model()
-    voice = detector(padded)
+    voice = get_vad_model()(padded)
     voice = np.asarray(voice, np.float32)
     return voice.reshape(-1)
 
@@ -39,9 +38,7 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
     is_speech = False
     max_pause = gap * SAMPLE_RATE / FRAME_SAMPLES
     for index, probability in enumerate(voice):
-        min_probability = threshold
-        if is_speech:
-            min_probability = threshold - HYSTERESIS_PROBABILITY
+        min_probability = threshold - HYSTERESIS_PROBABILITY if is_speech else threshold
         is_speech = bool(probability >= min_probability)
         if not is_speech:
             continue
@@ -80,23 +77,20 @@ def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
     silences = runs_of(voice < threshold)
     if not silences:
         return int(np.argmin(voice))
-    longest = max(silences, key=_length_and_start)
-    first, last = longest
+    first, last = max(silences, key=_length_and_start)
     return (first + last) // 2
 
 
 def _length_and_start(run: Run) -> tuple[int, int]:
     first, last = run
-    length = last - first
-    return length, first
+    return last - first, first
 
 
 def runs_of(mask: npt.NDArray[np.bool_]) -> list[Run]:
     """Return the runs of True as (first, last + 1) index pairs, in order."""
     flags = mask.astype(np.int8)
     closed = np.concatenate(([0], flags, [0]))
-    changes = np.diff(closed)
-    edges = np.flatnonzero(changes).tolist()
+    edges = np.flatnonzero(np.diff(closed)).tolist()
     starts = edges[::2]
     ends = edges[1::2]
     return list(zip(starts, ends, strict=True))

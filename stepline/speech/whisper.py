@@ -112,9 +112,7 @@ class Whisper:
     def batch_key(self) -> Hashable | None:
         """What two recognisers share whose windows may be read in one batch. None: with no
         other's."""
-        if self._settings.translate:
-            return None
-        return id(self._model), self.language
+        return None if self._settings.translate else (id(self._model), self.language)
 
     def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
         from faster_whisper import BatchedInferencePipeline
@@ -123,8 +121,7 @@ class Whisper:
         # another window's. With a slot of silence before each it is as far for all, whichever are
         # next to each other.
         begins = [(2 * number + 1) * SLOT_SECONDS for number in range(len(voiced))]
-        sound_seconds = 2 * len(voiced) * SLOT_SECONDS
-        sound = np.zeros(sound_seconds * SAMPLE_RATE, np.float32)
+        sound = np.zeros(2 * len(voiced) * SLOT_SECONDS * SAMPLE_RATE, np.float32)
         clips = []
         for begin, (window, runs) in zip(begins, voiced, strict=True):
             joined = _join_runs(window, runs)
@@ -151,9 +148,7 @@ class Whisper:
         return transcripts
 
     def _options(self, beam: int | None) -> dict[str, Any]:
-        task = "transcribe"
-        if self._settings.translate:
-            task = "translate"
+        task = "translate" if self._settings.translate else "transcribe"
         return {
             "language": self.language,
             "task": task,
@@ -205,8 +200,7 @@ class Whisper:
     def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability. The window
         holds speech."""
-        runs = _speech(window, self._settings)
-        sound = _join_runs(window, runs)
+        sound = _join_runs(window, _speech(window, self._settings))
         language, probability, _ = self._model.detect_language(sound)
         return str(language), float(probability)
 
@@ -269,8 +263,7 @@ def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
         return WhisperModel(str(path), **device, cpu_threads=threads)
     except (RuntimeError, ValueError, OSError) as error:
         problem = f"not a CTranslate2 Whisper model ({_one_line(error)}); give such a folder"
-        is_model = (path / "model.bin").is_file()
-        if is_model and device["device"] != "cpu":
+        if (path / "model.bin").is_file() and device["device"] != "cpu":
             problem = f"cannot be loaded on a GPU ({_one_line(error)}); use --device cpu"
         raise ModelError(f"{path}: {problem}") from error
 
@@ -310,9 +303,7 @@ def _check_language(name: str, language: str | None, model: Any) -> str | None:
     """Return the language to listen for, None = detect it. Raises SettingsError for one the model
     cannot hear."""
     if language is None:
-        if model.model.is_multilingual:
-            return None
-        return "en"
+        return None if model.model.is_multilingual else "en"
     languages = list(model.supported_languages)
     if language not in languages:
         hears = "languages by their two-letter code (en, zh, es)"

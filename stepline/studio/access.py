@@ -194,9 +194,7 @@ class Access:
             return None
         scheme, _, secret = headers["Authorization"].partition(" ")
         key = self._keys.find(secret) if scheme == "Bearer" else None
-        if key is None:
-            return None
-        return key.role
+        return None if key is None else key.role
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())

@@ -123,8 +123,7 @@ class JobApi:
         options = allowed_options(self._library, body.options)
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
-        reply = {"upload": upload.id, "offset": 0}
-        return JSONResponse(reply, HTTPStatus.CREATED)
+        return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
 
     def uploads(self, _: Request) -> Response:
         """Return the uploads that are not whole."""

@@ -8,46 +8,40 @@ the jobs that wait, the one of the highest priority comes first, then the oldest
 import contextlib
 import json
 import logging
-import os
-import signal
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
 
 from pydantic import JsonValue, ValidationError
 
 from stepline.errors import StoreError, error_line, first_line
 from stepline.library.corrected_library import CorrectedLibrary, video_id
-from stepline.limits import parse_json
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import is_link
-from stepline.processes import start_module
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, JobState, Studio
-from stepline.studio.worker import JobOptions, JobTask
+from stepline.studio.worker import FinishedRecord, JobOptions, JobTask, StageProgress
+from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0  # s before the next try of a job that the system had no room for
 READING_SHARE = 0.95  # of a job is done when its sound and picture are read. A rough guess
 MIN_SHARE_DONE = 0.02  # of a job, before the time that is left is estimated
-MAX_MESSAGE_CHARS = 400  # of a worker's last line
 PUBLISHED_FIELDS = ("id", "state", "stage", "done", "left_s", "error", "video")
 
-Process: TypeAlias = subprocess.Popen[str]
+WORKER = "stepline.studio.worker:start_worker"
 
 
 @dataclass
 class RunningJob:
-    """A job that runs. stages: for each stage the second that it has reached, and of how many."""
+    """A job that runs. stages: the second that each has reached, and the video's duration."""
 
     id: int
-    process: Process
+    worker: WorkerProcess
     begun: float = field(default_factory=time.monotonic)
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
     records: list[str] = field(default_factory=list)
@@ -110,7 +104,7 @@ class JobRunner:
         with self._changed:
             self._is_stopping = True
             for running in self._running.values():
-                _kill(running.process)
+                running.worker.kill()
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -143,7 +137,7 @@ class JobRunner:
         # Its process may be there already.
         with self._changed:
             if id in self._running:
-                _kill(self._running[id].process)
+                self._running[id].worker.kill()
         self._publish(id)
         return is_cancelled
 
@@ -240,49 +234,30 @@ class JobRunner:
             )
             self._publish(job.id)
             return
-        with (
-            # What else the process says goes to a file. Its last line explains a crash.
-            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages,
-            _start_worker(messages) as process,
-        ):
-            running = RunningJob(job.id, process)
+        with contextlib.closing(WorkerProcess(WORKER)) as worker:
+            running = RunningJob(job.id, worker)
             with self._changed:
                 self._running[job.id] = running
                 # It may have been cancelled before its process began.
                 if self._is_stopping or self._jobs.get(job.id).state != "running":
-                    _kill(process)
+                    worker.kill()
             self._publish(job.id)
-            code = self._follow(running, task)
-            if code and running.error is None:
-                running.error = f"the worker ended with {_exit_words(code)}{_last_line(messages)}"
+            end = worker.run(task, on_message=partial(self._take_message, running))
+        running.error = (
+            end.value if isinstance(end, Reply) else f"the worker ended with {end.message}"
+        )
         with self._changed:
             del self._running[job.id]
             is_stopping = self._is_stopping
-        self._finish(running, is_killed=is_stopping and code != 0)
+        self._finish(running, is_killed=is_stopping and isinstance(end, WorkerDeath))
 
-    def _follow(self, running: RunningJob, task: JobTask) -> int:
-        """Give a worker its task, take in its lines, and return its exit code."""
-        process = running.process
-        with contextlib.suppress(BrokenPipeError):
-            stdin = cast(IO[str], process.stdin)
-            stdin.write(task.model_dump_json() + "\n")
-            stdin.flush()
-        # Programs that a worker started may outlive it, and keep its output open.
-        threading.Thread(target=_end_group, args=(process,), daemon=True).start()
-        for line in process.stdout or ():
-            if line.endswith("\n"):  # a kill may cut the last line short
-                self._take_line(running, parse_json(line))
-        return process.wait()
-
-    def _take_line(self, running: RunningJob, line: dict[str, Any]) -> None:
-        if "record" in line:
+    def _take_message(self, running: RunningJob, message: object) -> None:
+        if isinstance(message, FinishedRecord):
             # A playlist has several videos, and each begins with its first stage again.
-            running.records.append(line["record"])
+            running.records.append(message.name)
             running.stages.clear()
-        elif "error" in line:
-            running.error = line["error"]
-        else:
-            running.stages[line["stage"]] = (line["second"], line["duration"])
+        elif isinstance(message, StageProgress):
+            running.stages[message.stage] = (message.second, message.duration)
             state = {"id": running.id, "state": "running"}
             self._broadcast.publish("job", state | running.progress())
 
@@ -318,42 +293,3 @@ def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOption
         return options
     captions = library.resolve_allowed(Path(options.captions))
     return options.model_copy(update={"captions": str(captions)})
-
-
-def _start_worker(messages: IO[str]) -> Process:
-    """Start a worker, in a process group that the programs it starts belong to."""
-    return start_module(
-        "stepline.studio.worker",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=messages,
-        encoding="utf-8",
-    )
-
-
-def _kill(process: Process) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-
-
-def _end_group(process: Process) -> None:
-    """Wait until a worker ends, and end the programs that it leaves behind."""
-    process.wait()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def _exit_words(code: int) -> str:
-    if code < 0:
-        return f"signal {-code}"
-    return f"exit code {code}"
-
-
-def _last_line(messages: IO[str]) -> str:
-    messages.seek(0)
-    lines = messages.read().strip().splitlines()
-    if lines:
-        return f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}"
-    return ""

@@ -110,9 +110,7 @@ def _read(path: Path, last: LogPart) -> LogPart:
     if last.in_long_line:
         start = data.find(b"\n") + 1
     behind_lines = data.rfind(b"\n") + 1
-    is_long = last.in_long_line or len(data) == MAX_READ_BYTES
-    # No line ended in all that could be read.
-    if not behind_lines and is_long:
+    if not behind_lines and (last.in_long_line or len(data) == MAX_READ_BYTES):
         return LogPart(first, b"", last.end + len(data), in_long_line=True)
     return LogPart(first, data[start:behind_lines], last.end + behind_lines)
 

@@ -61,8 +61,7 @@ def studio_metrics(studio: Studio, counts: RequestCounts) -> str:
     text.family("stepline", "info", "The version of Stepline.")
     text.sample("stepline_info", 1, version=__version__)
     text.family("stepline_start_time_seconds", "gauge", "When the studio was started.", "seconds")
-    start_time = round(counts.started, 3)
-    text.sample("stepline_start_time_seconds", start_time)
+    text.sample("stepline_start_time_seconds", round(counts.started, 3))
 
     # the library
     text.family("stepline_videos", "gauge", "Videos of the library.")
@@ -82,8 +81,7 @@ def studio_metrics(studio: Studio, counts: RequestCounts) -> str:
     text.family("stepline_request_seconds", "summary", "Until a reply began.", "seconds")
     request_count = sum(requests.values())
     text.sample("stepline_request_seconds_count", request_count)
-    request_seconds = round(seconds, 6)
-    text.sample("stepline_request_seconds_sum", request_seconds)
+    text.sample("stepline_request_seconds_sum", round(seconds, 6))
     return text.finish()
 
 

@@ -119,9 +119,7 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
     """Write the page of one video, without its video, under the name of its title."""
     record = library.corrected(id).record
     video = library.media_file(id, record.video)
-    pictures = {}
-    if video is not None:
-        pictures = keyframes(record, video)
+    pictures = keyframes(record, video) if video is not None else {}
     # The path of this machine is not handed on.
     named = record.video.model_copy(update={"path": None})
     stem = safe_stem(title(record))
@@ -145,13 +143,9 @@ def _write_share(
             copy = folder / "videos" / f"{name}{video.suffix.lower()}"
             with atomic_path(copy) as partial:
                 shutil.copyfile(video, partial)
-        pictures = {}
-        if video is not None:
-            pictures = keyframes(record, video)
+        pictures = keyframes(record, video) if video is not None else {}
         named = record.video.model_copy(update={"path": copy and copy.name})
-        length = ""
-        if named.duration:
-            length = clock(named.duration)
+        length = clock(named.duration) if named.duration else ""
         heading = title(record)
         record = record.model_copy(update={"id": name, "video": named})
         write_outputs(record, folder, keyframes=pictures, media=copy, formats=USUAL)
@@ -167,8 +161,7 @@ def _write_share(
     # the page that leads to them
     page_file = files("stepline.studio") / "pages" / "shared.html"
     page = page_file.read_text(encoding="utf-8")
-    style_file = files("stepline.outputs.page") / "style.css"
-    style = style_file.read_text(encoding="utf-8")
+    style = (files("stepline.outputs.page") / "style.css").read_text(encoding="utf-8")
     index = page_html(page, style=style, footer=INDEX_FOOTER, rows=rows)
     write_atomic(folder / INDEX_FILE, index)
     trim_memory()

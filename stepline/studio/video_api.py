@@ -234,9 +234,7 @@ class VideoApi:
         per second."""
         id = self._id(request)
         path = self._found_file(id)
-        rate = None
-        if path is not None:
-            rate = media.frame_rate(path, media.file_stamp(path))
+        rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
         card = _card_json(self._library.card(id))
         card |= {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
         return JSONResponse(card | {"library": self._database.identity})

@@ -1,17 +1,10 @@
-"""The process of one job, a video or a playlist: `python -m stepline.studio.worker`.
+"""What the process of one job does with a video or a playlist, and what it sends to the studio."""
 
-It reads its task from the first line of its standard input. It writes its progress and its records
-as lines of JSON to its standard output. It ends when its input ends, since the process that started
-it is gone then.
-"""
-
-import json
 import os
-import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from stepline.errors import SteplineError, error_line
 from stepline.library.corrected_library import check_links, check_place
@@ -22,19 +15,22 @@ from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
+from stepline.workers import Send
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
 # Linux ends the process with the highest score where memory ends: the job, not the studio.
 MEMORY_SCORE = 500  # of 1000. An ordinary process has 0
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
-FAULT_EXIT_CODE = 70
 
 
 class JobOptions(FrozenModel):
-    """What may be said of a video. language: of its speech. texts: lines to find, instead of steps
-    from the speech.
+    """How a video is processed.
 
-    captions: a file that stands for recognition. force: do again what is done.
+    Args:
+        language: of its speech.
+        texts: lines to find, instead of steps from the speech.
+        captions: a file that is used instead of recognition.
+        force: whether to do again what is done.
     """
 
     language: str | None = None
@@ -44,12 +40,13 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """The input of a worker.
+    """One job of a worker.
 
-    source: a path or an address.
-    out: the library's folder.
-    allowed: the folders that may be read.
-    settings: of the main job.
+    Args:
+        source: a path or an address.
+        out: the library's folder.
+        allowed: the folders that may be read.
+        settings: of the main job.
     """
 
     source: str
@@ -59,32 +56,38 @@ class JobTask(FrozenModel):
     settings: StepsSettings
 
 
-class ProgressLines:
-    """Writes lines of JSON to what was standard output."""
+class StageProgress(NamedTuple):
+    """The second that a stage of a video has reached, and the video's duration."""
 
-    def __init__(self) -> None:
+    stage: str
+    second: float
+    duration: float
+
+
+class FinishedRecord(NamedTuple):
+    """The file name of a record in the library's folder."""
+
+    name: str
+
+
+class ProgressMessages:
+    """Sends the progress of stages: of each at most once in `PROGRESS_SECONDS`, and its end."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
         self._times: dict[str, float] = {}
-        self._lock = threading.Lock()
-        self._out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
-        # Libraries that print must not write into these lines.
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def write(self, **line: Any) -> None:
-        """Write a line."""
-        with self._lock:
-            self._out.write(json.dumps(line) + "\n")
-
-    def progress(self, stage: str, second: float, duration: float) -> None:
-        """Write the progress of a stage, at most once in `PROGRESS_SECONDS`, and its end."""
+    def __call__(self, stage: str, second: float, duration: float) -> None:
+        """Take the progress of a stage."""
         now = time.monotonic()
         if now >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
             self._times[stage] = now
-            self.write(stage=stage, second=second, duration=duration)
+            self._send(StageProgress(stage, second, duration))
 
 
-def run_task(task: JobTask, lines: ProgressLines) -> None:
-    """Write the files of each video of a task, and a line for each. Raises SteplineError."""
-    # what is asked: the job's options go over the studio's settings
+def run_task(task: JobTask, send: Send) -> None:
+    """Write the files of each video of a task, and send its progress. Raises SteplineError."""
+    # The job's options go over the studio's settings.
     settings = task.settings
     options = task.options
     out = Path(task.out)
@@ -101,7 +104,7 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         if isinstance(source.place, Path):
             check_place(source.place, allowed)
 
-    # one after the other
+    progress = ProgressMessages(send)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         opened = source.open(
@@ -113,44 +116,27 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
                 settings,
                 OutputOptions(out, USUAL, force=options.force),
                 networks=networks,
-                progress=lines.progress,
+                progress=progress,
             )
-        lines.write(record=output_path(result.record, out, "json").name)
+        send(FinishedRecord(output_path(result.record, out, "json").name))
 
 
-def _yield_to_others() -> None:
-    """Let other processes have the processor first, and memory where it ends."""
+def start_worker(_: None, send: Send) -> Callable[[JobTask], str | None]:
+    """Let other processes have the processor first, and memory where it ends. Return what does a
+    task, and returns its error in a line."""
     if hasattr(os, "nice"):
         os.nice(WORKER_NICENESS)
     score = Path("/proc/self/oom_score_adj")
     if os.access(score, os.W_OK):
         score.write_text(str(MEMORY_SCORE))
 
+    def run(task: JobTask) -> str | None:
+        try:
+            run_task(task, send)
+        except SteplineError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001   reported in a line, as the command line does
+            return error_line(f"a fault of Stepline itself ({type(error).__name__}: {error})")
+        return None
 
-def _end_with_input() -> None:
-    sys.stdin.read()
-    os._exit(1)
-
-
-def main() -> None:
-    """Do the task. The last line is an error that a user can cure (exit code 1), or a fault
-    (70)."""
-    _yield_to_others()
-    lines = ProgressLines()
-    task = JobTask.model_validate_json(sys.stdin.readline())
-    # It ends this process when the studio is gone.
-    threading.Thread(target=_end_with_input, daemon=True).start()
-    try:
-        run_task(task, lines)
-    except SteplineError as error:
-        lines.write(error=str(error))
-        os._exit(1)
-    except Exception as error:  # noqa: BLE001   reported in a line, as the command line does
-        fault = f"a fault of Stepline itself ({type(error).__name__}: {error})"
-        lines.write(error=error_line(fault))
-        os._exit(FAULT_EXIT_CODE)
-    os._exit(0)  # the thread that waits for the input would hold the end up
-
-
-if __name__ == "__main__":
-    main()
+    return run

@@ -69,12 +69,9 @@ class PictureCues:
         lines = []
         for line in self.lines:
             if line.span.overlap(part) > 0:
-                line_start = max(0.0, line.span.start - start)
-                span = Span(line_start, line.span.end - start)
+                span = Span(max(0.0, line.span.start - start), line.span.end - start)
                 lines.append(replace(line, span=span))
-        first_row = round(start * self.rate)
-        end_row = round(end * self.rate)
-        rows = slice(first_row, end_row)
+        rows = slice(round(start * self.rate), round(end * self.rate))
         return PictureCues(self.rate, self.presenter[rows], self.letters[rows], tuple(lines))
 
 
@@ -122,8 +119,7 @@ class CueMeter:
         if self._text is not None:
             lines = self._text.finish()
         presenter = self._rows(self._presenter)
-        letters = self._rows(self._letters)
-        return PictureCues(self._rate, presenter, letters, lines)
+        return PictureCues(self._rate, presenter, self._rows(self._letters), lines)
 
     def _rows(self, values: dict[int, float]) -> Matrix:
         if not values:

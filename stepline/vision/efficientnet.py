@@ -183,8 +183,7 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
     # As fine as 16 bits allow for the greatest weight.
     greatest = weights.max()
     bits = next(n for n in range(23) if n == 22 or int(0.5 + greatest * (2 << n)) >= 1 << 15)
-    whole_weights = 0.5 + weights * (1 << bits)
-    return np.minimum(taps, size - 1), whole_weights.astype(np.int32), bits
+    return np.minimum(taps, size - 1), (0.5 + weights * (1 << bits)).astype(np.int32), bits
 
 
 class FoldedLayer(NamedTuple):
@@ -205,8 +204,7 @@ def _fold(convolution: Convolution, weights: Mapping[str, Array]) -> FoldedLayer
     spread = np.sqrt(variance + np.float32(NORM_EPSILON))
     gain = gain / spread  # (out,)
     weight = weights[f"{convolution.name}.weight"] * gain[:, None, None, None]
-    bias = shift - mean * gain
-    return FoldedLayer(convolution, weight, bias)
+    return FoldedLayer(convolution, weight, shift - mean * gain)
 
 
 def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Pictures], Array]:
@@ -219,8 +217,7 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
     pictures = graph.input("pictures", ("B", INPUT_SIDE, INPUT_SIDE, 3), "uint8")
     planes = graph.add("Cast", pictures, to=TENSOR_TYPES["float32"])
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
-    centred = graph.add("Sub", planes, mean)
-    hidden = graph.add("Div", centred, scale)
+    hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
 
     # the convolutions
     side = INPUT_SIDE
@@ -290,8 +287,7 @@ class _TorchNetwork:
             size = (INPUT_SIDE, INPUT_SIDE)
             if planes.shape[2:] != size:  # on the CPU, whose `resize` this is
                 planes = F.interpolate(planes, size, mode="bilinear", antialias=True)
-            pixels = planes.to(self._device.name).float()
-            hidden = (pixels - PIXEL_MEAN) / PIXEL_SCALE
+            hidden = (planes.to(self._device.name).float() - PIXEL_MEAN) / PIXEL_SCALE
             for part in self._parts:
                 block_input = hidden
                 for layer, weight, bias in part:
@@ -303,8 +299,7 @@ class _TorchNetwork:
                     if layer.residual:
                         hidden += block_input
             pooled = hidden.mean((2, 3))
-            logits = F.linear(pooled, *self._classifier)
-            scores: Matrix = logits.float().cpu().numpy()
+            scores: Matrix = F.linear(pooled, *self._classifier).float().cpu().numpy()
         return scores
 
 

@@ -58,9 +58,7 @@ class VideoClipBackbone(Backbone, Protocol):
 
 def frames_per_row(backbone: Backbone) -> int:
     """Return how many pictures the backbone wants of every row."""
-    if isinstance(backbone, VideoClipBackbone):
-        return backbone.clip_frames
-    return 1
+    return backbone.clip_frames if isinstance(backbone, VideoClipBackbone) else 1
 
 
 def check_pictures(pictures: Pictures) -> None:

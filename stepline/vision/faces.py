@@ -65,8 +65,7 @@ class SquareDetector:
     def _detect(self, picture: Image, x: int, y: int, side: int) -> list[Detection]:
         # The square as the network takes it: its own side, colours from `low` to 1.
         own = self._network.side
-        square = picture[y : y + side, x : x + side]
-        pixels = resize(square, own, own)
+        pixels = resize(picture[y : y + side, x : x + side], own, own)
         pixels = pixels * (1 - self._low) + self._low
         boxes, scores = self._network(pixels)  # (A, 4 + 2 P), (A, 1)
         logits = scores.ravel().astype(np.float64)
@@ -78,8 +77,7 @@ class SquareDetector:
         corner = np.array([x, y])
         detections = []
         for n in np.flatnonzero(probability > MIN_PROBABILITY):
-            numbers = boxes[n].reshape(-1, 2)
-            center, size, *points = numbers / own
+            center, size, *points = boxes[n].reshape(-1, 2) / own
             anchor = self._anchors[n]
             halves = np.outer([-0.5, 0.5], size)
             corners = anchor + center + halves  # (2, 2)
@@ -96,14 +94,10 @@ def anchors(side: int) -> Floats:
     grids = []
     for stride, maps in itertools.groupby(ANCHOR_STRIDES):
         count = -(-side // stride)
-        numbers = np.arange(count)
-        middles = (numbers + 0.5) / count
-        columns_and_rows = np.meshgrid(middles, middles)
-        grid = np.stack(columns_and_rows, axis=-1)
-        centers = grid.reshape(-1, 2)
+        middles = (np.arange(count) + 0.5) / count
+        centers = np.stack(np.meshgrid(middles, middles), axis=-1).reshape(-1, 2)
         copies = 2 * len(list(maps))
-        anchors_of_size = centers.repeat(copies, axis=0)
-        grids.append(anchors_of_size)
+        grids.append(centers.repeat(copies, axis=0))
     return np.concatenate(grids)
 
 
@@ -114,8 +108,7 @@ def squares(picture: Image) -> list[tuple[int, int, int]]:
     length = max(height, width)
     # As few as cover the longer side, spread evenly.
     count = -(-length // side)
-    starts = np.linspace(0, length - side, count)
-    pixels = starts.round().astype(int).tolist()
+    pixels = np.linspace(0, length - side, count).round().astype(int).tolist()
     if width > height:
         return [(start, 0, side) for start in pixels]
     return [(0, start, side) for start in pixels]
@@ -140,8 +133,7 @@ def box_iou(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> float:
     height = min(a_bottom, b_bottom) - max(a_top, b_top)
     inside = max(width, 0) * max(height, 0)
     a_area = (a_right - a_left) * (a_bottom - a_top)
-    b_area = (b_right - b_left) * (b_bottom - b_top)
-    union = a_area + b_area - inside
+    union = a_area + (b_right - b_left) * (b_bottom - b_top) - inside
     return float(inside / max(union, 1e-9))
 
 
@@ -151,8 +143,7 @@ def resize(picture: Image, width: int, height: int) -> npt.NDArray[np.float32]:
 
     image = Pillow.fromarray(picture)
     small = image.resize((width, height), Pillow.Resampling.BILINEAR)
-    pixels = np.asarray(small, dtype=np.float32)
-    return pixels / np.float32(255)
+    return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
 class FaceDetector:
@@ -182,20 +173,16 @@ class FaceDetector:
         start = face.box[:2]
         end = face.box[2:]
         center = (start + end) / 2
-        size = (end - start).max()
-        half = CROP_SCALE * size / 2
-        edges = np.concatenate([center - half, center + half])
-        whole = edges.round().astype(int)
+        half = CROP_SCALE * (end - start).max() / 2
+        whole = np.concatenate([center - half, center + half]).round().astype(int)
         x, y, end_x, end_y = whole.tolist()
-        image = Pillow.fromarray(picture)
-        crop = image.crop((x, y, end_x, end_y))
+        crop = Pillow.fromarray(picture).crop((x, y, end_x, end_y))
 
         # What the network of landmarks says of it.
         own = self._landmarks.side
         pixels = resize(np.asarray(crop), own, own)
         _, flag = self._landmarks(pixels)
-        logit = flag.ravel()[:1].astype(np.float64)
-        probability = sigmoid(logit)
+        probability = sigmoid(flag.ravel()[:1].astype(np.float64))
         return float(probability[0])
 
 
@@ -205,8 +192,7 @@ def frontality(points: Floats) -> float:
     across = points[1] - points[0]
     length = float(np.linalg.norm(across))
     distance = max(length, 1e-6)
-    level = across[0] / distance
-    if level <= MIN_LEVEL:
+    if across[0] / distance <= MIN_LEVEL:
         return 0.0
     to_nose = points[2] - points[0]
     nose = float(to_nose @ across) / distance**2  # 0: at the first eye, 1: at the second

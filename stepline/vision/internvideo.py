@@ -103,8 +103,7 @@ def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Te
         # As CLIP's code cleans a text: HTML entities twice, then white space and case.
         plain = html.unescape(html.unescape(text))
         plain = re.sub(r"\s+", " ", plain).strip().lower()
-        words = tokenizer.encode(plain).ids[: length - 2]
-        numbers = [start, *words, end]
+        numbers = [start, *tokenizer.encode(plain).ids[: length - 2], end]
         row[: len(numbers)] = torch.tensor(numbers)
     return rows
 
@@ -196,8 +195,7 @@ class InternVideoBackbone:
         inputs = prepare(pixels, self._network.sizes.side)
         inputs = inputs.to(self._device.name)
         with torch.inference_mode(), self._device.autocast():
-            vectors = self._network.encode_clips(inputs)
-            return self._rows(vectors)
+            return self._rows(self._network.encode_clips(inputs))
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, D) rows of clips in which each picture is still."""
@@ -247,8 +245,7 @@ def prepare(clips: Tensor, side: int) -> Tensor:
     # as CLIP's colours
     mean = torch.tensor(PIXEL_MEAN).view(1, 3, 1, 1)
     spread = torch.tensor(PIXEL_SPREAD).view(1, 3, 1, 1)
-    pixels = middle.float() / 255
-    scaled = (pixels - mean) / spread
+    scaled = (middle.float() / 255 - mean) / spread
     pictures = scaled.unflatten(0, (b, t))  # (B, T, 3, side, side)
     return pictures.transpose(1, 2)
 

@@ -206,8 +206,7 @@ class VideoTower(nn.Module):  # type: ignore[misc]
         size = (1, sizes.patch, sizes.patch)
         self.conv1 = nn.Conv3d(3, width, size, stride=size, bias=False)
         self.class_embedding = nn.Parameter(torch.zeros(width))
-        places = torch.zeros(sizes.grid**2 + 1, width)
-        self.positional_embedding = nn.Parameter(places)
+        self.positional_embedding = nn.Parameter(torch.zeros(sizes.grid**2 + 1, width))
         self.ln_pre = nn.LayerNorm(width)
         self.transformer = VideoBlocks(sizes)
 
@@ -253,16 +252,14 @@ class InternVideoNetwork(nn.Module):  # type: ignore[misc]
         text_width = sizes.text_width
         self.transformer = TextBlocks(sizes)
         self.token_embedding = nn.Embedding(sizes.words, text_width)
-        places = torch.zeros(sizes.max_tokens, text_width)
-        self.positional_embedding = nn.Parameter(places)
+        self.positional_embedding = nn.Parameter(torch.zeros(sizes.max_tokens, text_width))
         self.ln_final = nn.LayerNorm(text_width)
         self.text_projection = nn.Parameter(torch.zeros(text_width, sizes.joint))
 
     def encode_clips(self, clips: Tensor) -> Tensor:
         """Return (B, joint), lengths as they come, for clips (B, 3, T, side, side) of CLIP's mean
         and spread."""
-        video = self.visual(clips)
-        return self.visual_ln_post(video) @ self.visual_proj
+        return self.visual_ln_post(self.visual(clips)) @ self.visual_proj
 
     def encode_texts(self, tokens: Tensor) -> Tensor:
         """Return (K, joint) for tokens (K, N), read at the last token, whose number is the

@@ -90,8 +90,7 @@ class ActivityMeter:
         if self._last is not None:
             last_grey, last_colours = self._last
             change = np.abs(grey - last_grey).ravel()
-            most_changed = np.partition(change, -PEAK_PARTS)[-PEAK_PARTS:]
-            peak = most_changed.mean()
+            peak = np.partition(change, -PEAK_PARTS)[-PEAK_PARTS:].mean()
             jump = (change > MIN_PART_CHANGE).mean()
             recoloured = np.abs(colours - last_colours).sum() / 2
             self._changes.append((frame.time, change.mean(), peak, jump, recoloured))
@@ -108,8 +107,7 @@ class ActivityMeter:
     def finish(self) -> Activity:
         """Return what was measured so far."""
         length = max(self._looks, default=-1) + 1
-        table = np.array(self._changes).reshape(-1, 5)
-        times, motions, peaks, jumps, changes = table.T
+        times, motions, peaks, jumps, changes = np.array(self._changes).reshape(-1, 5).T
         row_numbers = [self._row(time) for time in times]
         rows = np.array(row_numbers, dtype=np.int64)
         # Cuts between other colours, and between shots of the same ones.
@@ -135,8 +133,7 @@ class ActivityMeter:
 def _row_means(values: Floats, rows: npt.NDArray[np.int64], length: int, *, empty: float) -> Matrix:
     """Return the mean of the values of each row, (length,). A row without values gets `empty`."""
     count = np.bincount(rows, minlength=length)
-    total = np.bincount(rows, weights=values, minlength=length)
-    means = total / np.maximum(count, 1)
+    means = np.bincount(rows, weights=values, minlength=length) / np.maximum(count, 1)
     means = np.where(count > 0, means, empty)
     return np.asarray(means, dtype=np.float32)
 
@@ -166,16 +163,13 @@ def _shrink(image: Pictures) -> Matrix:
     samples."""
     samples = SMALL_SIDE * PART_SAMPLES
     height, width = image.shape[:2]
-    row_step = max(1, height // samples)
-    column_step = max(1, width // samples)
-    image = image[::row_step, ::column_step]
+    image = image[:: max(1, height // samples), :: max(1, width // samples)]
     height, width = image.shape[:2]
     if min(height, width) < SMALL_SIDE:
         # Where there are fewer pixels than parts, pixels are repeated.
         places = np.arange(SMALL_SIDE)
         rows = places * height // SMALL_SIDE
-        columns = places * width // SMALL_SIDE
-        small: Matrix = image[rows][:, columns].astype(np.float32)
+        small: Matrix = image[rows][:, places * width // SMALL_SIDE].astype(np.float32)
     else:
         high = height // SMALL_SIDE  # px of a part
         wide = width // SMALL_SIDE

@@ -67,8 +67,7 @@ class _PictureNetwork:
         """Return the output for pixels (H, W, 3) of blue, green and red."""
         planes = pixels.transpose(2, 0, 1).astype(np.float32)
         feed = {"x": planes[None]}  # (1, 3, H, W)
-        outputs = self.session.run(None, feed)
-        output: Floats = outputs[0][0]
+        output: Floats = self.session.run(None, feed)[0][0]
         return output
 
 
@@ -84,12 +83,10 @@ class TextDetector:
         scale = side / sides.min()
         # Sides that the network takes, about in the picture's proportions.
         multiples = np.round(sides * scale / SIDE_MULTIPLE).astype(int)
-        map_sides = np.maximum(multiples, 1) * SIDE_MULTIPLE
-        height, width = map_sides.tolist()
+        height, width = (np.maximum(multiples, 1) * SIDE_MULTIPLE).tolist()
         # The network takes blue before red.
         colours = resize(picture, width, height)[..., ::-1]
-        pixels = (colours - CHANNEL_MEANS) / CHANNEL_SPREADS
-        probabilities = self._network(pixels)[0]
+        probabilities = self._network((colours - CHANNEL_MEANS) / CHANNEL_SPREADS)[0]
         letters: Flags = probabilities > MIN_LETTER_PROBABILITY
         return letters
 
@@ -108,8 +105,7 @@ class TextReader:
         height, width = line.shape[:2]
         # As wide as the line is, in steps of 8 px.
         eighths = round(width * LINE_HEIGHT / height / 8)
-        line_width = max(LINE_HEIGHT, eighths * 8)
-        colours = resize(line, line_width, LINE_HEIGHT)[..., ::-1]
+        colours = resize(line, max(LINE_HEIGHT, eighths * 8), LINE_HEIGHT)[..., ::-1]
         scores = self._network(colours * 2 - 1)  # (L, C)
 
         # a letter begins where the most likely character changes to another than the blank
@@ -212,15 +208,13 @@ class TextMeter:
         for line in self._lines:
             if line.text is not None and line.text.text == text:
                 return _Line(box, pixels, line.until(seconds.end))
-        share = height / len(picture)
-        screen_text = ScreenText(text, seconds, share)
+        screen_text = ScreenText(text, seconds, height / len(picture))
         return _Line(box, pixels, screen_text)
 
     def _is_same(self, line: _Line, picture: Image, box: Box, pixels: Floats) -> bool:
         """Return whether a line is that of a box, by its pixels, or if it was read by its
         outlines."""
-        change = np.abs(line.pixels - pixels).mean()
-        if change < MAX_LINE_CHANGE:
+        if np.abs(line.pixels - pixels).mean() < MAX_LINE_CHANGE:
             return True
         return line.text is not None and self._has_outlines_of(line, picture, box)
 
@@ -232,8 +226,7 @@ class TextMeter:
         assert self._picture is not None
         width = box[2] - box[0]
         height = box[3] - box[1]
-        last_width = line.box[2] - line.box[0]
-        growth = width - last_width
+        growth = width - (line.box[2] - line.box[0])
         if self._picture.shape != picture.shape or growth >= height / 2:
             return False
 
@@ -243,8 +236,7 @@ class TextMeter:
         end_x, end_y = corners[:, 2:].max(axis=0)
         outlines = []
         for image in (self._picture, picture):
-            crop = image[y:end_y, x:end_x]
-            grey = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
+            grey = resize(image[y:end_y, x:end_x], 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
             # Outlines are changes from left to right, however bright the background is.
             changes = np.diff(grey, axis=1)
             edges = np.abs(changes).ravel()
@@ -271,8 +263,7 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
     boxes = []
     for runs in connected_runs(letters):
         rows, firsts, ends = runs.T
-        area = (ends - firsts).sum()
-        if area < MIN_LINE_AREA:
+        if (ends - firsts).sum() < MIN_LINE_AREA:
             continue
         top = rows[0]
         bottom = rows[-1] + 1

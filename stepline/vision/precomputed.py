@@ -43,9 +43,7 @@ class PrecomputedBackbone:
         path = self._path
         if not path.is_file():
             path = find_feature_file(path, video_id)
-        width = None
-        if self._texts is not None:
-            width = self.dim
+        width = self.dim if self._texts is not None else None
         return read_feature_file(path, rate=self._rate, width=width, unit=self._unit)
 
     def encode_images(self, pictures: Pictures) -> Matrix:

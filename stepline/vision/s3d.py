@@ -258,8 +258,7 @@ class S3DBackbone:
         tokens = self._dictionary.tokens(texts, self._form)
         tokens = tokens.to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
-            vectors = self._words(tokens, self._form)
-            return _unit(vectors)
+            return _unit(self._words(tokens, self._form))
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -303,6 +302,5 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
 
 
 def _unit(vectors: Tensor) -> Matrix:
-    normalised = F.normalize(vectors.float(), dim=1)
-    unit: Matrix = normalised.cpu().numpy()
+    unit: Matrix = F.normalize(vectors.float(), dim=1).cpu().numpy()
     return unit

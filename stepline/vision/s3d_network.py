@@ -89,14 +89,11 @@ class ConvNormReLU(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         time, height, width = kernel
-        first_kernel = kernel
-        if separable:
-            first_kernel = (1, height, width)
+        first_kernel = (1, height, width) if separable else kernel
         self.conv1 = _convolution(inputs, outputs, first_kernel)
         self.bn1 = nn.BatchNorm3d(outputs)
         if separable:
-            time_kernel = (time, 1, 1)
-            self.conv2 = _convolution(outputs, outputs, time_kernel)
+            self.conv2 = _convolution(outputs, outputs, (time, 1, 1))
             self.bn2 = nn.BatchNorm3d(outputs)
         self.separable = separable
 
@@ -236,11 +233,9 @@ def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
     with zeros."""
     time_padding = max(0, pool.time - 2)
     side_padding = max(0, pool.side - 2)
-    padding = (0, side_padding, 0, side_padding, 0, time_padding)
-    padded = F.pad(hidden, padding)
+    padded = F.pad(hidden, (0, side_padding, 0, side_padding, 0, time_padding))
     kernel = (pool.time, pool.side, pool.side)
-    time_stride = min(2, pool.time)
-    stride = (time_stride, 2, 2)
+    stride = (min(2, pool.time), 2, 2)
     return F.max_pool3d(padded, kernel, stride, ceil_mode=True)
 
 
@@ -271,10 +266,8 @@ class FoldedConvolution(NamedTuple):
     def convolve(self, rows: Tensor) -> Tensor:
         """Return the convolution of (N, H, W, C), (N, H, W, out)."""
         planes = rows.permute(0, 3, 1, 2)
-        convolved = F.conv2d(planes, self.weight, self.bias, padding=self.padding)
-        positive = F.relu_(convolved)
-        channels_last = positive.permute(0, 2, 3, 1)
-        return channels_last.contiguous()
+        positive = F.relu_(F.conv2d(planes, self.weight, self.bias, padding=self.padding))
+        return positive.permute(0, 2, 3, 1).contiguous()
 
 
 class FoldedGate(NamedTuple):
@@ -288,8 +281,7 @@ class FoldedGate(NamedTuple):
         means = branch.mean((1, 2, 3))  # (B, C)
         logits = F.linear(means, self.weight, self.bias)
         weights = torch.sigmoid(logits)  # (B, C)
-        by_place = weights[:, None, None, None, :]
-        torch.mul(branch, by_place, out=out)
+        torch.mul(branch, weights[:, None, None, None, :], out=out)
 
 
 class FoldedBlock:
@@ -308,9 +300,7 @@ class FoldedBlock:
         self.points = _folded(weight, torch.cat(biases))
         self.widths = [len(bias) for bias in biases]
 
-        cube_a = _fold_unit(block.conv_b1_b)
-        cube_b = _fold_unit(block.conv_b2_b)
-        self.cubes = [cube_a, cube_b]
+        self.cubes = [_fold_unit(block.conv_b1_b), _fold_unit(block.conv_b2_b)]
         (self.pooled,) = _fold_unit(block.conv_b3_b)
         self.gates = [
             _fold_gate(block.gating_b0),
@@ -353,8 +343,7 @@ class FoldedS3D:
             weight, bias = _fold(network.conv1.conv1, network.conv1.bn1)  # (64, 24, 2, 4, 4)
             first, second = weight.unbind(2)
             pairs = torch.cat((first, second), dim=1)  # (64, 48, 4, 4)
-            stem = _folded(pairs, bias)
-            self._stem = stem._replace(padding=(0, 0))
+            self._stem = _folded(pairs, bias)._replace(padding=(0, 0))
 
             (self._point,) = _fold_unit(network.conv_2b)
             self._separable = _fold_unit(network.conv_2c)
@@ -423,26 +412,21 @@ def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
     # over time
     lines = pictures.flatten(2, 3)  # (B, T, H' W', C)
     if pool.time == 3 and t % 2:
-        one_more = (0, 0, 0, 0, 0, 1)
-        lines = F.pad(lines, one_more)
+        lines = F.pad(lines, (0, 0, 0, 0, 0, 1))
     kernel = (pool.time, 1)
-    pooled = _pool_planes(lines, kernel, stride=(2, 1))
-    return pooled.unflatten(2, pictures.shape[2:4])
+    return _pool_planes(lines, kernel, stride=(2, 1)).unflatten(2, pictures.shape[2:4])
 
 
 def _cube_pooled(hidden: Tensor) -> Tensor:
     """Return the greatest of each value's 3 x 3 x 3 neighbours."""
     pictures = hidden.flatten(0, 1)  # (B T, H, W, C)
-    rows = _pool_planes(pictures, (3, 3), (1, 1), padding=1)
-    lines = rows.view_as(hidden)
+    lines = _pool_planes(pictures, (3, 3), (1, 1), padding=1).view_as(hidden)
     # Over time: each place, the one before and the one after.
     out = lines.clone()
     later = out[:, 1:]
-    before = lines[:, :-1]
-    torch.maximum(later, before, out=later)
+    torch.maximum(later, lines[:, :-1], out=later)
     earlier = out[:, :-1]
-    after = lines[:, 1:]
-    torch.maximum(earlier, after, out=earlier)
+    torch.maximum(earlier, lines[:, 1:], out=earlier)
     return out
 
 
@@ -452,8 +436,7 @@ def _pool_planes(
     """Return the max pool of (N, H, W, C), contiguous. The last window may reach past the end."""
     planes = rows.permute(0, 3, 1, 2)
     pooled = F.max_pool2d(planes, kernel, stride, padding, ceil_mode=True)
-    channels_last = pooled.permute(0, 2, 3, 1)
-    return channels_last.contiguous()
+    return pooled.permute(0, 2, 3, 1).contiguous()
 
 
 # ---------------------------------------------------------------- folding
@@ -464,8 +447,7 @@ def _fold(convolution: nn.Conv3d, norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]
     its norm did."""
     # At rest a norm is a gain and a shift of each channel.
     variance = norm.running_var + norm.eps
-    factor = torch.rsqrt(variance)
-    gain = norm.weight * factor
+    gain = norm.weight * torch.rsqrt(variance)
     weight = convolution.weight * gain[:, None, None, None, None]
     bias = norm.bias - norm.running_mean * gain
     return weight, bias
@@ -493,5 +475,4 @@ def _folded(weight: Tensor, bias: Tensor) -> FoldedConvolution:
     planes = weight.detach().contiguous(memory_format=torch.channels_last)
     shift = bias.detach().clone()
     height, width = planes.shape[2:]
-    padding = (height // 2, width // 2)
-    return FoldedConvolution(planes, shift, padding)
+    return FoldedConvolution(planes, shift, (height // 2, width // 2))

@@ -52,9 +52,7 @@ class Table:
     def number(self, field: int, form: str = "i", default: int = 0) -> int:
         """Return a field of `form`, as struct names it."""
         at = self._find(field)
-        if at is None:
-            return default
-        return self._read(form, at)
+        return default if at is None else self._read(form, at)
 
     def numbers(self, field: int, kind: npt.DTypeLike = np.int32) -> Array:
         """Return a vector of numbers, an empty one where the field is left out."""
@@ -68,8 +66,7 @@ class Table:
         at = self._find(field)
         if at is None:
             return Table(EMPTY_TABLE, 4)
-        offset = self._read("I", at)
-        return Table(self._data, at + offset)
+        return Table(self._data, at + self._read("I", at))
 
     def tables(self, field: int) -> "list[Table]":
         """Return a vector of tables."""
@@ -98,9 +95,7 @@ class Table:
         if slot >= self._read("H", index):
             return None
         offset = self._read("H", index + slot)
-        if not offset:
-            return None
-        return self._position + offset
+        return None if not offset else self._position + offset
 
     def _read(self, form: str, at: int) -> int:
         number: int = struct.unpack_from(f"<{form}", self._data, at)[0]
@@ -110,8 +105,7 @@ class Table:
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return how many rows TensorFlow's "same" padding adds before and after `side` rows. The
     smaller half is before."""
-    outputs = -(-side // stride)
-    covered = (outputs - 1) * stride + kernel
+    covered = (-(-side // stride) - 1) * stride + kernel
     total = max(covered - side, 0)
     before = total // 2
     return before, total - before
@@ -147,12 +141,10 @@ class _Conversion:
     def window(self, options: Table, source: int, kernel: tuple[int, int]) -> dict[str, Any]:
         """Return strides and pads of a convolution or a pool."""
         stride_width = options.number(1, default=1)  # stored width first
-        stride_height = options.number(2, default=1)
-        strides = [stride_height, stride_width]
+        strides = [options.number(2, default=1), stride_width]
         pads = np.zeros((2, 2), int)  # row: height, width; column: before, after
         if options.number(0, "b") == SAME_PADDING:
-            sides = self.shapes[source][1:3]
-            rows = map(same_padding, sides, kernel, strides)
+            rows = map(same_padding, self.shapes[source][1:3], kernel, strides)
             pads = np.array(list(rows))
         # ONNX has what is before on all sides first.
         all_before_first = pads.T.ravel()
@@ -208,8 +200,7 @@ class _Conversion:
                 activation = options.number(0, "b")
                 return self.activate(total, ACTIVATION_NAMES[activation])
             case "PRELU":
-                slope = self.constants[inputs[1]]
-                planes = slope.reshape(-1, 1, 1)
+                planes = self.constants[inputs[1]].reshape(-1, 1, 1)
                 return add("PRelu", source, constant(planes))
             case "PAD":
                 pads = self.constants[inputs[1]]
@@ -220,9 +211,7 @@ class _Conversion:
             case "RESIZE_BILINEAR":
                 height, width, depth = self.shapes[output][1:]
                 sizes = np.array([1, depth, height, width], np.int64)
-                pixels = "asymmetric"
-                if options.number(3, "b"):
-                    pixels = "half_pixel"
+                pixels = "half_pixel" if options.number(3, "b") else "asymmetric"
                 modes = {"mode": "linear", "coordinate_transformation_mode": pixels}
                 return add("Resize", source, "", "", constant(sizes), **modes)
             case "RESHAPE":
@@ -231,8 +220,7 @@ class _Conversion:
                 sizes_name = constant(shape)
                 return add("Reshape", self.channels_last(inputs[0]), sizes_name)
             case "CONCATENATION":
-                values = map(self.value, inputs)
-                return add("Concat", *values, axis=options.number(0))
+                return add("Concat", *map(self.value, inputs), axis=options.number(0))
         # What is left is an activation by itself.
         return self.activate(source, name)
 
@@ -287,8 +275,7 @@ def _convert(data: bytes) -> TfliteNetwork:
     for n, tensor in enumerate(main.tables(0)):
         shape = tuple(tensor.numbers(0).tolist())
         shapes.append(shape)
-        buffer = buffers[tensor.number(2, "I")]
-        content = buffer.numbers(0, np.uint8)
+        content = buffers[tensor.number(2, "I")].numbers(0, np.uint8)
         if content.size:
             kind = TENSOR_TYPES[tensor.number(1, "b")]
             constants[n] = content.view(kind).reshape(shape)
@@ -321,7 +308,6 @@ def _convert(data: bytes) -> TfliteNetwork:
     for n in outputs:
         value = conversion.channels_last(n)
         rows.append(graph.add("Flatten", value, axis=0))
-    row = graph.add("Concat", *rows, axis=1)
-    run = graph.compile(row)
+    run = graph.compile(graph.add("Concat", *rows, axis=1))
     output_shapes = [shapes[n][1:] for n in outputs]
     return TfliteNetwork(shapes[source][1], tuple(output_shapes), run)

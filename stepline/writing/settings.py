@@ -17,14 +17,24 @@ CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have
 class PromptSettings(ChatServerSettings):
     """What a language model is asked and shown of a transcript at a time."""
 
-    # steps: ours, with what came before. nasva: NaSVA Table 6, third row, by sentences_per_chunk.
-    prompt: Literal["steps", "nasva"] = "steps"
-    # your own prompt instead, with {transcript} in it (docs/nasva.md)
-    prompt_file: Path | None = None
-    # NaSVA section 3.1: around 10 sentences. Another number counts in place of words.
-    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = PAPER_SENTENCES
-    # words of speech that the model reads at a time, about. None: it counts sentences.
-    words_per_chunk: Annotated[int, Field(ge=20, le=2000)] | None = 150
+    prompt: Literal["steps", "nasva"] = Field(
+        "steps",
+        description="steps: ours, with what came before. nasva: NaSVA Table 6, third row, by "
+        "sentences_per_chunk.",
+    )
+    prompt_file: Path | None = Field(
+        None, description="your own prompt instead, with {transcript} in it (docs/nasva.md)"
+    )
+    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = Field(
+        PAPER_SENTENCES,
+        description="NaSVA section 3.1: around 10 sentences. Another number counts in place of "
+        "words.",
+    )
+    words_per_chunk: Annotated[int, Field(ge=20, le=2000)] | None = Field(
+        150,
+        description="words of speech that the model reads at a time, about. None: it counts "
+        "sentences.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -49,21 +59,37 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     section: ClassVar[str] = "writing.llm"
 
-    # s for up to ten chunks, longer for more. The extractive writer serves what is left.
-    deadline: Positive = 300.0
-    # MiniLM cosine below which a sentence does not support a step
-    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40
-    # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
-    cache: bool = True
-    # of the video that a model that sees is shown with each chunk
-    pictures: Annotated[int, Field(ge=0, le=20)] = 0
-    picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
-    # put the pictures of a chunk side by side in one, for servers that take one
-    together: bool = False
-    # the GGUF of a local model's projector (mmproj), with which it sees
-    projector: Path | None = None
-    # send no request. A note says what would be asked, the extractive writer writes.
-    dry_run: bool = False
+    deadline: Positive = Field(
+        300.0,
+        description="s for up to ten chunks, longer for more. The extractive writer serves what "
+        "is left.",
+    )
+    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = Field(
+        0.40, description="MiniLM cosine below which a sentence does not support a step"
+    )
+    cache: bool = Field(
+        True,
+        description="keep good replies in the cache folder, keyed by model, prompt, settings and "
+        "chunk",
+    )
+    pictures: Annotated[int, Field(ge=0, le=20)] = Field(
+        0, description="of the video that a model that sees is shown with each chunk"
+    )
+    picture_size: Annotated[int, Field(ge=64, le=2048)] = Field(
+        336, description="pixels of a picture's shorter side"
+    )
+    together: bool = Field(
+        False,
+        description="put the pictures of a chunk side by side in one, for servers that take one",
+    )
+    projector: Path | None = Field(
+        None, description="the GGUF of a local model's projector (mmproj), with which it sees"
+    )
+    dry_run: bool = Field(
+        False,
+        description="send no request. A note says what would be asked, the extractive writer "
+        "writes.",
+    )
 
     @property
     def projector_file(self) -> Path | None:
@@ -102,15 +128,26 @@ WriterName = Annotated[str, choice("writers")]
 class WritingSettings(Settings):
     """How steps are written."""
 
-    # extractive: spaCy, offline. llm: a language model. Or a plugin's.
-    writer: WriterName = "extractive"
-    # how many sentences count as telling a step: the sure ones, as people mark them, or all likely
-    steps: Literal["few", "usual", "all"] = "usual"
-    # whether halves ("and stir it") are steps: joined freely, as in a recipe, or each written alone
-    detail: Literal["brief", "usual", "full"] = "usual"
-    # a narration tagger that `stepline train writer` wrote. None: the one that is shipped.
-    step_scorer: Path | None = None
-    llm: LlmSettings = LlmSettings()  # read only when writer = "llm"
+    writer: WriterName = Field(
+        "extractive",
+        description="extractive: spaCy, offline. llm: a language model. Or a plugin's.",
+    )
+    steps: Literal["few", "usual", "all"] = Field(
+        "usual",
+        description="how many sentences count as telling a step: the sure ones, as people mark "
+        "them, or all likely",
+    )
+    detail: Literal["brief", "usual", "full"] = Field(
+        "usual",
+        description='whether halves ("and stir it") are steps: joined freely, as in a recipe, or '
+        "each written alone",
+    )
+    step_scorer: Path | None = Field(
+        None,
+        description="a narration tagger that `python -m lab.writer_training.train` wrote. None: the "
+        "one that is shipped.",
+    )
+    llm: LlmSettings = Field(LlmSettings(), description='read only when writer = "llm"')
 
     @model_serializer(mode="wrap")
     def _without_unused(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:

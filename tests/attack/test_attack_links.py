@@ -14,8 +14,8 @@ from stepline.live.events import LiveLog
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.source import LiveSource, parse_sources
 from stepline.media.http import LinkLimits
-from stepline.media.limited_yt_dlp import limited_youtube_dl
 from stepline.media.links import fetch_link, find_links
+from stepline.media.page_videos import limited_youtube_dl
 from stepline.media.settings import LinkSettings
 
 OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=2)

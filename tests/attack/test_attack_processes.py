@@ -13,6 +13,7 @@ from kills import children, wait_for_end
 
 from stepline.evaluate.soda import soda
 from stepline.processes import child_environment, module_folders, safe_spawn, start_module
+from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 # Names that every process imports as it starts or soon after; whoever runs one leaves a file.
@@ -52,27 +53,15 @@ def test_a_child_runs_no_module_of_the_current_folder(trap, module):
     assert owned(trap) == ""
 
 
-def test_a_worker_of_the_studio_runs_no_module_of_the_current_folder(trap, tmp_path):
-    from stepline.studio.jobs import _start_worker
-
-    with (tmp_path / "messages").open("w+") as messages:
-        process = _start_worker(messages)
-        process.communicate("{}\n", timeout=120)  # no task: it ends with an error
-        messages.seek(0)
-        assert "JobTask" in messages.read()
-    assert owned(trap) == ""
-
-
-def test_a_worker_of_curate_runs_no_module_of_the_current_folder(trap, tmp_path):
-    from stepline.curate.execution.pool import _start_process
-
-    reader, writer = os.pipe()
-    os.close(writer)
-    with (tmp_path / "messages").open("wb") as messages:
-        process = _start_process(reader, messages)
-        process.wait(120)
-    os.close(reader)
-    assert "trap" not in (tmp_path / "messages").read_text()
+@pytest.mark.parametrize(
+    "target", ["stepline.studio.worker:start_worker", "stepline.llm.local_model:LoadedModel"]
+)
+def test_a_worker_runs_no_module_of_the_current_folder(trap, target):
+    worker = WorkerProcess(target)
+    end = worker.run(None)  # no task: it ends with an error
+    worker.close()
+    assert isinstance(end, Reply | WorkerDeath)
+    assert worker.is_ready
     assert owned(trap) == ""
 
 

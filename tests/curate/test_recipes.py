@@ -71,9 +71,9 @@ def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
 
 
 def test_a_vision_language_model_is_checked_before_any_video_is_opened():
-    named = "steps.vision.witness.base_url=http://127.0.0.1:8000/v1"
-    assert load_recipe("howtostep", [named]).steps.vision.witness.named
-    with pytest.raises(SettingsError, match="vision.witness needs one row per second"):
+    named = "steps.vision.vlm.base_url=http://127.0.0.1:8000/v1"
+    assert load_recipe("howtostep", [named]).steps.vision.vlm.named
+    with pytest.raises(SettingsError, match="vision.vlm needs one row per second"):
         load_recipe("howtostep", [named, "steps.vision.rate=2.0"])
     with pytest.raises(SettingsError, match="ask a sample"):
-        load_recipe("howtostep", [named, "steps.vision.witness.dry_run=true"])
+        load_recipe("howtostep", [named, "steps.vision.vlm.dry_run=true"])

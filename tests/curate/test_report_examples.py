@@ -1,7 +1,6 @@
 """The examples of a report: which steps, with which pictures and seconds, and where they lead."""
 
 import pytest
-from browser import CHROMIUM, Browser
 from made_records import record
 from small_video import draw_video
 
@@ -58,37 +57,3 @@ def test_the_report_has_pictures_seconds_and_links(out):
     assert "cake: no pictures, its file is not on this machine" in page
     assert "javascript:" not in page
     assert EVIL not in page
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
-@pytest.mark.parametrize("dark", [False, True])
-def test_examples_are_filtered_in_a_browser(out, tmp_path, dark):
-    browser = Browser(tmp_path / "profile")
-    try:
-        page = browser.open(out / "report.html", width=390, dark=dark)
-        shown = "[...document.querySelectorAll('.example')].filter((e) => !e.hidden).length"
-
-        def choose(id, value):
-            page.run(
-                f"(() => {{ const field = document.getElementById('{id}'); field.value = '{value}';"
-                "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
-            )
-
-        assert page.run(shown) == 3
-        choose("wanted", "ONIONS")
-        assert page.run(shown) == 1
-        choose("wanted", "")
-        choose("language", "de")
-        assert page.run(shown) == 1
-        choose("least", "0.8")
-        assert page.run(shown) == 0
-        assert page.run("document.getElementById('no-example').checkVisibility()")
-        choose("language", "")
-        assert page.run("document.getElementById('matches').textContent") == "1 video"
-        assert page.run("document.documentElement.scrollWidth") <= 390
-        choose("least", "0")
-        assert not page.violations()
-        assert not page.complaints()
-    finally:
-        browser.close()

@@ -501,7 +501,7 @@ def test_a_folder_that_cannot_be_read_is_refused_and_stops_nothing(tmp_path, mon
     monkeypatch.setattr(os, "scandir", refuse)
     entries = list(read_source(str(tmp_path)))
     assert [entry.id for entry in entries] == ["a", "b/"]
-    assert entries[1].reason == "its folder cannot be read (Permission denied)"
+    assert entries[1].reason == "it cannot be read (Permission denied)"
 
 
 def test_a_link_to_itself_is_refused_and_stops_nothing(tmp_path):

@@ -1,15 +1,12 @@
-import ast
 import gzip
 import math
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from metric_cases import case, needs_cases, needs_tables, predictions, references
 
-import stepline.evaluate
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
 from stepline.evaluate.meteor.matching import (
@@ -347,20 +344,3 @@ def test_a_damaged_table_is_refused_and_leaves_nothing_behind(folder, content):
 def test_a_folder_without_the_table_names_the_extra(tmp_path):
     with pytest.raises(ModelError, match=r"stepline\[evaluate\]"):
         load_phrases(tmp_path)
-
-
-def test_meteor_and_the_tokenizer_could_be_published_alone():
-    folder = Path(stepline.evaluate.__file__).parent
-    for file in [*folder.glob("meteor/*.py"), *folder.glob("ptb/*.py")]:
-        nodes = [
-            node
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.ImportFrom)
-        ]
-        ours = {node.module for node in nodes if node.module.startswith("stepline")}
-        others = {
-            name
-            for name in ours
-            if not name.startswith(("stepline.evaluate.meteor", "stepline.evaluate.ptb"))
-        }
-        assert others <= {"stepline.errors", "stepline.networks.weights"}, file.name

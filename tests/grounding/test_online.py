@@ -163,27 +163,3 @@ def test_nothing_heard_or_seen_is_nothing_known():
     assert grounder.state().now.shape == (0,)
     grounder.update_steps(steps(2.0))
     assert numbers(grounder.state()).sum() == 0
-
-
-def test_a_recipe_is_followed_by_words_and_pictures():
-    lines = [Step(id=str(n), text=f"line {n}") for n in range(5)]
-    values = pictures(4.0, (5, 14, 24, 45, 45))  # the fourth line is neither said nor shown
-    values[42:49] -= 4.0 * WORDS[3]
-    grounder, followed = OnlineGrounder(usual=(0.0, 0.2)), {}
-    for now in range(1, 51):
-        heard = [
-            line.model_copy(update={"said": s.said})
-            for line, s in zip(lines, steps(*STARTS), strict=True)
-        ]
-        said = [
-            line if h.said.end > now or line.id == "3" else h
-            for line, h in zip(lines, heard, strict=True)
-        ]
-        grounder.update_steps(said, vectors=WORDS)
-        grounder.update_pictures(float(now), features=FeatureSequence(values, 1.0, "test"))
-        followed[now] = grounder.follow()
-    assert [followed[now].now.argmax() for now in (7, 16, 26, 47)] == [0, 1, 2, 4]
-    assert followed[26].line == 2
-    assert followed[26].next.argmax() == 3
-    assert followed[47].skipped == (3,)
-    assert grounder.follow(4).line == 4

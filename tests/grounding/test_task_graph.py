@@ -8,7 +8,7 @@ from stepline.grounding.ground import ground
 from stepline.grounding.inputs import GroundingInputs
 from stepline.grounding.line_features import FEATURE_NAMES
 from stepline.grounding.line_model import load_line_weights, match_features
-from stepline.grounding.settings import CoarseSettings, GroundSettings
+from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import line_steps, place_texts
 from stepline.grounding.task_graph import GraphPrior, TaskGraph, graph_prior, order_log_ratios
 from stepline.grounding.windows import GroundingWindow
@@ -73,7 +73,6 @@ def test_weights_of_0_leave_every_bit_as_without_a_graph(so_far):
     assert [step.said for step in alone.steps] == [step.said for step in same.steps]
     prior = GraphPrior(make_graph(), CoarseSettings(**NO_WEIGHTS))
     assert prior.shown_log_odds is None
-    assert prior.before(GroundSettings()) is None
 
 
 def test_lines_have_the_kinds_of_the_graph():
@@ -155,17 +154,6 @@ def test_no_one_says_a_line_that_few_do_so_it_is_less_likely_shown():
     inputs = GroundingInputs(line_steps(LINES), 60.0, shown_log_odds=log_odds)
     window = GroundingWindow(Span(0.0, 30.0), (2,), frozenset({2}))
     assert inputs.cut(window).shown_log_odds.tolist() == [log_odds[2]]
-
-
-def test_order_in_a_recipe_is_that_of_the_videos_by_its_weight():
-    graph = make_graph()
-    settings = GroundSettings(order=0.8)
-    half = GraphPrior(graph, CoarseSettings(graph_order=0.5)).before(settings)
-    whole = GraphPrior(graph, CoarseSettings(graph_order=1.0)).before(settings)
-    assert whole == pytest.approx(np.array(graph.before))
-    # eggs before butter: half of 0.8 nats, half of even odds
-    assert half[0, 1] == pytest.approx(1 / (1 + np.exp(-0.4)))
-    assert half[0, 1] + half[1, 0] == pytest.approx(1.0)
 
 
 def test_a_graph_and_its_lines_ground_without_pictures():

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepline.curate.audit.model_check import check_by_model
-from stepline.curate.audit.sample import AuditSample, AuditText
-from stepline.curate.audit.verdicts import Verdicts
 from stepline.grounding.vision_language.runner import QuestionRunner
-from stepline.llm.pictures import VideoPictures
 from stepline.llm.requests import RequestLimits, open_cache
 from stepline.llm.servers import Answer, RequestError
 from stepline.records import Sentence, Span, Transcript
@@ -79,22 +75,6 @@ def describe(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
     return not runner.describe(PICTURES)[0].refusal
 
 
-def audit(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
-    text = AuditText(id="v1/1", video="v1", kind="step", text="Cut it", span=Span(10.0, 14.0))
-    sample = AuditSample(
-        seed=0, texts=(text,), titles={"v1": "v1"}, paths={}, durations={"v1": 60.0}
-    )
-    video = VideoPictures(lambda seconds: {s: str(s).encode() for s in seconds}, 60.0)
-    checked = check_by_model(
-        sample,
-        lambda _: video,
-        Verdicts(folder / "verdicts.jsonl"),
-        VisionLanguageSettings(**QUICK, **settings),
-        server=server,
-    )
-    return checked.answered == 1
-
-
 @dataclass(frozen=True)
 class User:
     """One that asks. key: the file of a good reply in the cache, which must stay what it is."""
@@ -130,12 +110,6 @@ USERS = [
         '{"A": "Cut it", "B": "none"}',
         "Answer with one JSON object",
         "370860d55089d4176d63480f7cfad040a20698425300449d092e9d1343f51c14",
-    ),
-    User(
-        audit,
-        CHOICE,
-        "Answer with one JSON object",
-        "63ad7287da37fcb425e1ac8581c01a0bdad301442619d5fbca03466eb680e859",
     ),
 ]
 every_user = pytest.mark.parametrize("user", USERS, ids=lambda user: user.ask.__name__)

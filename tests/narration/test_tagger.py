@@ -84,7 +84,7 @@ def test_word_means_by_hand():
 def test_another_file_is_one_line_with_the_cure(tmp_path):
     path = tmp_path / "tagger.safetensors"
     path.write_bytes(b"no weights")
-    with pytest.raises(ModelError, match="stepline train writer"):
+    with pytest.raises(ModelError, match="lab/writer_training"):
         NarrationTagger(path)
 
 

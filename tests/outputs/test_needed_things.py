@@ -83,14 +83,12 @@ def test_the_page_lists_what_is_needed_before_the_steps(needy):
     assert "Materials" not in steps.partition("<section")[0]
 
 
-def test_word_and_pdf_list_what_is_needed(needy, tmp_path):
-    docx, pypdf = pytest.importorskip("docx"), pytest.importorskip("pypdf")
-    word, print_file = write_outputs(needy, tmp_path, formats=["docx", "pdf"])[:2]
+def test_a_word_document_lists_what_is_needed(needy, tmp_path):
+    docx = pytest.importorskip("docx")
+    (word,) = write_outputs(needy, tmp_path, formats=["docx"])
     lines = [paragraph.text for paragraph in docx.Document(str(word)).paragraphs]
     assert lines[1:5] == ["Materials", "1.5 cup water", "2-3 lemons", "mint"]
-    printed = pypdf.PdfReader(print_file).pages[0].extract_text()
-    assert "1.5 cup water" in printed
-    assert "Tools" in printed
+    assert "Tools" in lines
 
 
 def test_a_record_without_them_has_the_outputs_that_it_had(record):

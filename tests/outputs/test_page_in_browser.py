@@ -12,9 +12,8 @@ from output_samples import (
     sample_record,
 )
 
-from stepline.models.wys2.summary import SummarySegment
-from stepline.outputs import page, storyboard, write_outputs
-from stepline.records import Record, Span, Video
+from stepline.outputs import page, write_outputs
+from stepline.records import Record, Video
 
 pytestmark = [
     pytest.mark.browser,
@@ -264,22 +263,6 @@ def test_every_control_has_a_name_and_every_word_enough_contrast(open_page, widt
         text.lower().count("the") for *_, text in SPOKEN
     )
     assert page.unreadable() == []
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_words_of_a_storyboard_can_be_read(browser, folder, dark):
-    record = sample_record()
-    segments = [
-        SummarySegment(Span(6.0, 15.0), record.steps[:2], 1.0),
-        SummarySegment(Span(19.0, 23.0), (), 0.5),
-    ]
-    path = folder / "storyboard.html"
-    path.write_text(
-        storyboard(record, segments, keyframes={"1": picture_of(1)}, film="film.mp4", media="v.mp4")
-    )
-    page = browser.open(path, width=390, dark=dark)
-    assert page.unreadable() == []
-    assert page.run("document.documentElement.scrollWidth") == 390
 
 
 def test_a_step_loops_and_the_speed_follows_buttons_and_keys(open_page):

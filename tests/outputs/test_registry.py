@@ -4,7 +4,6 @@ import re
 import av
 import docx
 import opentimelineio
-import pypdf
 import pytest
 from output_samples import make_step, make_video, picture_of
 from PIL import Image
@@ -34,15 +33,12 @@ def read_media_chapters(path, form=None):
         return [float(chapter["start"] * chapter["time_base"]) for chapter in container.chapters()]
 
 
-def read_editor_cuts(path):
-    rate = {"rate": 25} if path.suffix == ".edl" else {}
-    timeline = opentimelineio.adapters.read_from_file(str(path), **rate)
+def read_editor_markers(path):
+    timeline = opentimelineio.adapters.read_from_file(str(path))
     (track,) = timeline.video_tracks()
-    if path.suffix == ".otio":
-        (clip,) = track.find_clips()
-        assert clip.media_reference.target_url == "v.mp4"
-        return [marker.marked_range.start_time.to_seconds() for marker in clip.markers]
-    return [clip.source_range.start_time.to_seconds() for clip in track.find_clips()]
+    (clip,) = track.find_clips()
+    assert clip.media_reference.target_url == "v.mp4"
+    return [marker.marked_range.start_time.to_seconds() for marker in clip.markers]
 
 
 def read_regions(path):
@@ -77,12 +73,6 @@ def read_docx(path):
     document = docx.Document(str(path))
     assert len(document.inline_shapes) == 10
     return read_times("\n".join(paragraph.text for paragraph in document.paragraphs))
-
-
-def read_pdf(path):
-    pages = pypdf.PdfReader(path).pages
-    assert sum(len(page.images) for page in pages) == 10
-    return read_times("\n".join(page.extract_text() for page in pages))
 
 
 def text_of(read):
@@ -125,10 +115,8 @@ READERS = {
     "markdown": (read_markdown, WHOLE),
     "recipe": (read_recipe, STARTS),
     "docx": (read_docx, WHOLE),
-    "pdf": (read_pdf, WHOLE),
     "ffmetadata": (lambda path: read_media_chapters(path, "ffmetadata"), [0.0, *STARTS]),
-    "otio": (read_editor_cuts, STARTS),
-    "edl": (read_editor_cuts, [*STARTS[:-1], 57.52]),  # 57.5 s is no whole frame of 25 a second
+    "otio": (read_editor_markers, STARTS),
     "alignment": (lambda path: sorted(map(len, read_alignment(path).spans(0.5))), SURE_RUNS),
     # one has two
     "labelstudio": (
@@ -253,17 +241,22 @@ def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(
     assert missing_outputs(record, tmp_path, [name]) == [name] * (name != "html")
 
 
-def test_a_pdf_shows_letters_beyond_latin_or_names_the_fonts_that_would(tmp_path):
-    record = Record(id="v", video=Video(id="v", title="Ciasto \u2013 \u0142atwe"))
-    try:
-        (path,) = write_outputs(record, tmp_path, formats=["pdf"])
-    except SettingsError as error:
-        assert re.search(
-            r"no font found here holds all letters of the steps \(.*U\+0142.*\); install a font",
-            str(error),
-        )
-    else:
-        assert "\u0142atwe" in pypdf.PdfReader(path).pages[0].extract_text()
+@pytest.mark.parametrize(("name", "cure"), [("pdf", "print the page"), ("edl", "otioconvert")])
+def test_an_output_of_an_earlier_release_is_refused_with_its_cure(
+    name, cure, record, stepline, tmp_path
+):
+    with pytest.raises(SettingsError, match=f"'{name}': no longer an output; .*{cure}"):
+        write_outputs(record, tmp_path, formats=[name])
+    result = stepline("steps", tmp_path / "v.mp4", "--format", name, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert cure in result.stderr
+
+
+def test_an_edl_is_made_of_the_timeline_by_the_adapter_that_the_error_names(record, tmp_path):
+    (path,) = write_outputs(record, tmp_path, media=tmp_path / "v.mp4", formats=["otio"])
+    timeline = opentimelineio.adapters.read_from_file(str(path))
+    text = opentimelineio.adapters.write_to_string(timeline, "cmx_3600", rate=25)
+    assert text.count("* LOC: ") == len(STARTS)
 
 
 def test_markup_in_a_step_is_text_in_markdown(hostile, tmp_path):

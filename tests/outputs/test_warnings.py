@@ -4,15 +4,13 @@ import io
 import json
 
 import docx
-import pypdf
 import pytest
 from output_samples import make_step
 
 from stepline.files.storage import from_json, to_json
-from stepline.models.wys2.summary import SummarySegment
-from stepline.outputs import OUTPUTS, OutputExtras, step_table, storyboard
+from stepline.outputs import OUTPUTS, OutputExtras, step_table
 from stepline.outputs.text import WARNING_MARK, step_line
-from stepline.records import Record, Span, Step, Video
+from stepline.records import Record, Step, Video
 from stepline.writing.types import instruction_kind
 
 
@@ -33,12 +31,6 @@ def read_lines(name, content):
     """The lines of an output that a person reads."""
     if name == "docx":
         return [paragraph.text for paragraph in docx.Document(io.BytesIO(content)).paragraphs]
-    if name == "pdf":
-        return [
-            line
-            for page in pypdf.PdfReader(io.BytesIO(content)).pages
-            for line in page.extract_text().splitlines()
-        ]
     return content.splitlines()
 
 
@@ -62,12 +54,8 @@ def test_every_output_marks_what_is_not_to_be_done(warned, name):
     assert plain is None or not any(mark in line for line in read_lines(name, plain))
 
 
-def test_the_terminal_and_the_storyboard_mark_it_too(warned):
+def test_the_terminal_marks_it_too(warned):
     assert f"{WARNING_MARK}Don't burst the blisters" in step_table(warned)
-    board = storyboard(
-        warned, [SummarySegment(Span(20.0, 40.0), warned.steps[1:2], 1.0)], keyframes={}
-    )
-    assert f"{WARNING_MARK}Don&#39;t burst" in board
 
 
 def test_a_warning_is_a_tip_of_the_how_to(warned):

@@ -67,7 +67,7 @@ def test_the_page_of_captions_alone_has_no_video(tmp_path, stepline):
     assert "<video" not in page
 
 
-@pytest.mark.parametrize("name", ["docx", "otio", "edl", "labelstudio", "ffmetadata"])
+@pytest.mark.parametrize("name", ["docx", "otio", "labelstudio", "ffmetadata"])
 def test_a_format_that_needs_no_picture_is_written(name, tmp_path, stepline):
     captions = write_captions(tmp_path, ".srt")
     result = stepline("steps", captions, "--out", tmp_path / "out", "--format", name)

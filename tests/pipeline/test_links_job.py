@@ -108,8 +108,8 @@ def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(
         "chapters": chapters,
         "license": "CC BY",
     }
-    extract = links._extract
-    monkeypatch.setattr(links, "_extract", lambda url, limits: extract(url, limits) | told)
+    extract = links.extract_info
+    monkeypatch.setattr(links, "extract_info", lambda url, limits: extract(url, limits) | told)
     settings = StepsSettings.model_validate({"links": {"private": True}})
     (source,) = find_sources([f"{server.url}/page"], tmp_path, settings)
     from stepline.pipeline.sources import SITE_PATH

@@ -19,9 +19,7 @@ from stepline.pipeline import video_pool
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
-from stepline.pipeline.video_messages import VideoWorkerSetup
-from stepline.pipeline.video_pool import VideoPool, machine_jobs
-from stepline.pipeline.video_worker import portable_error
+from stepline.pipeline.video_pool import VideoPool, VideoWorkerSetup, machine_jobs, portable_error
 
 GIB = 2**30
 MAX_SECONDS = 120.0  # that a test waits for what must happen
@@ -147,7 +145,7 @@ def test_a_video_whose_process_is_killed_fails_alone(small_video, tmp_path):
             elif not outcomes and (tmp_path / ".long.lock").exists():
                 for child in living_children():
                     child.send_signal(signal.SIGKILL)
-    assert "its process was ended (signal 9)" in str(outcomes["long.mp4"].error)
+    assert "its process was ended (signal SIGKILL)" in str(outcomes["long.mp4"].error)
     assert outcomes["small.mp4"].result.record.id == "small"
     assert living_children() == []
 

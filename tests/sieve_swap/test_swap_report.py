@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 
 from test_sieve_swap_run import GARLIC, VIDEOS, job, record, run
 
-from stepline.plots import grouped_histogram, histogram, ranked_bars
 from stepline.sieve_swap.pairing import ThresholdRow
 from stepline.sieve_swap.report import page, write_report
 from stepline.sieve_swap.statistics import Statistics, add
@@ -74,22 +73,15 @@ def test_statistics_of_parts_are_summed():
     assert add([]) == Statistics()
 
 
-def test_bars_are_as_high_as_their_counts():
-    drawn = histogram({"1": 4, "3": 2}, "x")
-    first, second = (
-        float(height) for height in re.findall(r'<rect class="s1"[^>]* height="([\d.]+)"', drawn)
-    )
-    assert first == 2 * second
+def test_a_distribution_is_shown_by_its_quantiles():
+    counts = {"1": 2, "3": 7, "12": 1}
+    text = page(Statistics(steps_a_video=counts, seconds_a_video={"6": 4}), titles={})
+    assert "<td>steps per video</td><td class=n>1</td><td class=n>3</td><td class=n>3</td>" in text
+    assert "<td>seconds per video</td><td class=n>60</td>" in text  # bars of 10 s
 
 
 def test_an_empty_report_is_a_page():
     assert tags(page(Statistics(), titles={}))["h1"] == 1
-    assert (
-        histogram({}, "x")
-        == ranked_bars([], ("{}",))
-        == grouped_histogram({"a": {}}, "x")
-        == "<p>Nothing to draw.</p>"
-    )
 
 
 def test_the_table_of_thresholds_is_shown():

@@ -66,20 +66,8 @@ def wait_for(server, id, *states, seconds=120.0):
 def sleepy(monkeypatch, tmp_path):
     """Workers that never end, with a child that never does."""
     pids = tmp_path / "pids"
-    code = "import os, subprocess, time; c = subprocess.Popen(['sleep', '600']); "
-    code += f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{c.pid}}\\n'); time.sleep(600)"
-
-    def start(said):
-        return subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            start_new_session=True,
-        )
-
-    monkeypatch.setattr("stepline.studio.jobs._start_worker", start)
+    monkeypatch.setenv("PIDS", str(pids))
+    monkeypatch.setattr("stepline.studio.jobs.WORKER", "fake_job_workers:sleep")
 
     def started(count=1):
         ends = time.monotonic() + 60
@@ -121,21 +109,21 @@ def test_a_worker_that_is_killed_is_reported(folder, sleepy):
         id = job_of(server)
         os.kill(sleepy()[0], signal.SIGKILL)
         job = wait_for(server, id, "failed")
-        assert "signal 9" in job["error"]
+        assert "signal SIGKILL" in job["error"]
 
 
 def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypatch, caplog):
     from stepline.studio import jobs
 
-    start, refused = jobs._start_worker, [OSError("no memory"), OSError("no memory")]
+    start, refused = jobs.WorkerProcess, [OSError("no memory"), OSError("no memory")]
 
-    def start_later(said):
+    def start_later(target):
         if refused:
             raise refused.pop()
-        return start(said)
+        return start(target)
 
     monkeypatch.setattr(jobs, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(jobs, "_start_worker", start_later)
+    monkeypatch.setattr(jobs, "WorkerProcess", start_later)
     with serving(folder) as server:
         id = job_of(server)
         sleepy()
@@ -143,21 +131,10 @@ def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypat
     assert "no memory" in caplog.text
 
 
-def test_a_line_that_a_kill_cut_short_reports_nothing(folder, monkeypatch):
-    def start(said):
-        code = 'import os, sys; sys.stdout.write(\'{"stage": "list\'); sys.stdout.flush(); os.kill(os.getpid(), 9)'
-        return subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            start_new_session=True,
-        )
-
-    monkeypatch.setattr("stepline.studio.jobs._start_worker", start)
+def test_a_message_that_a_kill_cut_short_reports_nothing(folder, monkeypatch):
+    monkeypatch.setattr("stepline.studio.jobs.WORKER", "fake_job_workers:cut_a_message_short")
     with serving(folder) as server:
-        assert "signal 9" in wait_for(server, job_of(server), "failed")["error"]
+        assert "signal SIGKILL" in wait_for(server, job_of(server), "failed")["error"]
 
 
 def test_a_cancelled_job_leaves_no_process_and_can_be_tried_again(folder, sleepy):

@@ -228,7 +228,7 @@ def test_a_refused_reply_is_asked_for_once_more():
 
 
 @pytest.mark.parametrize(
-    ("status", "cure"), [(401, "vision.witness.api_key_variable"), (404, "vision.witness.model")]
+    ("status", "cure"), [(401, "vision.vlm.api_key_variable"), (404, "vision.vlm.model")]
 )
 def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status, cure):
     with FakeServer(Answers.status(status)) as server, pytest.raises(WriterError, match=cure):
@@ -273,6 +273,6 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
 
 def test_settings_are_stored_only_where_someone_is_named():
     assert "witness" not in VisionSettings().model_dump(mode="json")
-    named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
+    named = VisionSettings(vlm=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert named.model_dump(mode="json")["witness"]["requests"] == 10
     assert VisionSettings.model_validate_json(named.model_dump_json()) == named

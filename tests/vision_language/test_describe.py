@@ -127,7 +127,7 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
             "--out",
             tmp_path / "out",
             "--set",
-            f"vision.witness.base_url={server.url}",
+            f"vision.vlm.base_url={server.url}",
             "--set",
             "vision.screen_text=false",
             "--set",

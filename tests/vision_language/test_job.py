@@ -3,16 +3,19 @@
 import base64
 import io
 import json
+from pathlib import Path
 
 import pytest
 from llm_fakes import Answers, FakeServer, completion
 from PIL import Image
 
 from stepline.files.storage import read_record
+from stepline.settings import current_name, validate
+from stepline.vision.settings import VisionSettings
 
 QUICK = (
     "--set",
-    "vision.witness.pause=0.0",
+    "vision.vlm.pause=0.0",
     "--set",
     "vision.screen_text=false",
     "--set",
@@ -52,10 +55,7 @@ def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(
 ):
     with FakeServer(says_a) as server:
         done = run(
-            "--set",
-            f"vision.witness.base_url={server.url}",
-            "--set",
-            "vision.witness.picture_size=96",
+            "--set", f"vision.vlm.base_url={server.url}", "--set", "vision.vlm.picture_size=96"
         )
         assert done.exit_code == 0, done.stderr
         content = server.asked[0]["messages"][0]["content"]
@@ -73,7 +73,7 @@ def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(
 
 
 def test_a_dry_run_says_what_it_would_take_and_asks_no_one(run):
-    done = run("--set", "vision.witness.base_url=http://127.0.0.1:9/v1", "--dry-run")
+    done = run("--set", "vision.vlm.base_url=http://127.0.0.1:9/v1", "--dry-run")
     assert done.exit_code == 0, done.stderr
     assert "dry run: a vision-language model would be asked at most 10 requests" in done.stderr
 
@@ -82,14 +82,34 @@ def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
     with FakeServer(Answers.status(503), says_a) as server:
         options = (
             "--set",
-            f"vision.witness.base_url={server.url}",
+            f"vision.vlm.base_url={server.url}",
             "--set",
-            "vision.witness.retries=0",
+            "vision.vlm.retries=0",
             "--set",
-            "vision.witness.concurrency=1",
+            "vision.vlm.concurrency=1",
         )
         first, second = run(*options), run(*options)
         assert len(server.asked) > 1
     assert "provisional: the vision-language model has not answered" in first.stderr
     assert "done before" not in second.stderr
     assert "provisional" not in second.stderr
+
+
+def test_the_old_name_of_its_settings_works_and_one_line_says_the_new_one(
+    stepline, small_video, captions_file, tmp_path, caplog
+):
+    current_name.cache_clear()
+    given = ("steps", small_video, "--captions", captions_file, "--out", tmp_path / "out")
+    old = ("--set", "vision.witness.rate=1", "--set", "vision.witness.requests=0")
+    done = stepline(*given, *old)
+    assert done.exit_code == 1
+    assert "unknown setting 'vision.vlm.rate'" in done.stderr
+    assert caplog.text.count("vision.witness is now vision.vlm") == 1
+
+
+def test_settings_stored_by_earlier_releases_are_read():
+    stored = {"witness": {"gguf": "m.gguf", "projector": "p.gguf", "machine": None}}
+    settings = validate(VisionSettings, stored)
+    assert settings.vlm.gguf == Path("m.gguf")
+    assert settings.model_dump(mode="json")["witness"]["gguf"] == "m.gguf"
+    assert validate(VisionSettings, settings.model_dump(mode="json")) == settings

@@ -143,13 +143,11 @@ def test_a_server_that_takes_no_video_is_noted_and_changes_nothing():
 
 
 def test_clips_are_stored_only_where_some_are_shown():
-    named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
+    named = VisionSettings(vlm=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert not {"video", "clip_seconds", "clip_rate"} & set(
         named.model_dump(mode="json")["witness"]
     )
-    moving = VisionSettings(
-        witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1", **CLIPS)
-    )
+    moving = VisionSettings(vlm=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1", **CLIPS))
     assert VisionSettings.model_validate_json(moving.model_dump_json()) == moving
     with pytest.raises(ValidationError, match="leave it off if video shows clips"):
         VisionLanguageSettings(together=True, **CLIPS)

@@ -4,8 +4,14 @@ import pytest
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.granularity import SentenceStep, half_text, join_halves
-from stepline.writing.extractive.stated_amounts import sentence_amount, with_amount, with_digits
+from stepline.writing.extractive.granularity import (
+    SentenceStep,
+    half_text,
+    join_halves,
+    sentence_amount,
+    with_amount,
+    with_digits,
+)
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.settings import WritingSettings
 

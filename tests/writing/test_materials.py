@@ -8,7 +8,7 @@ from stepline.outputs.text import material_text
 from stepline.records import Sentence, Span, Transcript, Word
 from stepline.writing.extractive.reading import read_narration
 from stepline.writing.materials import NeededThings, find_materials, materials_within
-from stepline.writing.materials.amounts import amount_at
+from stepline.writing.materials.mentions import amount_at
 
 
 def needed(*texts: str) -> NeededThings:

@@ -3,7 +3,7 @@
 import pytest
 
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.step_flaws import flaw_in_sentence, flaw_of_step
+from stepline.writing.extractive.off_topic import flaw_in_sentence, flaw_of_step
 
 
 def doc_of(text):

@@ -2,10 +2,9 @@
 
 import pytest
 
-from stepline.writing.extractive import step_names
-from stepline.writing.extractive.antecedents import Antecedent
+from stepline.writing.extractive import antecedents
+from stepline.writing.extractive.antecedents import Antecedent, StepNamer
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.step_names import StepNamer
 from tests.writing.test_extractive_rules import reading_that_keeps_all
 
 
@@ -30,7 +29,7 @@ class SureFinder:
     ],
 )
 def test_work_gets_no_name_of_a_thing(monkeypatch, text, place, name):
-    monkeypatch.setattr(step_names, "AntecedentFinder", SureFinder)
+    monkeypatch.setattr(antecedents, "AntecedentFinder", SureFinder)
     namer = StepNamer(list(parse([text])), [reading_that_keeps_all(text)])
     assert namer.name_at(0, place) == name
 

@@ -1,7 +1,7 @@
 """The random sample that people check: some videos, and in each of them raw sentences and final
 steps alike."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -72,19 +72,6 @@ class AuditSampler:
             # the kind.
             texts += _shuffled(drawn, self._seed + 1)
         return _sample(records, texts, self._seed)
-
-
-def sample_sentences(
-    record: Record, count: int, *, among: Collection[str] | None = None, seed: int = 0
-) -> AuditSample:
-    """Return at most `count` of a video's sentences, drawn at random. among: ids of those that may
-    be drawn."""
-    texts = []
-    for text in narration_texts(record):
-        if among is None or text.id in among:
-            texts.append(text)
-    drawn = _shuffled(texts, seed)[:count]
-    return _sample([record], drawn, seed)
 
 
 def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:

@@ -18,15 +18,15 @@ from functools import partial
 from typing import Any
 
 from stepline.curate.execution.local import scratch_folder
-from stepline.curate.execution.messages import MAX_REASON_CHARS
 from stepline.curate.execution.scheduler import FinishedVideo, Phase, Scheduler
+from stepline.curate.execution.worker import MAX_REASON_CHARS
 from stepline.curate.plan import Plan
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote import RemotePath
-from stepline.processes import die_with
+from stepline.processes import end_with_parent
 
 MAX_FAILED_STARTS = 5  # actors in a row that may end before they are ready
 MAX_LOSSES = 10  # actors that may be lost with the same video before the run ends
@@ -52,7 +52,7 @@ class Actor:
         """device: for stages that use a GPU. Ray shows an actor only the actor's own. None: it
         asked for none."""
         # The node's own process. One that Ray forgets would go on for a while.
-        die_with(os.getppid())
+        end_with_parent(os.getppid())
         self._until_end = contextlib.ExitStack()
         out = RemotePath(url, plan.recipe.remote)
         scratch = self._until_end.enter_context(scratch_folder())

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from stepline.curate.execution.fetcher import Fetcher, file_urls
-from stepline.curate.execution.messages import TaskRequest, WorkerSetup, portable_reason
-from stepline.curate.execution.pool import POLL_INTERVAL, WorkerPool, WorkerProcess
-from stepline.curate.execution.worker import disk_is_full
+from stepline.curate.execution.pool import POLL_SECONDS, TaskPool, TaskWorker
+from stepline.curate.execution.worker import TaskRequest, WorkerSetup, disk_is_full, portable_reason
 from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
 from stepline.curate.stage import StageFailure, VideoItem, files_read
 from stepline.curate.store.results import ResultStore, StageFolders
@@ -29,7 +28,7 @@ from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import OutOfReachError
 from stepline.files.remote.settings import BYTES_PER_MIB
 
-FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
+FILE_POLL_SECONDS = 0.02  # seconds to wait while a file is on its way and every worker is free
 
 TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
@@ -239,7 +238,7 @@ class Scheduler:
         cache_bytes = engine.cache * BYTES_PER_MIB
         self._fetcher = Fetcher(scratch, cache_bytes, recipe.remote)
         setup = worker_setup(phase)
-        self._pool = WorkerPool(setup, workers, run_log, scratch, devices)
+        self._pool = TaskPool(setup, workers, run_log, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
         """Work until every video is finished, the oldest first.
@@ -280,11 +279,11 @@ class Scheduler:
     def step(self) -> None:
         """Submit the tasks that can be, wait a little, and record those that came to an end."""
         self._submit_tasks()
-        poll_interval = POLL_INTERVAL
+        poll_interval = POLL_SECONDS
         if self._awaits_file:
-            poll_interval = FILE_POLL_INTERVAL
-        for outcome in self._pool.wait(poll_interval):
-            self._record(outcome.request.task, outcome.failure)
+            poll_interval = FILE_POLL_SECONDS
+        for task, failure in self._pool.finished_tasks(poll_interval):
+            self._record(task, failure)
 
     def close(self) -> None:
         """End the workers and remove what was fetched."""
@@ -309,7 +308,7 @@ class Scheduler:
                 if requests:
                     self._pool.submit(worker, requests)
 
-    def _requests_for(self, worker: WorkerProcess, *, ahead: bool) -> list[TaskRequest]:
+    def _requests_for(self, worker: TaskWorker, *, ahead: bool) -> list[TaskRequest]:
         """Return a task: of a stage that the worker has models of, else of the oldest video.
         Return none where none can run.
 
@@ -317,7 +316,7 @@ class Scheduler:
         together. Others take none of them.
         """
         # A stage whose models are loaded costs less than another one.
-        preferred = worker.stages_run
+        preferred = worker.loaded_stages
         if worker.has_gpu:
             preferred = self._on_gpu
         possible = self._possible_requests(worker, ahead=ahead)
@@ -339,7 +338,7 @@ class Scheduler:
         batch = islice(alike, plan.recipe.engine.batch)
         return list(batch)
 
-    def _possible_requests(self, worker: WorkerProcess, *, ahead: bool) -> Iterator[TaskRequest]:
+    def _possible_requests(self, worker: TaskWorker, *, ahead: bool) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's
         first."""
         # The oldest first, so that videos are finished and not only begun.

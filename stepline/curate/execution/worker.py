@@ -1,36 +1,27 @@
-"""The process that does tasks: `python -m stepline.curate.execution.worker FD`, started by
-the pool.
+"""What a worker process of curate does: tasks, each one stage of one video.
 
-It reads what a task needs, runs the stage and stores the result. It holds models between tasks and
-dies with its parent. It may itself hang, crash or be killed: the pool waits for it no longer than
-its limits.
+It reads what a task needs, runs the stage and stores the result, and keeps the models between
+tasks. It may hang, crash or be killed: the pool waits for it no longer than its limits.
 """
 
 import errno
-import faulthandler
 import logging
-import pickle
+import os
+import re
 import resource
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
-from stepline.curate.execution.gpu_usage import GpuUsage
-from stepline.curate.execution.messages import (
-    ReplyKind,
-    TaskReply,
-    TaskRequest,
-    WorkerReady,
-    WorkerSetup,
-    portable_reason,
-)
-from stepline.curate.stage import LeftOutError, Stage, VideoContext
+from stepline.curate.plan import StageTask
+from stepline.curate.stage import FailureKind, LeftOutError, Recipe, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote import RemotePath
@@ -38,26 +29,88 @@ from stepline.files.remote.retry import causes
 from stepline.networks.device import current_device, is_gpu_error, set_device
 from stepline.numeric import one_blas_thread
 from stepline.version import minor_version
+from stepline.workers import Send
 
 log = logging.getLogger(__name__)
 
+ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
+
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+MAX_REASON_CHARS = 400
+# Paths of two parts or more. Those of a URL stay.
+PATH_PATTERN = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
+ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # of an object in memory
+GPU_POLL_SECONDS = 5.0
+DRIVER_SECONDS = 30.0  # that the driver may take to answer
+DRIVER_COMMAND = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
 
 
-def main(pipe: int) -> None:
-    """Do the tasks that come through a pipe until it ends."""
-    began = time.monotonic()
-    faulthandler.enable()
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker gets once.
+
+    Args:
+        stages: of kind "video".
+        out: URL of OUT.
+        folders: local, of the dataset stages that are done, by stage.
+        device: for the stages that use a GPU. Others run on the CPU.
+        versions: of libraries (major.minor) by which the driver has named the results.
+    """
+
+    recipe: Recipe
+    stages: Mapping[str, Stage]
+    out: str
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    device: str = "cpu"
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskRequest:
+    """One task to do.
+
+    Args:
+        files: local paths of what it reads: "media", "captions", "features".
+        gpu: whether it is done on the worker's device, which is a GPU. Else it is done on the CPU,
+            by any worker.
+    """
+
+    task: StageTask
+    files: Mapping[str, Path] = field(default_factory=dict)
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class TaskReply:
+    """The outcome of a request. "done": its result is stored. "run": the whole run must end.
+
+    Args:
+        reason: of a failure, in one line.
+        cpu: seconds.
+        wall: seconds.
+        peak_rss: bytes of memory.
+        bytes: of the result.
+        first: whether the worker had not done this stage before, so that its models loaded.
+        notes: numbers for the log.
+    """
+
+    kind: ReplyKind
+    reason: str = ""
+    cpu: float = 0.0
+    wall: float = 0.0
+    peak_rss: int = 0
+    bytes: int = 0
+    first: bool = False
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+
+def start_worker(
+    setup: WorkerSetup,
+    send: Send,  # noqa: ARG001
+) -> Callable[[Sequence[TaskRequest]], list[TaskReply]]:
+    """Return what does the tasks of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    connection = Connection(pipe)
-    try:
-        runner = TaskRunner(pickle.loads(connection.recv_bytes()))
-        # The parent waits for this message before it sends tasks.
-        connection.send(WorkerReady(time.monotonic() - began, time.process_time()))
-        while True:
-            connection.send(runner.run(connection.recv()))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+    return TaskRunner(setup).run
 
 
 class TaskRunner:
@@ -67,14 +120,12 @@ class TaskRunner:
         self._setup = setup
         self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote))
         self._loaded: set[str] = set()
-        self._usage: GpuUsage | None = None
-        if setup.device.startswith("cuda"):
-            self._usage = GpuUsage(setup.device)
+        is_cuda = setup.device.startswith("cuda")
+        self._usage = GpuUsage(setup.device) if is_cuda else None
 
     @one_blas_thread()
     def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
-        """Return what became of each of some tasks of one stage, whose results are stored where it
-        went well.
+        """Return the outcome of each of some tasks of one stage, whose results are stored.
 
         Each has an equal share of the time that they took together.
         """
@@ -86,23 +137,19 @@ class TaskRunner:
         notes: list[dict[str, float]] = [{} for _ in requests]
         cpu = time.process_time()
         wall = time.monotonic()
-        results = self._run_many(stage, requests, notes)
         replies = []
+        results = self._run_many(stage, requests, notes)
         for request, note, result in zip(requests, notes, results, strict=True):
             replies.append(self._store_result(stage, request, note, result))
         cpu = (time.process_time() - cpu) / len(requests)
         wall = (time.monotonic() - wall) / len(requests)
-
-        # What it took, in equal shares.
         if requests[0].gpu and self._usage is not None:
             notes[0] |= self._usage.take()
-        memory = peak_memory()
-        measured_replies = []
-        for reply, note in zip(replies, notes, strict=True):
-            measured_replies.append(
-                replace(reply, cpu=cpu, wall=wall, peak_rss=memory, first=first, notes=note)
-            )
-        return measured_replies
+        peak = peak_memory()
+        return [
+            replace(reply, cpu=cpu, wall=wall, peak_rss=peak, first=first, notes=note)
+            for reply, note in zip(replies, notes, strict=True)
+        ]
 
     def _run_many(
         self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
@@ -115,8 +162,7 @@ class TaskRunner:
         if len(requests) > 1 and stage.run_many is not None:
             try:
                 pairs = zip(requests, notes, strict=True)
-                contexts = [self._context(request, note) for request, note in pairs]
-                return stage.run_many(contexts)
+                return stage.run_many([self._context(request, note) for request, note in pairs])
             # Whatever it is, the video that has it raises it again.
             except Exception as error:  # noqa: BLE001
                 log.warning("%s: each by itself (%s)", stage.name, first_line(error))
@@ -127,60 +173,43 @@ class TaskRunner:
     def _store_result(
         self, stage: Stage, request: TaskRequest, notes: dict[str, float], data: bytes | None
     ) -> TaskReply:
-        """Return what became of a task. data: the result, where it is there."""
+        """Return the outcome of a task. data: its result, where it was made with others."""
         if data is None:
-            # Results that came together are stored one by one, and others are made now.
-            kind, reason, data = self._run(stage, request, notes)
-        if data is not None:
             try:
-                self._results.write(stage, request.task.key, data)
+                context = self._context(request, notes)
+            # A lost GPU, a result that cannot be read: no fault of the video.
             except SteplineError as error:
-                return TaskReply("run", str(error))
-            return TaskReply("done", bytes=len(data))
-        if kind == "run":  # for the owner of the run, with all paths
-            one_line = " ".join(reason.split())
-            return TaskReply(kind, one_line)
-        files = map(str, request.files.values())
-        own_reason = portable_reason(reason, files, request.task.item.id)
-        return TaskReply(kind, own_reason)
-
-    def _run(
-        self, stage: Stage, request: TaskRequest, notes: dict[str, float]
-    ) -> tuple[ReplyKind, str, bytes | None]:
-        """Return the bytes that a stage makes of a task's video, or how it failed and why."""
+                return TaskReply("run", " ".join(str(error).split()))
+            run = cast(Callable[[VideoContext], bytes], stage.run)
+            kind, reason, data = try_stage(run, context)
+            if kind == "run":  # for the owner of the run, with all paths
+                return TaskReply(kind, " ".join(reason.split()))
+            if data is None:
+                files = map(str, request.files.values())
+                return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
         try:
-            context = self._context(request, notes)
-        # A lost GPU, a result that cannot be read: no fault of the video.
+            self._results.write(stage, request.task.key, data)
         except SteplineError as error:
-            return "run", str(error), None
-        run = cast(Callable[[VideoContext], bytes], stage.run)
-        return try_stage(run, context)
+            return TaskReply("run", str(error))
+        return TaskReply("done", bytes=len(data))
 
-    def _check_versions(self) -> None:
-        """Raise SettingsError where this machine would compute something else than the driver has
-        named."""
+    def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
+        """Return what the stage gets, once this process is on the device of the task. Raises
+        SteplineError."""
+        # This machine must compute what the driver has named.
         for library, version in self._setup.versions.items():
             installed = minor_version(library)
             if installed != version:
                 here = f"{socket.gethostname()} has {library} {installed or 'not at all'}"
                 what = f"{here}, the driver {version or 'none'}"
                 raise SettingsError(f"{what}; install the same version on every machine")
-
-    def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
-        """Return what the stage gets, once this process is on the device of the task. Raises
-        SteplineError."""
-        self._check_versions()
-        device = "cpu"
-        if request.gpu:
-            device = self._setup.device
-        set_device(device)
+        set_device(self._setup.device if request.gpu else "cpu")
         results = {}
         folders = {}
         # What it needs: results from the store, and folders on this machine.
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
-                stage = self._setup.stages[need]
-                results[need] = self._results.read(stage, key)
+                results[need] = self._results.read(self._setup.stages[need], key)
             if need in self._setup.folders:
                 folders[need] = self._setup.folders[need]
         return VideoContext(
@@ -269,5 +298,77 @@ def peak_memory() -> int:
     return usage.ru_maxrss * 1024
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
+def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
+    """Return a reason as one line without paths or memory addresses of this machine: it is part
+    of the dataset.
+
+    Args:
+        reason: of a failure.
+        files: the video's own files, which become its id. Any other path becomes `(a path)`.
+        identity: id of the video.
+    """
+    # Longest first, since one path may begin with another.
+    for name in sorted(files, key=len, reverse=True):
+        reason = reason.replace(name, identity)
+    line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))
+    line = ADDRESS_PATTERN.sub("0x...", line)
+    return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "..."
+
+
+class GpuUsage:
+    """How busy a GPU is, by NVIDIA's driver, every few seconds, between tasks too."""
+
+    def __init__(self, device: str, interval: float = GPU_POLL_SECONDS) -> None:
+        """device: as torch names it, such as "cuda:1"."""
+        self._number = driver_number(device)
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._looks = 0.0
+        self._busy = 0.0
+        threading.Thread(target=self._watch, daemon=True, name="GPU usage").start()
+
+    def take(self) -> dict[str, float]:
+        """Return the number of measurements since the last call, and the sum of the busy shares in
+        [0, 1]."""
+        # Looks and busy time start again, so that each task logs its own.
+        with self._lock:
+            looks = self._looks
+            busy = self._busy
+            self._looks = 0.0
+            self._busy = 0.0
+        if not looks:
+            return {}
+        return {"gpu_looks": looks, "gpu_busy": round(busy, 4)}
+
+    def _watch(self) -> None:
+        while (share := busy_share(self._number)) is not None:
+            with self._lock:
+                self._looks += 1
+                self._busy += share
+            threading.Event().wait(self._interval)
+
+
+def driver_number(device: str) -> str:
+    """Return the driver's name of a device: where CUDA_VISIBLE_DEVICES is set, torch counts those
+    alone."""
+    _, _, ending = device.partition(":")
+    number = ending or "0"
+    # Names of CUDA_VISIBLE_DEVICES may be numbers or UUIDs, and nvidia-smi takes both.
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if not any(names) or int(number) >= len(names):
+        return number
+    return names[int(number)].strip()
+
+
+def busy_share(number: str) -> float | None:
+    """Return the share of the last moment in which the GPU computed, or None where no driver
+    answers."""
+    try:
+        command = [*DRIVER_COMMAND, "-i", number]
+        percent = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, timeout=DRIVER_SECONDS
+        )
+        return float(percent) / 100
+    # No driver, a MIG part, a damaged card: not known.
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None

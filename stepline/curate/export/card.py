@@ -96,9 +96,7 @@ def _language_codes(languages: Iterable[str]) -> list[str]:
 
 
 def _mapping(value: JsonValue) -> dict[str, JsonValue]:
-    if isinstance(value, dict):
-        return value
-    return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
@@ -123,8 +121,7 @@ def _template() -> "Template":
     )
     environment.filters["pairs"] = pairs
     path = files("stepline.curate.export").joinpath("card.txt")
-    source = path.read_text(encoding="utf-8")
-    return environment.from_string(source)
+    return environment.from_string(path.read_text(encoding="utf-8"))
 
 
 def pairs(counted: Mapping[str, int], most: int = 6) -> str:
@@ -289,9 +286,7 @@ def without_folders(value: JsonValue) -> JsonValue:
     if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
         folder, _, name = value.rpartition("/")
         kind, colon, _ = folder.partition(":")
-        if colon:
-            return f"{kind}:{name}"
-        return name
+        return f"{kind}:{name}" if colon else name
     return value
 
 

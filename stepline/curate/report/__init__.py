@@ -1,1 +1,1 @@
-"""The report of a run: one HTML page with its plots and its audit inside."""
+"""The report of a run: one HTML page of numbers and examples, with its audit inside."""

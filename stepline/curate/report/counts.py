@@ -1,5 +1,4 @@
-"""Counts of a dataset that grow by a few numbers for each record: texts, seconds, reasons,
-histograms."""
+"""Counts of a dataset that grow by a few numbers for each record: texts, seconds, reasons."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,13 +7,6 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from stepline.records import Record, Step, Transcript
-
-# Where histograms end: all beyond shares the last bar.
-MAX_BAR = 40  # words and seconds of a step, steps of a video
-MAX_WORDS_PER_MINUTE = 400
-# How wide their bars are, where not 1.
-SPEECH_RATE_BAR = 20  # words per minute
-DURATION_BAR = 30  # seconds of a video
 
 Counts: TypeAlias = Counter[str]
 
@@ -42,16 +34,16 @@ class ScoreSums:
 @dataclass
 class DatasetCounts:
     """The counts of a dataset. Steps and sentences are those of kept videos, `left_out` has the
-    others.
-
-    Histograms map the lower end of a bar, as text, to the number in it.
-    """
+    others."""
 
     videos: int = 0
     kept_videos: int = 0
     hours: float = 0.0  # of kept videos whose duration is known
+    timed_videos: int = 0  # those videos
     sentences: int = 0  # heard in kept videos
     cited: int = 0  # of them, sentences that a kept step rests on
+    spoken_words: int = 0
+    spoken_seconds: float = 0.0  # from the first word of each video to its last
     steps: int = 0
     step_words: int = 0
     step_seconds: float = 0.0
@@ -66,12 +58,6 @@ class DatasetCounts:
     licences: Counts = field(default_factory=Counter)  # steps of a text base
     recognisers: Counts = field(default_factory=Counter)  # kept videos
     tasks: Counts = field(default_factory=Counter)  # kept videos
-    task_steps: Counts = field(default_factory=Counter)  # placed steps
-    steps_a_video: Counts = field(default_factory=Counter)
-    words_a_step: Counts = field(default_factory=Counter)
-    seconds_a_step: Counts = field(default_factory=Counter)
-    words_a_minute: Counts = field(default_factory=Counter)  # kept videos with speech
-    durations: Counts = field(default_factory=Counter)  # kept videos
     warnings: Counts = field(default_factory=Counter)
     # the judge's P(shown) of each sentence
     narration_shown: ScoreSums = field(default_factory=ScoreSums)
@@ -90,7 +76,7 @@ class DatasetCounts:
         video = record.video
         if video.duration is not None:
             self.hours += video.duration / 3600
-            self.durations[str(int(video.duration / DURATION_BAR))] += 1
+            self.timed_videos += 1
         if video.task is not None:
             self.tasks[video.task] += 1
         self.warnings.update(record.warnings)
@@ -116,42 +102,27 @@ class DatasetCounts:
         self.cited += len(cited)
         self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
-            words = sum(len(sentence.text.split()) for sentence in sentences)
-            start = sentences[0].span.start
+            self.spoken_words += sum(len(sentence.text.split()) for sentence in sentences)
             end = max(sentence.span.end for sentence in sentences)
-            # Words per minute. The last bar holds all beyond its start.
-            rate = int(60 * words / (end - start))
-            bar = min(MAX_WORDS_PER_MINUTE, rate) // SPEECH_RATE_BAR
-            self.words_a_minute[str(bar)] += 1
+            self.spoken_seconds += end - sentences[0].span.start
 
     def _add_steps(self, record: Record) -> None:
         for step in record.steps:
-            self._add_step(step, record.video.task)
+            self._add_step(step)
         # Steps without a place have no order among the others.
         starts = [step.spans[0].start for step in record.steps if step.spans]
         for earlier, later in pairwise(starts):
             self.neighbours += 1
             self.out_of_order += later < earlier
-        self.steps_a_video[_bar(len(record.steps))] += 1
         self.steps_shown.add(step.score for step in record.steps)
 
-    def _add_step(self, step: Step, task: str | None) -> None:
-        words = len(step.text.split())
+    def _add_step(self, step: Step) -> None:
         self.steps += 1
-        self.step_words += words
-        self.words_a_step[_bar(words)] += 1
+        self.step_words += len(step.text.split())
         self.statuses[step.status or "not judged"] += 1
         # A licence is that of a text that people wrote. Steps made here have none.
         if step.source_text is not None:
             self.licences[step.licence or "not stated"] += 1
         if step.spans:
-            seconds = step.spans[0].duration
             self.placed += 1
-            self.step_seconds += seconds
-            self.seconds_a_step[_bar(int(seconds))] += 1
-            if task is not None:
-                self.task_steps[task] += 1
-
-
-def _bar(value: int) -> str:
-    return str(min(MAX_BAR, value))
+            self.step_seconds += step.spans[0].duration

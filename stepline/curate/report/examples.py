@@ -29,6 +29,11 @@ class ExampleStep:
     at: float
     score: float | None
 
+    @property
+    def seconds(self) -> str:
+        """Its span as clock times."""
+        return f"{clock(self.span.start)} – {clock(self.span.end)}"
+
 
 @dataclass(frozen=True)
 class ExampleVideo:
@@ -44,6 +49,15 @@ class ExampleVideo:
     url: str | None
     step_count: int
     steps: tuple[ExampleStep, ...]
+
+    @property
+    def facts(self) -> list[str]:
+        """What is known of the video, a few words each."""
+        facts = [self.task, self.language]
+        if self.duration is not None:
+            facts.append(clock(self.duration))
+        facts.append(f"{self.step_count} step{'' if self.step_count == 1 else 's'}")
+        return [fact for fact in facts if fact]
 
 
 def example_video(record: Record, count: int) -> ExampleVideo:
@@ -129,64 +143,16 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class ExampleStepView:
-    """An example step as it is shown. link: to its seconds of the video."""
+class ShownExample:
+    """An example with what it leads to. pictures: JPEGs by the number of their step."""
 
-    number: int
-    text: str
-    seconds: str
+    video: ExampleVideo
     link: str | None
-    picture: bytes | None
-    score: float | None
+    pictures: Mapping[int, bytes]
 
-
-@dataclass(frozen=True)
-class ExampleView:
-    """An example as it is shown. words: by which it is filtered, in lower case."""
-
-    title: str
-    facts: tuple[str, ...]
-    task: str
-    language: str
-    link: str | None
-    words: str
-    steps: tuple[ExampleStepView, ...]
-
-
-def example_view(
-    example: ExampleVideo, address: str | None, pictures: Mapping[int, bytes], folder: Path | None
-) -> ExampleView:
-    """Return what is shown of an example. address: of its file or page. folder: of the report, from
-    which files are linked."""
-    # The video's file, else the page that it is from.
-    link = video_link(address, folder) or video_link(example.url, folder)
-    steps = []
-    for step in example.steps:
-        # the page of a site takes no media fragment
-        seconds_link = link
-        if link is not None and not link.lower().startswith(WEB_SCHEMES):
-            seconds_link = f"{link}#t={step.span.start:.2f},{step.span.end:.2f}"
-        view = ExampleStepView(
-            number=step.number,
-            text=step.text,
-            seconds=f"{clock(step.span.start)} – {clock(step.span.end)}",
-            link=seconds_link,
-            picture=pictures.get(step.number),
-            score=step.score,
-        )
-        steps.append(view)
-    # What is known of it, in a line.
-    facts = [example.task, example.language]
-    if example.duration is not None:
-        facts.append(clock(example.duration))
-    facts.append(f"{example.step_count} step{'' if example.step_count == 1 else 's'}")
-    texts = [example.title, example.id, *(step.text for step in example.steps)]
-    return ExampleView(
-        title=example.title,
-        facts=tuple(fact for fact in facts if fact),
-        task=example.task or "",
-        language=example.language or "",
-        link=link,
-        words=" ".join(texts).lower(),
-        steps=tuple(steps),
-    )
+    def step_link(self, step: ExampleStep) -> str | None:
+        """Return the link to a step's seconds of the video."""
+        # The page of a site takes no media fragment.
+        if self.link is None or self.link.lower().startswith(WEB_SCHEMES):
+            return self.link
+        return f"{self.link}#t={step.span.start:.2f},{step.span.end:.2f}"

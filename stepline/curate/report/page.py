@@ -9,15 +9,17 @@ import json
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from stepline.curate.audit.sample import AuditSample, AuditText
 from stepline.curate.audit.verdicts import Verdict, annotator_agreements, audit_table
 from stepline.curate.report.collect import ReportFindings
-from stepline.curate.report.examples import ExampleView
+from stepline.curate.report.examples import ShownExample
 from stepline.curate.report.sections import (
     biases,
-    histograms,
+    mean_values,
     quality_estimates,
     text_levels,
     video_levels,
@@ -25,7 +27,6 @@ from stepline.curate.report.sections import (
 from stepline.errors import SteplineError
 from stepline.outputs.html import picture_link
 from stepline.pages.layout import page_html
-from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_cloud
 
 if TYPE_CHECKING:
     from stepline.media.frames import Image
@@ -114,76 +115,50 @@ def small_jpeg(image: "Image") -> bytes:
     return buffer.getvalue()
 
 
-MAX_ROWS = 12  # of each list: repeated steps, groups of videos, languages ...
+MAX_ROWS = 12  # of each list: languages, recognisers ...
 
 
 def render_page(
     findings: ReportFindings,
     verdicts: Sequence[Verdict] = (),
     frames: Frames | None = None,
-    examples: Sequence[ExampleView] = (),
+    examples: Sequence[ShownExample] = (),
 ) -> str:
-    """Return the page. verdicts: what auditors have said so far. frames: of the audited videos.
-    examples: videos that are shown with some of their steps."""
+    """Return the report as HTML.
+
+    Args:
+        findings: what is shown.
+        verdicts: what auditors have said so far.
+        frames: of the audited videos.
+        examples: videos that are shown with some of their steps.
+    """
     counts = findings.counts
-    repeated = findings.repeated_steps
-    # Only this package's own SVG is marked as safe. All other text is escaped.
-    safe_histograms = []
-    for title, svg, note in histograms(counts):
-        safe_histograms.append((title, _safe(svg), note))
-    tasks = {example.task for example in examples}
-    languages = {example.language for example in examples}
     audit_json = _audit_json(findings.sample, verdicts, frames or {})
     return page_html(
         _file("report.html"),
-        style=plot_style() + _file("style.css"),
+        style=_file("style.css"),
         script=_file("script.js"),
         answers=True,
         findings=findings,
         counts=counts,
         facts=_facts(findings),
-        videos=_safe(waterfall(video_levels(findings))),
-        texts=_safe(waterfall(text_levels(counts))),
+        funnels={
+            "Videos": video_levels(findings),
+            "Sentences and steps of the kept videos": text_levels(counts),
+        },
+        means=mean_values(counts),
         estimates=quality_estimates(findings, verdicts),
         audit=audit_table(findings.sample, verdicts),
         agreements=annotator_agreements(findings.sample, verdicts),
-        histograms=safe_histograms,
-        **_plots_of_some(findings),
-        repeated=repeated.texts[:MAX_ROWS],
-        groups=repeated.groups[:MAX_ROWS],
         languages=counts.languages.most_common(MAX_ROWS),
         recognisers=counts.recognisers.most_common(MAX_ROWS),
         licences=counts.licences.most_common(MAX_ROWS),
         warnings=counts.warnings.most_common(MAX_ROWS),
         biases=biases(counts),
         examples=examples,
-        example_tasks=sorted(tasks - {""}),
-        example_languages=sorted(languages - {""}),
         picture_link=picture_link,
-        audit_texts=_safe(audit_json),
+        audit_texts=Markup(audit_json),
     )
-
-
-def _plots_of_some(findings: ReportFindings) -> dict[str, Any]:
-    """Return the plots that not every dataset has, None for one that this one has not."""
-    # None where there is nothing to draw, so that the page leaves the section out.
-    plots: dict[str, Any] = {"cloud": None, "task": None, "task_map": None, "tasks": None}
-    task_map = findings.task_map
-    if task_map is not None:
-        label = "place of a step in its video"
-        svg = scatter(task_map.points, task_map.order, task_map.texts, label)
-        plots["task"] = task_map.task
-        plots["task_map"] = _safe(svg)
-    if any(findings.keywords.values()):
-        plots["cloud"] = _safe(word_cloud(findings.keywords))
-    if findings.tasks:
-        bars = []
-        for task in findings.tasks:
-            lengths = (float(task.in_documents), float(task.aligned))
-            bars.append((task.task, lengths))
-        svg = ranked_bars(bars, ("{:,.0f}", "{:,.0f}"))
-        plots["tasks"] = _safe(svg)
-    return plots
 
 
 def _file(name: str) -> str:
@@ -191,25 +166,11 @@ def _file(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _safe(markup: str) -> str:
-    """Mark what this package has made, and escaped, itself."""
-    from markupsafe import Markup
-
-    return Markup(markup)
-
-
 def _facts(findings: ReportFindings) -> list[str]:
     counts = findings.counts
-    videos = counts.kept_videos
-    facts = [f"{videos:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
+    facts = [f"{counts.kept_videos:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
     if counts.hours:
         facts.append(f"{counts.hours:,.1f} h of video")
-    if videos:
-        facts.append(f"{counts.steps / videos:.1f} steps per video")
-    if counts.steps:
-        facts.append(f"{counts.step_words / counts.steps:.1f} words per step")
-    if counts.placed:
-        facts.append(f"{counts.step_seconds / counts.placed:.1f} s per step")
     return facts
 
 

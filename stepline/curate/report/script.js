@@ -153,31 +153,7 @@ part("save").addEventListener("click", () => {
   URL.revokeObjectURL(link.href);
 });
 
-// Examples: files are found from a file alone, and filters need this script.
+// Files are found from a file alone.
 if (served) {
   for (const link of document.querySelectorAll("#examples a:not([href^=http])")) link.removeAttribute("href");
-}
-
-function filterExamples() {
-  const value = (id) => part(id) ? part(id).value : "";
-  const words = value("wanted").toLowerCase().split(/\s+/).filter(Boolean);
-  const least = Number(value("least"));
-  let count = 0;
-  for (const example of document.querySelectorAll(".example")) {
-    const { words: text, task, language } = example.dataset;
-    let shown = words.every((word) => text.includes(word))
-      && (!value("task") || value("task") === task) && (!value("language") || value("language") === language);
-    const steps = [...example.querySelectorAll(".step")];
-    for (const step of steps) step.hidden = least > 0 && !(Number(step.dataset.score) >= least);
-    if (least > 0 && steps.every((step) => step.hidden)) shown = false;
-    example.hidden = !shown;
-    count += shown;
-  }
-  part("matches").textContent = `${count} video${count === 1 ? "" : "s"}`;
-  part("no-example").hidden = count > 0;
-}
-
-if (part("filters")) {
-  part("filters").hidden = false;
-  for (const kind of ["input", "change"]) part("filters").addEventListener(kind, filterExamples);
 }

@@ -1,9 +1,9 @@
 """The sections of a report, from what `collect` found. The dataset's card shares the biases.
 
 biases        what a dataset is one-sided about, in sentences that its own counts give
-levels        what each stage kept and dropped: of videos, then of what is said and written in the kept ones
+losses        what each stage kept and dropped: of videos, then of what is said and written in the kept ones
 estimates     how much of a dataset is right: from calibrated scores, from an audit, and from the two together
-histograms    steps a video, words and seconds a step, rate of speech, length of the videos
+means         steps per video, words and seconds per step, rate of speech, length of the videos
 """
 
 from collections import Counter
@@ -13,15 +13,8 @@ from dataclasses import dataclass
 from stepline.curate.audit.sample import TextKind
 from stepline.curate.audit.verdicts import Verdict, audit_table, mean_answers
 from stepline.curate.report.collect import ReportFindings, without_numbers
-from stepline.curate.report.counts import (
-    DURATION_BAR,
-    MAX_BAR,
-    MAX_WORDS_PER_MINUTE,
-    SPEECH_RATE_BAR,
-    DatasetCounts,
-)
+from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.sampling import NOT_KNOWN, Proportion, audited_mean, proportion
-from stepline.plots import WaterfallLevel, histogram
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
 TOP_TASKS = 10  # that are counted together
@@ -70,7 +63,16 @@ def biases(counts: DatasetCounts) -> list[str]:
 MAX_REASONS = 6  # named at a level; the rest are one
 
 
-def video_levels(findings: ReportFindings) -> list[WaterfallLevel]:
+@dataclass(frozen=True)
+class FunnelLevel:
+    """How many a stage began with, and what it dropped: (reason, count)."""
+
+    name: str
+    count: int
+    dropped: tuple[tuple[str, int], ...] = ()
+
+
+def video_levels(findings: ReportFindings) -> list[FunnelLevel]:
     """Return a level for each stage that lost videos, then what is in the dataset."""
     counts = findings.counts
     # What is left before each stage, as the stages took it away.
@@ -80,12 +82,12 @@ def video_levels(findings: ReportFindings) -> list[WaterfallLevel]:
     for row in findings.reasons:
         reasons.setdefault(row.stage, Counter())[row.reason] += row.count
     for stage, lost in reasons.items():
-        levels.append(WaterfallLevel(f"videos before {stage}", remaining, commonest(lost)))
+        levels.append(FunnelLevel(f"videos before {stage}", remaining, commonest(lost)))
         remaining -= lost.total()
-    return [*levels, WaterfallLevel("videos in the dataset", counts.kept_videos)]
+    return [*levels, FunnelLevel("videos in the dataset", counts.kept_videos)]
 
 
-def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
+def text_levels(counts: DatasetCounts) -> list[FunnelLevel]:
     """Return the levels of sentences, and of steps, in kept videos."""
     # Reasons that differ by numbers alone are one here too.
     dropped: Counter[str] = Counter()
@@ -95,11 +97,11 @@ def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
     timeless = Counter({"without a time": counts.steps - counts.placed})
     silent = Counter({"no step rests on it": counts.sentences - counts.cited})
     return [
-        WaterfallLevel("sentences heard", counts.sentences, commonest(silent)),
-        WaterfallLevel("sentences with a step", counts.cited),
-        WaterfallLevel("steps written", written, commonest(dropped)),
-        WaterfallLevel("steps in the dataset", counts.steps, commonest(timeless)),
-        WaterfallLevel("steps with a time", counts.placed),
+        FunnelLevel("sentences heard", counts.sentences, commonest(silent)),
+        FunnelLevel("sentences with a step", counts.cited),
+        FunnelLevel("steps written", written, commonest(dropped)),
+        FunnelLevel("steps in the dataset", counts.steps, commonest(timeless)),
+        FunnelLevel("steps with a time", counts.placed),
     ]
 
 
@@ -177,40 +179,18 @@ def _corrected(
     return audited_mean(scores, answers, videos, scored.value)
 
 
-def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
-    """Return (title, SVG, note) of each histogram of a dataset's kept videos.
-
-    note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep).
-    """
-    # Means that the paper states are next to the dataset's own.
-    steps = _mean(counts.steps, counts.kept_videos, "steps")
-    words = _mean(counts.step_words, counts.steps, "words")
-    seconds = _mean(counts.step_seconds, counts.placed, "s")
-    last_rate = MAX_WORDS_PER_MINUTE // SPEECH_RATE_BAR
-    rates = histogram(
-        counts.words_a_minute, "words per minute", bar=SPEECH_RATE_BAR, last=last_rate
-    )
-    durations = histogram(counts.durations, f"seconds, bars of {DURATION_BAR}", bar=DURATION_BAR)
+def mean_values(counts: DatasetCounts) -> list[tuple[str, str, str]]:
+    """Return (name, mean, the paper's mean or "") of a dataset's kept videos (NaSVA, appendix on
+    HowToStep)."""
+    minutes = counts.spoken_seconds / 60
     return [
-        (
-            "Steps per video",
-            histogram(counts.steps_a_video, "steps", last=MAX_BAR),
-            f"{steps}; HowToStep has 10.6",
-        ),
-        (
-            "Words per step",
-            histogram(counts.words_a_step, "words", last=MAX_BAR),
-            f"{words}; HowToStep has 8.0",
-        ),
-        (
-            "Seconds per step",
-            histogram(counts.seconds_a_step, "seconds", last=MAX_BAR),
-            f"{seconds}, where placed",
-        ),
-        ("Rate of speech", rates, ""),
-        ("Length of the videos", durations, ""),
+        ("steps per video", _mean(counts.steps, counts.kept_videos), "10.6"),
+        ("words per step", _mean(counts.step_words, counts.steps), "8.0"),
+        ("seconds per step, where placed", _mean(counts.step_seconds, counts.placed), ""),
+        ("spoken words per minute", _mean(counts.spoken_words, minutes), ""),
+        ("seconds per video", _mean(3600 * counts.hours, counts.timed_videos), ""),
     ]
 
 
-def _mean(total: float, count: int, unit: str) -> str:
-    return f"mean {total / count:.1f} {unit}" if count else "none"
+def _mean(total: float, count: float) -> str:
+    return f"{total / count:,.1f}" if count else "none"

@@ -2,7 +2,7 @@
 written there."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from stepline.curate.audit.verdicts import VERDICTS_FILE, Verdict, Verdicts
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.examples import (
     ExamplePictures,
-    ExampleView,
+    ShownExample,
     example_pictures,
-    example_view,
+    video_link,
 )
 from stepline.curate.report.page import Frames, key_frames, render_page, small_jpeg
 from stepline.curate.settings import ReportSettings
@@ -26,8 +26,6 @@ from stepline.files.remote import RemotePath
 from stepline.files.storage import read_parquet
 from stepline.limits import parse_json
 from stepline.records import Record
-from stepline.sieve_swap.text_base.base import open_base
-from stepline.sieve_swap.text_base.documents import Document
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
@@ -85,7 +83,7 @@ class Report:
 
     findings: ReportFindings
     frames: Frames
-    examples: tuple[ExampleView, ...] = ()
+    examples: tuple[ShownExample, ...] = ()
 
     def html(self, verdicts: Sequence[Verdict] = ()) -> str:
         """Return the page with the verdicts so far."""
@@ -94,10 +92,6 @@ class Report:
 
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     """Return the report of the dataset below OUT. Raises StoreError where that is missing."""
-    documents: Iterable[Document] = ()
-    if settings.text_base is not None:
-        documents = open_base(settings.text_base).documents()
-
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
     for path in (out / DATASET_FOLDER / "dataset.json", out / RUN_FILE):
@@ -109,7 +103,6 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
         read_dataset(out),
         settings,
         failures=read_failures(out),
-        documents=documents,
         provenance=provenance,
         stages=tuple(run.get("stages", ())),
     )
@@ -131,13 +124,13 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
         notes = [*findings.notes, *notes, *other_notes]
         unique_notes = tuple(dict.fromkeys(notes))
         findings = replace(findings, notes=unique_notes)
-    views = []
+    examples = []
     for example in findings.examples:
-        address = addresses.get(example.id)
-        own_pictures = pictures.get(example.id, {})
-        view = example_view(example, address, own_pictures, out.local)
-        views.append(view)
-    return Report(findings, frames, tuple(views))
+        # The video's file, else the page that it is from.
+        link = video_link(addresses.get(example.id), out.local)
+        link = link or video_link(example.url, out.local)
+        examples.append(ShownExample(example, link, pictures.get(example.id, {})))
+    return Report(findings, frames, tuple(examples))
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
@@ -154,15 +147,15 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     return report
 
 
-def local_verdicts(out: RemotePath, file: str = VERDICTS_FILE) -> Verdicts:
-    """Return the verdicts of auditors, to be added to. file: that of people, or of models.
+def local_verdicts(out: RemotePath) -> Verdicts:
+    """Return the verdicts of auditors, to be added to.
 
     Raises StoreError where OUT is not on this machine.
     """
     if out.local is None:
         what = f"{out.display_url}: an audit keeps its verdicts on this machine"
         raise StoreError(f"{what}; copy OUT/dataset here first")
-    return Verdicts(out.local / AUDIT_FOLDER / file)
+    return Verdicts(out.local / AUDIT_FOLDER / VERDICTS_FILE)
 
 
 def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[str, str]:
@@ -178,15 +171,6 @@ def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[st
         if item.id in paths and item.video:
             addresses[item.id] = item.video
     return addresses
-
-
-def sample_media(
-    out: RemotePath, sample: AuditSample, scratch: Path
-) -> Callable[[str], Path | None]:
-    """Return what finds the file of a sample's video on this machine. It is fetched where it is
-    elsewhere."""
-    addresses = video_addresses(out, _sample_paths(sample))
-    return local_media(addresses, out, scratch)
 
 
 def _sample_paths(sample: AuditSample) -> dict[str, str | None]:

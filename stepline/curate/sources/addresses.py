@@ -42,9 +42,7 @@ def whole_address(value: str, root: str) -> str:
     """Return a value as it is where it is a URL or an absolute path, else below the root."""
     if "://" in value or value.startswith("/"):
         return value
-    folder = root.rstrip("/")
-    relative = value.removeprefix("./")
-    return f"{folder}/{relative}"
+    return f"{root.rstrip('/')}/{value.removeprefix('./')}"
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:
@@ -67,8 +65,7 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
     if not address.isprintable() or "\\" in address:
         return "its row names no plain address; correct the list"
     host = host_of(whole.url)
-    source_host = host_of(source.url)
-    if may_lead(source_host, host, source.settings):
+    if may_lead(host_of(source.url), host, source.settings):
         return None
     return f"its row names another host; {allow_host(host)}"
 

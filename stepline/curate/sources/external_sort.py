@@ -79,8 +79,7 @@ def _row(position: int, entry: SourceEntry) -> Row:
         return id, position, 1, list(_item_cells(entry))
     else:
         reason = INVALID_ID
-    name = id[:MAX_ID_CHARS] or f"item {position + 1}"
-    return id, position, 0, [name, reason]
+    return id, position, 0, [id[:MAX_ID_CHARS] or f"item {position + 1}", reason]
 
 
 def _is_plain(id: str) -> bool:

@@ -53,9 +53,7 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 def video_id(name: str) -> tuple[str, int] | None:
     """Return the stem of a video's file name, or None for any other file."""
     stem, suffix = _split(name)
-    if not stem or suffix not in VIDEO_SUFFIXES:
-        return None
-    return stem, 0
+    return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
@@ -68,8 +66,7 @@ def captions_id(name: str) -> tuple[str, int] | None:
         return None
     if name.lower().endswith(ABOUT_SUFFIX):
         return None
-    rank = CAPTIONS_SUFFIXES.index(suffix)
-    return stem, rank
+    return stem, CAPTIONS_SUFFIXES.index(suffix)
 
 
 def features_id(name: str) -> tuple[str, int] | None:
@@ -78,9 +75,7 @@ def features_id(name: str) -> tuple[str, int] | None:
     # The same rule by which ready features are found elsewhere.
     file_name = _file_name(name)
     id = item_id(file_name)
-    if id is None:
-        return None
-    return id, 0
+    return None if id is None else (id, 0)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -157,9 +152,7 @@ class FileIndex:
     def find(self, id: str) -> StampedFile | None:
         """Return the file of an id, or None where it has no file."""
         row = _row_of(self.keys, id)
-        if row is None:
-            return None
-        return self._at(row)
+        return None if row is None else self._at(row)
 
     def keys_with(self, start: str) -> list[str]:
         """Return the different ids that begin with a text, in order."""
@@ -171,25 +164,21 @@ class FileIndex:
             key = self.keys[row]
             if not key.startswith(first):
                 break
-            id = key.decode(errors="replace")
-            ids[id] = None
+            ids[key.decode(errors="replace")] = None
             row += 1
         return list(ids)
 
     def _at(self, row: int) -> StampedFile:
         name = self._names[row].as_py()
         stamp = self._stamps[row].as_py()
-        path = self._folder / name
-        return StampedFile(path.url, stamp)
+        return StampedFile((self._folder / name).url, stamp)
 
 
 def _row_of(keys: "npt.NDArray[np.bytes_]", id: str) -> int | None:
     """Return the first row of an id in sorted keys."""
     key = id.encode()
     row = int(np.searchsorted(keys, key))
-    if row == len(keys) or keys[row] != key:
-        return None
-    return row
+    return None if row == len(keys) or keys[row] != key else row
 
 
 class AmbiguousCaptionsError(DatasetError):
@@ -220,9 +209,7 @@ class CaptionsFiles:
         # Only names that begin with the id and a point can be its captions.
         longer_ids = self._files.keys_with(f"{id}.")
         stem = choose_language(id, self._stems(id, longer_ids))
-        if stem is None:
-            return None
-        return self._files.find(stem)
+        return None if stem is None else self._files.find(stem)
 
     def ids_without_video(self) -> list[str]:
         """Return the ids of captions that belong to no video, in order.
@@ -257,8 +244,7 @@ def choose_language(id: str, stems: list[str]) -> str | None:
     for stem in stems:
         _, ending = split_language(stem)
         tag, _, _ = ending.partition(".")
-        language = language_of_tag(tag) or ""
-        languages.add(language)
+        languages.add(language_of_tag(tag) or "")
     if len(languages) > 1:
         names = ", ".join(sorted(languages))
         cure = f"name the one that is meant {id}.vtt, or take the others away"
@@ -299,9 +285,7 @@ class FileStamps:
         can_be_listed = file.byte_range is None and not url.startswith("http")
         if can_be_listed and self._looks[folder] > MAX_SINGLE_LOOKS:
             entry = self._listing(folder).find(name)
-            if entry is None:
-                return None
-            return entry.stamp
+            return None if entry is None else entry.stamp
         if not file.exists():
             return None
         return file.fingerprint()
@@ -362,8 +346,7 @@ class CaptionIndex:
             reader = JsonObjectReader(text)
             for key, value in reader.members():
                 if isinstance(value, JsonDamage):
-                    position = f"{key} ".lstrip()
-                    what = f"{file_path.display_url}: {position}{value.reason}"
+                    what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
                     cure = "unpack it where it is compressed, else download it again"
                     raise DatasetError(f"{what}; {cure}")
                 start, end = reader.last
@@ -393,8 +376,7 @@ class CaptionIndex:
             return None
         start, end = self._spans[row]
         url = f"{self._path.url}#bytes={start}-{end}/{id}.json"
-        stamp = self._digests[row].hex()
-        return StampedFile(url, stamp)
+        return StampedFile(url, self._digests[row].hex())
 
 
 class SideFolders:
@@ -430,9 +412,7 @@ class SideFolders:
         Raises AmbiguousCaptionsError where its captions are of several languages.
         """
         for field, index in self._indexes.items():
-            is_named = getattr(item, field) is not None
-            # What an item names itself comes first.
-            if index is None or is_named:
+            if index is None or getattr(item, field) is not None:
                 continue
             file = index.find(item.id)
             if file is not None:
@@ -447,8 +427,7 @@ def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
     """Return an item with a file as its video, captions or features."""
-    stamp_field = STAMP_FIELDS[field]
-    changes: dict[str, Any] = {field: file.url, stamp_field: file.stamp}
+    changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
     return replace(item, **changes)
 
 

@@ -86,9 +86,7 @@ def _duration(lengths: CsvTable | None, id: str) -> float | None:
     if lengths is None:
         return None
     length = lengths.find(id)
-    if not length:
-        return None
-    return seconds_of(length[0])
+    return None if not length else seconds_of(length[0])
 
 
 def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
@@ -104,8 +102,7 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
             for row in rows:
                 cells = {}
                 for column in TABLE_COLUMNS:
-                    cell = row[column] or ""
-                    cells[column] = cell.strip()
+                    cells[column] = (row[column] or "").strip()
                 yield cells
     except csv.Error as error:
         what = f"{table.display_url}: not valid csv ({error})"
@@ -122,5 +119,4 @@ def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
         lengths = Path(scratch) / LENGTHS_FILE
         if lengths.is_file():
             table = CsvTable(lengths, (("vid", 16), ("vlen", 12)))
-        titles = read_titles(Path(scratch) / TITLES_FILE)
-        return table, titles
+        return table, read_titles(Path(scratch) / TITLES_FILE)

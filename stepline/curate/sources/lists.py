@@ -154,9 +154,7 @@ def _open_list(
         return _parquet(source, file, columns)
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    plain: BinaryIO | gzip.GzipFile = file
-    if is_packed:
-        plain = gzip.GzipFile(fileobj=file)
+    plain = gzip.GzipFile(fileobj=file) if is_packed else file
     text = opened.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
     if name.endswith((".jsonl", ".ndjson")):
         return _lines(source, text)
@@ -211,9 +209,7 @@ def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     """Return the columns of the first line. Later lines may have others."""
     rows = _objects(source, text)
     first = next(rows, {})
-    if not first:
-        return [], rows
-    return list(first), chain([first], rows)
+    return ([], rows) if not first else (list(first), chain([first], rows))
 
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:

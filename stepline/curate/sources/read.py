@@ -58,9 +58,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     items = [VideoItem(id) for id in alone]
     for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
         try:
-            file = None
-            if captions is not None:
-                file = captions.find(item.id)
+            file = captions.find(item.id) if captions is not None else None
             if file is not None:
                 item = with_file(item, "captions", file)
             yield side_folders.completed(item)
@@ -137,6 +135,4 @@ def _kind(source: RemotePath) -> str:
     if (source / VIDEOS_FILE).exists():
         return "howto100m"
     first = next(source.list([]), None)
-    if first is not None and first.name.endswith(".tar"):
-        return "webdataset"
-    return "folder"
+    return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"

@@ -91,8 +91,7 @@ def _read_ids(path: Path) -> set[str]:
     for line in read_text(path).splitlines():
         words = line.split()
         if words and not line.startswith("#"):
-            id = words[0].rstrip(",")
-            ids.add(id)
+            ids.add(words[0].rstrip(","))
     if not ids:
         raise DatasetError(f"{path}: holds no id; give one per line")
     return ids

@@ -37,7 +37,7 @@ ASKING_SETTINGS = {
     "base_url",
 }
 # Read where steps are encoded, for speed alone, and asked by `ground`.
-OTHER_VISION_SETTINGS = {"texts", "batch", "witness"}
+OTHER_VISION_SETTINGS = {"texts", "batch", "vlm"}
 # Of how a network is trained.
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
 NO_NETWORK_BACKBONES = ("precomputed", "none")
@@ -47,8 +47,7 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
     """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
-    settings = attrgetter(path)(recipe)
-    return _plain(settings)
+    return _plain(attrgetter(path)(recipe))
 
 
 def reading(recipe: "Recipe") -> JsonValue:
@@ -101,8 +100,7 @@ def encode(recipe: "Recipe") -> JsonValue:
 
 def coarse(recipe: "Recipe") -> JsonValue:
     """Return what decides `coarse`."""
-    coarse_settings = recipe.steps.nasva.coarse
-    return {"said": recipe.coarse.said, "coarse": _plain(coarse_settings)}
+    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
 
 
 def ground(recipe: "Recipe") -> JsonValue:
@@ -123,12 +121,11 @@ def ground(recipe: "Recipe") -> JsonValue:
     decides["tokens"] = vision.tokens
     decides["placing"] = placing
     # A vision-language model.
-    witness = vision.witness
-    if witness.named:
-        files = _model_files(witness)
-        files["projector"] = file_digest(witness.projector)
-        without = ASKING_SETTINGS | {*files, "dry_run"}
-        question = _plain(witness, without)
+    vlm = vision.vlm
+    if vlm.named:
+        files = _model_files(vlm)
+        files["projector"] = file_digest(vlm.projector)
+        question = _plain(vlm, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
@@ -191,9 +188,7 @@ def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `write` writes by grammar. A server's are its
     own."""
-    if recipe.steps.writing.writer == "extractive":
-        return ("spacy",)
-    return ()
+    return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
 def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
@@ -234,7 +229,7 @@ def places(recipe: "Recipe") -> bool:
 
 def asks(recipe: "Recipe") -> bool:
     """Return whether `ground` shows pictures of the video to a vision-language model."""
-    return recipe.steps.vision.witness.named
+    return recipe.steps.vision.vlm.named
 
 
 def detects(recipe: "Recipe") -> bool:
@@ -272,9 +267,7 @@ def _model_files(settings: "ChatSettings") -> Decisions:
 def _plugin(kind: "Kind", name: str) -> Decisions:
     """Return what decides the results of a plugin, or nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
-    if not identities:
-        return {}
-    return {"plugin": identities[kind]}
+    return {} if not identities else {"plugin": identities[kind]}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:

@@ -60,15 +60,12 @@ def clean(dataset: DatasetContext) -> None:
     records: list[Record] = []
     least = max(1, settings.least)
     for record in last_records(dataset):
-        grounded_steps: Sequence[Step] = ()
-        if placed_twice:
-            grounded_steps = grounded[record.id]
+        grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
         if len(cleaned.steps) >= least:
             records.append(cleaned)
         else:
-            failure = StageFailure(record.id, "clean", "left out", FEW_STEPS)
-            left_out[record.id] = failure
+            left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW_STEPS)
     write_dataset(dataset.folder, records, left_out)
     steps = sum(len(record.steps) for record in records)
     dataset.say(f"{steps} clean steps in {len(records)} videos")
@@ -82,8 +79,7 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
     """
     steps: list[Step] = []
     dropped: list[Rejected] = []
-    step_scores = score_steps(record, grounded)
-    for step, scores in zip(record.steps, step_scores, strict=True):
+    for step, scores in zip(record.steps, score_steps(record, grounded), strict=True):
         reason = drop_reason(step, scores, settings)
         if reason is not None:
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
@@ -181,11 +177,8 @@ def visible(dataset: DatasetContext) -> None:
         if is_judged and len(visible.steps) >= settings.least:
             records.append(visible)
         else:
-            reason = NOT_JUDGED
-            if is_judged:
-                reason = FEW_SHOWN
-            failure = StageFailure(record.id, "visible", "left out", reason)
-            left_out[record.id] = failure
+            reason = FEW_SHOWN if is_judged else NOT_JUDGED
+            left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
     write_dataset(dataset.folder, records, left_out)
     narrations = sum(len(record.steps) for record in records)
     dataset.say(f"{narrations} visual narrations in {len(records)} videos")

@@ -82,8 +82,7 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
     path = folder / LEFT_OUT_FILE
     failures = {}
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        for line in lines:
+        for line in path.read_text(encoding="utf-8").split("\n"):
             if line:
                 failure = StageFailure(**parse_json(line))
                 failures[failure.id] = failure
@@ -116,8 +115,7 @@ def gather(dataset: DatasetContext) -> None:
     writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
-        records = _records(rows, store, writer)
-        count = write_dataset(dataset.folder, records, left_out)
+        count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
     counts = f"{count} videos gathered, {len(repeated)} that came before"
     dataset.say(f"{counts}, {len(left_out)} left out in all")
 
@@ -142,8 +140,7 @@ def features(dataset: DatasetContext) -> None:
                 count += 1
             else:
                 reason = " ".join(flaw).rstrip()
-                failure = StageFailure(item.id, "features", "left out", reason)
-                left_out[item.id] = failure
+                left_out[item.id] = StageFailure(item.id, "features", "left out", reason)
     _write_left_out(dataset.folder, left_out)
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
@@ -190,8 +187,7 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
         )
         reason = duplicates.reason(signature)
         if reason is not None:
-            failure = StageFailure(item.id, "gather", "left out", reason)
-            repeated[item.id] = failure
+            repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
 
 
@@ -232,8 +228,8 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
         steps = grounded.steps
         warnings += grounded.doubts
         models["grounding"] = grounded.report
-        if grounded.witness:
-            models["witness"] = grounded.witness
+        if grounded.vlm:
+            models["witness"] = grounded.vlm
     if "judge" in row:
         judged = from_bytes(JudgedTranscript, row["judge"])
         transcript = judged.transcript
@@ -303,8 +299,7 @@ class DuplicateFinder:
         factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
         self._factors = factors
         plane_count = BAND_COUNT * PLANES_PER_BAND
-        value_count = PART_COUNT * THUMBNAIL_SIDE**2
-        planes = rng.standard_normal((plane_count, value_count))
+        planes = rng.standard_normal((plane_count, PART_COUNT * THUMBNAIL_SIDE**2))
         self._planes = planes.astype(np.float32)
         self._videos: list[Signature] = []
         self._digests: dict[str, str] = {}
@@ -321,20 +316,17 @@ class DuplicateFinder:
         """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where one is
         missing, or None."""
         words = self._minhash(transcript)
-        look = mean_thumbnails(looks)
-        return Signature(id, duration, digest, words, look)
+        return Signature(id, duration, digest, words, mean_thumbnails(looks))
 
     def reason(self, video: Signature) -> str | None:
         """Return why a video is one that came before, or None, and remember it."""
         # The same file needs no comparison.
         if video.digest is not None and video.digest in self._digests:
-            earlier_id = self._digests[video.digest]
-            return SAME_FILE.format(earlier_id)
+            return SAME_FILE.format(self._digests[video.digest])
         # The videos that share a bucket with it.
         keys = self._bucket_keys(video)
         for key in keys:
-            rows = self._buckets.get(key, [])
-            for row in rows[:MAX_COMPARED]:
+            for row in self._buckets.get(key, [])[:MAX_COMPARED]:
                 earlier = self._videos[row]
                 reason = same_video(earlier, video, self._settings)
                 if reason is not None:
@@ -376,8 +368,7 @@ class DuplicateFinder:
         if video.look is not None and self._settings.same_picture > 0:
             # On which side of each plane it is, once its brightness is taken out.
             centred = video.look - video.look.mean()
-            signs = self._planes @ centred.ravel() > 0
-            sign_bands = signs.reshape(BAND_COUNT, -1)
+            sign_bands = (self._planes @ centred.ravel() > 0).reshape(BAND_COUNT, -1)
             for band, part in enumerate(sign_bands):
                 bits = np.packbits(part)
                 keys.append(("look", band, bits.tobytes()))
@@ -403,9 +394,7 @@ def same_video(first: Signature, second: Signature, settings: GatherSettings) ->
     if first.look is None or second.look is None or settings.same_picture <= 0:
         return None
     differences = np.abs(first.look - second.look)
-    if float(differences.mean()) <= settings.same_picture:
-        return SAME_PICTURE
-    return None
+    return SAME_PICTURE if float(differences.mean()) <= settings.same_picture else None
 
 
 def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
@@ -417,8 +406,7 @@ def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
     # Means over colours and time: an encoding changes them little.
     colours = looks.reshape(len(looks), pixels, 3)
     grey = colours.mean(axis=2)  # (T, 64)
-    is_seen = np.isfinite(grey).all(axis=1)
-    grey = grey[is_seen]
+    grey = grey[np.isfinite(grey).all(axis=1)]
     if len(grey) < PART_COUNT:
         return None
     parts: Sequence[Matrix] = np.array_split(grey, PART_COUNT)

@@ -55,7 +55,7 @@ class GroundedSteps(FrozenModel):
     """Steps where they are shown. kind: of the alignment's scores, which are the stored array. None
     without any.
 
-    witness: what was asked of a vision-language model and what it said. None, and not stored, where
+    vlm: what was asked of a vision-language model and what it said. None, and not stored, where
     no model was asked.
     """
 
@@ -64,14 +64,15 @@ class GroundedSteps(FrozenModel):
     kind: Literal["cosine", "probability"] | None = None
     report: dict[str, JsonValue] = Field(default_factory=dict)
     doubts: tuple[str, ...] = ()
-    witness: dict[str, JsonValue] | None = None
+    vlm: dict[str, JsonValue] | None = Field(default=None, alias="witness")
 
     @model_serializer(mode="wrap")
-    def _without_no_witness(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the witness only where one was asked: results of before stay what they are."""
+    def _omit_empty_vlm_answers(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store the answers, as "witness", only where a model was asked."""
         tree: dict[str, Any] = stored(self)
-        if self.witness is None:
-            tree.pop("witness", None)
+        answers = tree.pop("vlm")
+        if answers is not None:
+            tree["witness"] = answers
         return tree
 
 
@@ -102,7 +103,7 @@ def pack_grounding(
     )
     if answers is not None:
         doubts = (*report.doubts, *answers.notes)
-        header = header.model_copy(update={"witness": answers.report, "doubts": doubts})
+        header = header.model_copy(update={"vlm": answers.report, "doubts": doubts})
     return pack(header, {"scores": alignment.scores})
 
 
@@ -119,6 +120,4 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
 
 def round_seconds(duration: float) -> float:
     """Return seconds as records keep them."""
-    if not math.isfinite(duration):
-        return 0.0
-    return round(duration, 3)
+    return 0.0 if not math.isfinite(duration) else round(duration, 3)

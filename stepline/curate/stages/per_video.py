@@ -37,7 +37,7 @@ from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
 from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
 from stepline.pipeline.pictures import NO_PICTURE, LookOptions, VisualFeatures, extract_features
-from stepline.pipeline.placing import ask_witness, ground_steps
+from stepline.pipeline.placing import ask_vlm, ground_steps
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
@@ -83,8 +83,7 @@ def transcribe(video: VideoContext) -> bytes:
     if video.media is None:
         silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
         return to_bytes(silence)
-    results = transcribe_many([video])
-    return results[0]
+    return transcribe_many([video])[0]
 
 
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
@@ -265,8 +264,7 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    options = LookOptions(backbone=network)
-    visual = extract_features(request, info, settings, options)
+    visual = extract_features(request, info, settings, LookOptions(backbone=network))
     return pack_features(visual)
 
 
@@ -281,8 +279,7 @@ def coarse(video: VideoContext) -> bytes:
     # How long the video is: what was decoded of it, else what its file says, else its captions.
     decoded = max(speech.end, visual.end)
     duration = round_seconds(decoded or probed.duration)
-    captions_alone = video.item.video is None and video.item.captions is not None
-    if duration <= 0 and captions_alone:
+    if duration <= 0 and (video.item.video is None and video.item.captions is not None):
         duration = round_seconds(_last_end(speech.transcript))
     if duration <= 0:
         what = "nothing in it can be decoded, and its length is not known"
@@ -341,19 +338,17 @@ def ground(video: VideoContext) -> bytes:
     steps = coarse.steps
     duration = coarse.duration
     visual = _read_features(video)
-    has_pictures = visual.features is not None or visual.activity is not None
-    # Without pictures, all that is known of a step is that it is said.
-    if not steps or not has_pictures:
+    if not steps or not (visual.features is not None or visual.activity is not None):
         update = {"status": "said", "score": 0.0}
         unseen = [step.model_copy(update=update) for step in steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
-    if video.media is None or not settings.vision.witness.named:
+    if video.media is None or not settings.vision.vlm.named:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)
-    answers = ask_witness(request, grounding, visual, settings, duration)
+    answers = ask_vlm(request, grounding, visual, settings, duration)
     late = unanswered(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")

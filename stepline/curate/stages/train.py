@@ -58,8 +58,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     base = open_base(settings.base)
     out = dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
-    job = Job(source, base, out, swap, say=dataset.say)
-    run(job)
+    run(Job(source, base, out, swap, say=dataset.say))
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.
@@ -73,8 +72,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
             records.append(record)
             continue
         reason = _reason_of_video(record) or NO_SWAPPED_STEP
-        failure = StageFailure(record.id, "sieve-swap", "left out", reason)
-        left_out[record.id] = failure
+        left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
     records.sort(key=lambda record: record.id)
     write_dataset(dataset.folder, records, left_out)
 
@@ -105,8 +103,7 @@ def train(dataset: DatasetContext) -> None:
         dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
     folder = dataset.folder / RUN_FOLDER
-    settings = of_any_width(dataset.recipe.train)
-    train_run(sources, folder, settings, on_prepared=report)
+    train_run(sources, folder, of_any_width(dataset.recipe.train), on_prepared=report)
 
 
 def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:

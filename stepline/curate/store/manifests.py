@@ -70,14 +70,11 @@ class KeySet:
         # A bisection, since the numbers are sorted.
         sought = np.uint64(number)
         index = int(np.searchsorted(self._listing, sought))
-        if index == len(self._listing):
-            return False
-        return int(self._listing[index]) == number
+        return False if index == len(self._listing) else int(self._listing[index]) == number
 
     def add(self, key: str) -> None:
         """Take a key in."""
-        number = key_number(key)
-        self._added.add(number)
+        self._added.add(key_number(key))
         if len(self._added) >= MAX_LOOSE_KEYS:
             self.numbers()
 
@@ -101,8 +98,7 @@ def are_among(keys: Keys, listing: Keys) -> "npt.NDArray[np.bool_]":
     order = np.argsort(keys)
     ordered_keys = keys[order]
     rows = np.searchsorted(listing, ordered_keys)
-    padded = np.append(listing, 0)
-    is_equal = padded[rows] == ordered_keys
+    is_equal = np.append(listing, 0)[rows] == ordered_keys
     is_inside = rows < len(listing)
     among = np.zeros(len(keys), np.bool_)
     among[order] = is_equal & is_inside
@@ -111,9 +107,7 @@ def are_among(keys: Keys, listing: Keys) -> "npt.NDArray[np.bool_]":
 
 def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
     """Yield the files below a folder, or none where a disk has no such folder."""
-    if folder.local is not None and not folder.exists():
-        return ()
-    return folder.list()
+    return () if folder.local is not None and not folder.exists() else folder.list()
 
 
 def listed_keys(folder: "RemotePath") -> Keys:
@@ -129,9 +123,7 @@ def _numbers(names: Iterable[str]) -> Keys:
     keys = filter(KEY_NAME.match, names)
     # Hex digits of all keys in one text, which becomes numbers in one go.
     digits = "".join(key[:KEY_DIGITS] for key in keys)
-    data = bytes.fromhex(digits)
-    numbers = np.frombuffer(data, dtype=">u8")
-    return numbers.astype(np.uint64)
+    return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
 
 
 def read_json(path: "RemotePath") -> dict[str, Any]:
@@ -139,13 +131,10 @@ def read_json(path: "RemotePath") -> dict[str, Any]:
     try:
         if not path.exists():
             return {}
-        content = path.read()
-        tree = parse_json(content)
+        tree = parse_json(path.read())
     except (ValueError, StoreError):  # a cache: one that is damaged or was removed is made again
         return {}
-    if not isinstance(tree, dict):
-        return {}
-    return tree
+    return {} if not isinstance(tree, dict) else tree
 
 
 def read_arrays(path: "RemotePath") -> Arrays:
@@ -153,8 +142,7 @@ def read_arrays(path: "RemotePath") -> Arrays:
     try:
         if not path.exists():
             return {}
-        data = path.read()
-        file = io.BytesIO(data)
+        file = io.BytesIO(path.read())
         with np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     # A cache, as above.
@@ -186,9 +174,7 @@ def _cells_path(out: "RemotePath", stage: str) -> "RemotePath":
 def _settled(mark: int, now: int) -> int:
     """Return the time of change of a folder, or 0 where it is so new that it may change again
     unnoticed."""
-    if now - mark <= UNSETTLED_NS:
-        return 0
-    return mark
+    return 0 if now - mark <= UNSETTLED_NS else mark
 
 
 def disk_keys(out: "RemotePath", stage: str) -> Keys:
@@ -216,8 +202,7 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
         if keys is None or mark != old_mark:
             changed = True
             mark = _settled(mark, now)
-            file_names = os.listdir(entry.path)
-            keys = _numbers(file_names)
+            keys = _numbers(os.listdir(entry.path))
         names.append(entry.name)
         marks.append(mark)
         parts.append(keys)
@@ -269,15 +254,10 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     lowest = prefix << 56
     highest = lowest | (2**56 - 1)
     bounds = np.array([lowest, highest], np.uint64)
-    rows = np.searchsorted(keys, bounds)
-    first, last = rows
+    first, last = np.searchsorted(keys, bounds)
     saved = keys[first:last]
     # While a driver works, the store may have more than the manifest, never less.
-    if owner:  # it has written more since
-        is_listed = are_among(saved, sample)
-        agrees = bool(is_listed.all())
-    else:
-        agrees = np.array_equal(saved, sample)
+    agrees = bool(are_among(saved, sample).all()) if owner else np.array_equal(saved, sample)
     if not agrees:
         return listed_keys(folder)
     return keys
@@ -291,8 +271,7 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
     """
     arrays = {"keys": keys, "owner": np.array(owner)}
     data = _npz(arrays)
-    path = _cells_path(out, stage)
-    path.write(data)
+    _cells_path(out, stage).write(data)
 
 
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
@@ -331,8 +310,7 @@ def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
 
 
 def _read_failure(folder: "RemotePath", file: "FileEntry") -> Row:
-    data = (folder / file.name).read()
-    failure = StageFailure.from_json(data, file.name)
+    failure = StageFailure.from_json((folder / file.name).read(), file.name)
     row: Row = [file.name, file.fingerprint]
     row += [failure.id, failure.kind, failure.reason, failure.attempts]
     return row

@@ -87,8 +87,7 @@ class ResultStore:
     def has(self, stage: Stage, key: str) -> bool:
         """Return whether a result is there."""
         if self._listed:
-            keys = self._done(stage.name)
-            return key in keys
+            return key in self._done(stage.name)
         # One file on a disk is asked for faster than a folder is listed.
         return self._result(stage, key).exists()
 
@@ -120,8 +119,7 @@ class ResultStore:
                 return None
             data = file.read()
             return StageFailure.from_json(data, path)
-        keys = self._keys(self._failed_keys, FAILURES_FOLDER, stage.name)
-        if key not in keys:
+        if key not in self._keys(self._failed_keys, FAILURES_FOLDER, stage.name):
             return None
         if path not in self._failures:
             data = file.read()
@@ -135,8 +133,7 @@ class ResultStore:
             attempts = failure.attempts + before.attempts
             failure = replace(failure, attempts=attempts)
         path = failure_path(stage, key)
-        fields = asdict(failure)
-        content = json.dumps(fields, indent=1)
+        content = json.dumps(asdict(failure), indent=1)
         (self.out / path).write(content)
         self._failures.pop(path, None)
         if stage.name in self._failed_keys:
@@ -161,8 +158,7 @@ class ResultStore:
     def _keys(self, by_stage: dict[str, KeySet], folder: str, stage: str) -> KeySet:
         """Return the keys that a stage has in a folder of an object store, listed once."""
         if stage not in by_stage:
-            stage_folder = self.out / f"{folder}/{stage}"
-            by_stage[stage] = KeySet.in_folder(stage_folder)
+            by_stage[stage] = KeySet.in_folder(self.out / f"{folder}/{stage}")
         return by_stage[stage]
 
 
@@ -178,10 +174,8 @@ class StageFolders:
         if out.local is not None:
             self._home = out.local / STAGES_FOLDER
         else:
-            address = out.url.encode()
-            digest = hashlib.sha256(address).hexdigest()
-            homes = cache_folder() / "curate-stages"
-            self._home = homes / digest[:DIGEST_DIGITS]
+            digest = hashlib.sha256(out.url.encode()).hexdigest()
+            self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
 
     def is_complete(self, stage: str, key: str) -> bool:
         """Return whether a stage's folder is complete."""
@@ -210,12 +204,10 @@ class StageFolders:
         for path in folder.rglob("*"):
             if path.is_file():
                 name = path.relative_to(folder).as_posix()
-                size = path.stat().st_size
-                files[name] = size
+                files[name] = path.stat().st_size
         if self._out.local is None:
             for name in sorted(files):
-                copy = self._remote_folder(stage, key) / name
-                copy.put(folder / name)
+                (self._remote_folder(stage, key) / name).put(folder / name)
         # The mark comes last: what it names is there.
         content = json.dumps(files, indent=1, sort_keys=True)
         self._mark(stage, key).write(content)
@@ -224,18 +216,14 @@ class StageFolders:
         """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            mark = self._mark(stage, key)
-            content = mark.read()
+            content = self._mark(stage, key).read()
             files: dict[str, int] = parse_json(content)
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
-                is_whole = False
-                if copy.is_file():
-                    is_whole = copy.stat().st_size == size
+                is_whole = copy.stat().st_size == size if copy.is_file() else False
                 if not is_whole:
-                    original = self._remote_folder(stage, key) / name
-                    original.fetch(copy)
+                    (self._remote_folder(stage, key) / name).fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:

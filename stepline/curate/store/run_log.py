@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
 from stepline.curate.store.manifests import MANIFESTS_FOLDER, files_in, read_json, write_manifest
@@ -95,9 +95,7 @@ class LogTotals:
 def log_number(line: LogLine, name: str) -> float:
     """Return a number of a log's line, or 0 where it has none of that name."""
     value = line.get(name)
-    if not isinstance(value, (int, float)):
-        return 0.0
-    return float(value)
+    return 0.0 if not isinstance(value, (int, float)) else float(value)
 
 
 class RunLog:
@@ -134,8 +132,7 @@ class RunLog:
         """Add one line."""
         now = round(time.time(), 3)
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
-        data = json.dumps(line).encode()
-        size = self._file.write(data + b"\n")
+        size = self._file.write(json.dumps(line).encode() + b"\n")
         file_name = self._path.name
         sizes = self._totals.read
         sizes[file_name] = sizes.get(file_name, 0) + size
@@ -192,8 +189,7 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
         start = log.read.get(file, 0)
         if start == sizes[file]:
             continue
-        data = (folder / file).read(start)
-        for line in _whole_lines(data):
+        for line in _whole_lines((folder / file).read(start)):
             log.add(line)
         if file not in logs:
             totals.append(log)
@@ -283,12 +279,30 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
-    """Return the recipe of the last run on OUT. Raises StoreError where OUT has had no run."""
+    """Return the recipe of the last run on OUT, without settings that this release no longer has.
+
+    Raises StoreError where OUT has had no run.
+    """
     path = out / RUN_FILE
     if not path.exists():
         what = f"{out.display_url}: no run of `stepline curate` has begun here"
         raise StoreError(f"{what}; give the folder that --out named")
-    return validate(Recipe, parse_json(path.read())["recipe"])
+    tree = parse_json(path.read())["recipe"]
+    try:
+        Recipe.model_validate_json(json.dumps(tree))
+    except ValidationError as error:
+        for wrong in error.errors():
+            if wrong["type"] == "extra_forbidden":
+                _remove_setting(tree, wrong["loc"])
+    return validate(Recipe, tree)
+
+
+def _remove_setting(tree: dict[str, Any], keys: tuple[int | str, ...]) -> None:
+    *sections, name = keys
+    for key in sections:
+        # pydantic names the member of a union among the keys.
+        tree = tree.get(str(key), tree)
+    tree.pop(str(name), None)
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:

@@ -328,8 +328,7 @@ def _add(
     if times is None:
         collector.reject(location, text, NOT_TIMES)
         return
-    is_empty = isinstance(text, str) and not text.strip()
-    if is_empty or _has_text(collector, text, location):
+    if (isinstance(text, str) and not text.strip()) or _has_text(collector, text, location):
         start, end = times
         segment = PredictedSegment(start, end, text.strip(), parse_seconds(score))
         collector.add(video, segment)
@@ -490,8 +489,7 @@ def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
         except (ValueError, RecursionError):
             position = start + 1
             if _BROKEN_PATTERN.match(text, start):
-                quotation = text[start : start + MAX_QUOTED_CHARS]
-                collector.reject(name, quotation, BROKEN_LIST)
+                collector.reject(name, text[start : start + MAX_QUOTED_CHARS], BROKEN_LIST)
             continue
         if tree and (isinstance(tree, dict) or isinstance(tree[0], list | dict)):
             trees.append(tree)

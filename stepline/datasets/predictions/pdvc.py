@@ -65,12 +65,10 @@ def cut_proposals(rows: Sequence[Node]) -> list[Node]:
 
 def joint_score(row: Node) -> float:
     """Return what PDVC ranks a proposal by: its confidence and its caption's likelihood."""
-    sentence = row["sentence"].text()
-    words = len(sentence.split())
+    words = len(row["sentence"].text().split())
     length = math.pow(words, LENGTH_POWER) + WORD_EPSILON
     likelihood = row["sentence_score"].number() / length
-    confidence = row["proposal_score"].number()
-    return confidence + CAPTION_WEIGHT * likelihood
+    return row["proposal_score"].number() + CAPTION_WEIGHT * likelihood
 
 
 def _times(row: Node) -> tuple[float, float]:

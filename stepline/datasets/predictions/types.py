@@ -71,9 +71,7 @@ class PredictionCollector:
 
     def reject(self, location: str, what: Tree, reason: str) -> None:
         """Note something that cannot be read."""
-        text = what
-        if not isinstance(what, str):
-            text = quoted(what)
+        text = quoted(what) if not isinstance(what, str) else what
         self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
     def reject_node(self, node: Node, reason: str) -> None:
@@ -140,8 +138,7 @@ class PredictionCollector:
             self.note_rule(f"{self.without_text} segments have an empty text and stay as they are")
         segments = {}
         for video, rows in self.segments.items():
-            id = video.removeprefix(prefix)
-            segments[id] = tuple(rows)
+            segments[video.removeprefix(prefix)] = tuple(rows)
         return SegmentPredictions(segments, tuple(self.rejected), tuple(self.rules))
 
 
@@ -195,21 +192,15 @@ def _finite(value: int | float) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    if not math.isfinite(number):
-        return None
-    return number
+    return None if not math.isfinite(number) else number
 
 
 def parse_interval(value: Tree) -> tuple[float, float] | None:
     """Return the two times of a list of two or of text such as "01:20 - 01:35", None for anything
     else."""
-    parts = value
-    if isinstance(value, str):
-        parts = _BETWEEN_PATTERN.split(value.strip())
+    parts = _BETWEEN_PATTERN.split(value.strip()) if isinstance(value, str) else value
     if not isinstance(parts, list) or len(parts) != 2:
         return None
     start = parse_seconds(parts[0])
     end = parse_seconds(parts[1])
-    if start is None or end is None:
-        return None
-    return start, end
+    return None if start is None or end is None else (start, end)

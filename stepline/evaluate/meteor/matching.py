@@ -245,9 +245,7 @@ def _paraphrases(
 def _listed(paraphrases: dict[int, int], caption: IndexedCaption) -> list[int]:
     """Return the paraphrases that a caption holds, in the table's order."""
     shared = paraphrases.keys() & caption.reached.keys()
-    if len(shared) < 2:
-        return list(shared)
-    return sorted(shared, key=paraphrases.__getitem__)
+    return list(shared) if len(shared) < 2 else sorted(shared, key=paraphrases.__getitem__)
 
 
 # ---------------------------------------------------------------- the search

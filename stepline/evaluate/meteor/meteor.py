@@ -74,9 +74,7 @@ def _matched_share(counts: Counts) -> float:
     columns = zip(MODULE_WEIGHTS, by_module[:MODULE_COUNT], by_module[MODULE_COUNT:], strict=True)
     for weight, all_words, function_words in columns:
         weighted += weight * _length(all_words, function_words)
-    if not weighted:
-        return 0.0
-    return weighted / _length(words, functions)
+    return 0.0 if not weighted else weighted / _length(words, functions)
 
 
 def _length(words: int, functions: int) -> float:
@@ -121,8 +119,7 @@ def _counts(
     functions = [0] * MODULE_COUNT
     for module, (start, length) in zip(modules, spans, strict=True):
         matched[module] += length
-        span_mask = (1 << length) - 1
-        functions_of_span = caption.functions >> start & span_mask
+        functions_of_span = caption.functions >> start & (1 << length) - 1
         functions[module] += functions_of_span.bit_count()
     function_count = caption.functions.bit_count()
     return (len(caption), function_count, *matched, *functions)
@@ -162,9 +159,7 @@ class Meteor:
 
     def __init__(self, folder: Path | None = None) -> None:
         """folder: laid out as the pycocoevalcap package, by default that package."""
-        lexicon = load_lexicon(folder)
-        phrases = load_phrases(folder)
-        indexer = CaptionIndexer(lexicon, phrases)
+        indexer = CaptionIndexer(load_lexicon(folder), load_phrases(folder))
         self._index = lru_cache(maxsize=_MAX_CACHED_CAPTIONS)(indexer.read)
         self._pair = lru_cache(maxsize=_MAX_CACHED_PAIRS)(self._score_pair)
 

@@ -59,8 +59,7 @@ def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
     prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, of METEOR's list of non-breaking
     prefixes.
     """
-    lowered = normalise(line, prefixes).lower()
-    return _split(lowered)
+    return _split(normalise(line, prefixes).lower())
 
 
 def _split(line: str) -> list[str]:
@@ -69,8 +68,7 @@ def _split(line: str) -> list[str]:
 
 def normalise(line: str, prefixes: Mapping[str, int]) -> str:
     """Return a line with its punctuation set apart, case kept."""
-    is_only_letters = line.isascii() and line.replace(" ", "a").isalpha()
-    if not is_only_letters:
+    if not (line.isascii() and line.replace(" ", "a").isalpha()):
         # two or more dots are a word of their own and split the line: every second part
         parts = _DOTS_PATTERN.split(line)
         for index in range(0, len(parts), 2):

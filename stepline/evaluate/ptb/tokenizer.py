@@ -59,9 +59,7 @@ def _translated(table: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def _dash(text: str) -> str:
-    if len(text) in (3, 4):
-        return "--"
-    return text
+    return "--" if len(text) in (3, 4) else text
 
 
 def _without_soft_hyphens(text: str) -> str:
@@ -70,9 +68,7 @@ def _without_soft_hyphens(text: str) -> str:
 
 def _quote(text: str, opening: bool) -> str:
     for pattern, opening_quote, closing_quote in _QUOTE_PATTERNS:
-        quote = closing_quote
-        if opening:
-            quote = opening_quote
+        quote = opening_quote if opening else closing_quote
         text = pattern.sub(quote, text)
     return text
 
@@ -165,9 +161,7 @@ _MAX_UNIT = 0xFFFF  # characters beyond it are two UTF-16 units to Java
 def only_ascii(text: str) -> str:
     """Return the text with one space for each character outside ASCII, as SODA and densevid_eval
     read captions."""
-    if text.isascii():
-        return text
-    return _NOT_ASCII.sub(" ", text)
+    return text if text.isascii() else _NOT_ASCII.sub(" ", text)
 
 
 class Tokenizer:
@@ -180,8 +174,7 @@ class Tokenizer:
     def __init__(self, folder: Path | None = None) -> None:
         """folder: laid out as the pycocoevalcap package, by default that package. Raises ModelError
         without it."""
-        jar = official_file(TOKENIZER_JAR, folder)
-        self._automaton = load(jar)
+        self._automaton = load(official_file(TOKENIZER_JAR, folder))
         cache = lru_cache(maxsize=_MAX_CACHED_TEXTS)
         self._tokens = cache(self._tokenize)
         # the tokens of a word of letters do not depend on its neighbours
@@ -194,15 +187,13 @@ class Tokenizer:
 
     def all_tokens(self, text: str) -> list[str]:
         """Return the lower-cased tokens of a caption, punctuation included."""
-        line = text.translate(_LINE_BREAKS)
-        units = _units(line) + "\n"
+        units = _units(text.translate(_LINE_BREAKS)) + "\n"
         tokens = _written_tokens(units, self._automaton)
         lowered = [token.lower() for token in tokens]
         return [_characters(token) for token in lowered]
 
     def _tokenize(self, text: str) -> str:
-        is_only_letters = text.replace(" ", "a").isalpha()
-        if not is_only_letters or not text.isascii():
+        if not text.replace(" ", "a").isalpha() or not text.isascii():
             return self._read(text)
         words = [self._word(word) for word in text.split()]
         return " ".join(filter(None, words))
@@ -273,5 +264,4 @@ def _characters(token: str) -> str:
     """Undo `_units`. A surrogate alone stays."""
     if token.isascii() or not _SURROGATE_UNIT.search(token):
         return token
-    data = token.encode("utf-16-le", "surrogatepass")
-    return data.decode("utf-16-le", "replace")
+    return token.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

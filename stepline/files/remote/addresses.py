@@ -111,13 +111,12 @@ def check_url(url: str) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
         host.encode("idna")
-        is_address = bool(host.strip(".")) and parts.port != 0
-        fault = "names no host"
+        if not host.strip(".") or parts.port == 0:
+            raise ValueError("names no host")
     except ValueError as error:  # UnicodeError too
-        is_address = False
-        fault = str(error)
-    if not is_address:
-        raise MediaError(f"{display_url(url)}: no address ({fault}); correct the address")
+        raise MediaError(
+            f"{display_url(url)}: no address ({error}); correct the address"
+        ) from error
 
 
 def display_url(url: str) -> str:

@@ -1,24 +1,25 @@
-"""Remote files that are read again and again, kept on this disk from when they are first asked for.
+"""Remote files that are read again and again, kept on this disk once they were asked for.
 
     <cache folder>/remote/<digest of where they lie and how they are listed>/<name>
 
-Shards make room for others. Those that were not asked for the longest go, so that all that is kept
-takes at most half of the disk's free space. Processes and threads share what is kept. Two that ask
-for a file at the same time fetch it once.
+The least recently used shards are removed, so that the cache takes at most half of the disk's free
+space. Processes and threads share it, and two that ask for a file at the same time fetch it once.
+fsspec's own caches (simplecache, filecache) have no lock, no limit of size, and do not notice that a
+file changed during the download.
 """
 
 import hashlib
 import shutil
-import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from os import utime
 from pathlib import Path
 
+from filelock import FileLock
+
 from stepline.errors import StoreError
 from stepline.files.atomic_files import cache_folder, remove_file
-from stepline.files.locks import lock_file_now
 from stepline.files.remote.path import DEFAULT_SETTINGS, RemotePath
 from stepline.files.remote.settings import RemoteSettings
 
@@ -26,7 +27,6 @@ SHARD_PATTERN = "*.safetensors"  # files that make room; all others are small, o
 IN_USE_SECONDS = 60.0  # s since a file was asked for, in which it stays
 MAX_PARALLEL_FETCHES = 16  # files that are fetched at the same time
 NOTE_SECONDS = 5.0  # s between two notes that a file is used
-LOCK_PAUSE_SECONDS = 0.05  # s
 
 
 def is_remote(path: object) -> bool:
@@ -46,13 +46,10 @@ class CachedFolder:
     ) -> None:
         self._remote = RemotePath(url, settings)
         self._most = most
-        self._entries = {}
-        state = []
-        for entry in sorted(self._remote.list(), key=lambda entry: entry.name):
-            self._entries[entry.name] = entry
-            state.append(f"{entry.name} {entry.fingerprint}")
+        entries = sorted(self._remote.list(), key=lambda entry: entry.name)
+        self._entries = {entry.name: entry for entry in entries}
         # Another state of the remote folder has a folder of its own.
-        self.folder = _folder_of(url, state)
+        self.folder = _folder_of(url, [f"{entry.name} {entry.fingerprint}" for entry in entries])
         self.names = tuple(self._entries)
         self._noted_at: dict[str, float] = {}  # by name: when the use of a file was noted
 
@@ -66,9 +63,8 @@ class CachedFolder:
         another by now."""
         path = self.folder / name
         now = time.monotonic()
-        noted_at = self._noted_at.get(name, -NOTE_SECONDS)
         # A file that was in use a moment ago has not been removed.
-        if now - noted_at < NOTE_SECONDS:
+        if now - self._noted_at.get(name, -NOTE_SECONDS) < NOTE_SECONDS:
             return path
         entry = self._entries[name]
         _fetch_once(self._remote / name, path, entry.fingerprint, entry.size, self._most)
@@ -99,14 +95,8 @@ def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
 
 
 def _folder_of(url: str, state: Iterable[str]) -> Path:
-    lines = [url.rstrip("/"), *state]
-    content = "\n".join(lines).encode("utf-8", "surrogatepass")
-    digest = hashlib.sha256(content).hexdigest()
-    return cache_folder() / "remote" / digest[:32]
-
-
-_fetching = threading.Lock()
-_locks: dict[Path, threading.Lock] = {}
+    content = "\n".join([url.rstrip("/"), *state]).encode("utf-8", "surrogatepass")
+    return cache_folder() / "remote" / hashlib.sha256(content).hexdigest()[:32]
 
 
 def _fetch_once(
@@ -116,13 +106,9 @@ def _fetch_once(
     was listed."""
     if path.exists():
         return
-    with _fetching:
-        lock = _locks.setdefault(path, threading.Lock())
     path.parent.mkdir(parents=True, exist_ok=True)
     # One thread of one process fetches it. The others find it then.
-    with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
-        while not lock_file_now(file):
-            time.sleep(LOCK_PAUSE_SECONDS)
+    with FileLock(path.with_name(f".{path.name}.lock")):
         if path.exists():
             return
         if path.match(SHARD_PATTERN):
@@ -135,7 +121,7 @@ def _fetch_once(
 
 
 def _make_room(size: int, most: int | None) -> None:
-    """Remove the shards that were not asked for the longest, as many as are in the way."""
+    """Remove the least recently used shards, as many as are in the way of `size` more bytes."""
     root = cache_folder() / "remote"
     now = time.time()
     shards = []
@@ -147,12 +133,10 @@ def _make_room(size: int, most: int | None) -> None:
             continue
         shards.append((status.st_mtime, status.st_size, path))
         total_bytes += status.st_size
-    limit = most
-    if limit is None:
-        limit = (total_bytes + shutil.disk_usage(root).free) // 2
-    # Those that were used the longest ago go first.
+    if most is None:
+        most = (total_bytes + shutil.disk_usage(root).free) // 2
     for used_at, shard_bytes, path in sorted(shards):
-        if total_bytes <= limit or now - used_at < IN_USE_SECONDS:
+        if total_bytes <= most or now - used_at < IN_USE_SECONDS:
             break
         path.unlink(missing_ok=True)
         total_bytes -= shard_bytes

@@ -46,18 +46,14 @@ def filesystem(url: str, settings: RemoteSettings) -> Any:
     scheme = _scheme(url)
     if scheme not in FILESYSTEM_KINDS:
         near = difflib.get_close_matches(scheme, FILESYSTEM_KINDS, n=1, cutoff=0.5)
-        if near:
-            cure = f"did you mean {near[0]}://?"
-        else:
-            kinds = [f"{kind}://" for kind in FILESYSTEM_KINDS]
-            cure = f"known: a path, {', '.join(kinds)}"
+        kinds = ", ".join(f"{kind}://" for kind in FILESYSTEM_KINDS)
+        cure = f"did you mean {near[0]}://?" if near else f"known: a path, {kinds}"
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
     return _create(FILESYSTEM_KINDS[scheme], settings, os.getpid())
 
 
 def _scheme(url: str) -> str:
-    scheme, _, _ = url.partition("://")
-    return scheme.lower()
+    return url.partition("://")[0].lower()
 
 
 # None survives a fork, which is why the process is a part of its key.
@@ -65,10 +61,8 @@ def _scheme(url: str) -> str:
 def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001
     import fsspec
 
-    create: Callable[..., Any] = partial(fsspec.filesystem, kind)
     try:
-        if kind == "gs":
-            create = _google_storage
+        create = _google_storage if kind == "gs" else partial(fsspec.filesystem, kind)
         files = create(skip_instance_cache=kind != "memory", **_options(kind, settings))
     except ImportError as error:
         package = EXTRA_OF_KIND.get(kind, kind)
@@ -102,8 +96,8 @@ def _google_storage(**options: Any) -> Any:
             bucket, key, _ = self.split_path(path)
             address = f"{self._location}/upload/storage/v1/b/{{}}/o"
             query = {"uploadType": "media", "name": key}
-            content_type, _ = mimetypes.guess_type(key)
-            headers = {"Content-Type": content_type or "application/octet-stream"}
+            content_type = mimetypes.guess_type(key)[0] or "application/octet-stream"
+            headers = {"Content-Type": content_type}
             file = io.BytesIO(value)
             await self._call("POST", address, bucket, headers=headers, data=file, **query)
 
@@ -129,13 +123,10 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
             "config_kwargs": {**limits, "retries": {"total_max_attempts": 1}},
         }
     if kind == "gs":
-        options: dict[str, Any] = {}
-        if settings.anonymous:
-            options["token"] = "anon"
-        return {**options, "endpoint_url": settings.endpoint, "use_listings_cache": False}
+        token = {"token": "anon"} if settings.anonymous else {}
+        return {**token, "endpoint_url": settings.endpoint, "use_listings_cache": False}
     if kind == "http":
-        get_client = partial(_http_client, settings)
-        return {"use_listings_cache": False, "get_client": get_client}
+        return {"use_listings_cache": False, "get_client": partial(_http_client, settings)}
     return {}
 
 
@@ -167,18 +158,16 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
             if self._body is not None:
                 return self._body
             limit = self._limit()
-            parts = []
-            size = 0
+            body = bytearray()
             async for part in self.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > limit:
+                body += part
+                if len(body) > limit:
                     self.close()
                     break
-            if size > limit and self.status < 400:
+            if len(body) > limit and self.status < 400:
                 what = f"{self.host} sent more than the {limit} bytes that may come"
                 raise StoreError(f"{what}; look at that server")
-            self._body = b"".join(parts)
+            self._body = bytes(body)
             return self._body
 
         def _limit(self) -> int:
@@ -216,8 +205,7 @@ def host_of(url: str) -> str:
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
     """Return why a redirect is not followed, or None where it is."""
-    host = host_of(source)
-    other = host_of(target)
+    host, other = host_of(source), host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
         what = f"{host} leads from https to http, where anyone can change it on the way"
         return f"{what}; give an address that does not"
@@ -228,11 +216,7 @@ def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str 
 
 def may_lead(source: str, target: str, settings: RemoteSettings) -> bool:
     """Return whether what comes from one host may lead to another."""
-    if not target:
-        return False
-    if target == source:
-        return True
-    return "*" in settings.hosts or target in settings.hosts
+    return bool(target) and (target == source or not {"*", target}.isdisjoint(settings.hosts))
 
 
 def allow_host(host: str) -> str:
@@ -276,9 +260,7 @@ def list_objects(
     bucket, _, prefix = root.partition("/")
     if prefix:
         prefix = f"{prefix}/"
-    list_page = _gs_page
-    if kind == "s3":
-        list_page = _s3_page
+    list_page = _s3_page if kind == "s3" else _gs_page
     page = partial(list_page, files, settings.seconds, bucket, prefix)
     following: str | None = ""
     while following is not None:
@@ -298,10 +280,7 @@ def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -
         query["ContinuationToken"] = token
     page = request(files, "call_s3", "list_objects_v2", seconds, **query)
     entries = [(about["Key"], about) for about in page.get("Contents", ())]
-    following = None
-    if page.get("IsTruncated"):
-        following = page["NextContinuationToken"]
-    return entries, following
+    return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
 
 def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:

@@ -46,7 +46,8 @@ BYTE_RANGE = re.compile(
 )
 # Of disks that know no hard links.
 NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-LOCK_MARKS = (
+# what filesystems call the version of a file, the surest first
+VERSION_KEYS = [
     "ETag",
     "etag",
     "md5Hash",
@@ -56,7 +57,7 @@ LOCK_MARKS = (
     "updated",
     "mtime",
     "created",
-)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,11 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class FileAddress:
-    """A URL or path, and what can be known of it without asking anyone."""
+class RemotePath:
+    """A file or folder by URL or path.
+
+    Every failure is a StoreError, in one line that shows no secret of the URL.
+    """
 
     url: str
     settings: RemoteSettings = field(default=DEFAULT_SETTINGS, repr=False)
@@ -122,12 +126,6 @@ class FileAddress:
             return None
         return Path(self.url)
 
-
-@dataclass(frozen=True, repr=False)
-class RemotePath(FileAddress):
-    """A file or folder by URL or path. Every failure is a StoreError in one line that shows no
-    secret of the URL."""
-
     def exists(self) -> bool:
         """Return whether a file or folder is here. A bucket that refuses to say is an error."""
         if (path := self.local) is not None:
@@ -168,23 +166,17 @@ class RemotePath(FileAddress):
         if about.get("type") == "directory":
             raise StoreError(f"{self.display_url}: is a folder; give a file")
         size = about.get("size")
-        if size is None:
-            size = -1
-        return int(size), fingerprint_of(about)
+        return -1 if size is None else int(size), fingerprint_of(about)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or those from `start` up to `end`."""
         if self.byte_range is not None:
             whole, first, last = self.byte_range
-            if end is not None:
-                last = min(last, first + end)
-            return whole.read(first + start, last)
+            return whole.read(first + start, last if end is None else min(last, first + end))
         if (path := self.local) is not None:
             return self._try(lambda: read_range(path, start, end))
         # One request of the bytes that are asked for.
-        limits: dict[str, int | None] = {}
-        if end is not None or start:
-            limits = {"start": start, "end": end}
+        limits = {"start": start, "end": end} if start or end is not None else {}
 
         def cat() -> bytes:
             data = bytes(self._request_once("cat_file", **limits))
@@ -197,9 +189,7 @@ class RemotePath(FileAddress):
     def write(self, data: str | bytes) -> None:
         """Write a file whole or not at all: by a new name on a local disk, by one upload
         elsewhere."""
-        content = data
-        if isinstance(content, str):
-            content = content.encode()
+        content = data.encode() if isinstance(data, str) else data
         if (path := self.local) is not None:
             write_atomic(path, content)
         else:
@@ -207,13 +197,13 @@ class RemotePath(FileAddress):
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
-        """Write a file where none is, whole and in one step. Return whether it was this call that
-        did.
+        """Write a file only where none is, atomically. Return whether this call wrote it.
 
-        By a hard link on a local disk, by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk
-        without links makes it first and fills it then. A store without conditional writes is asked
-        first and written to then. So of two who begin together both may learn that they did, and
-        the last one's data stays. data: the caller's alone.
+        By a hard link on a local disk, by If-None-Match (S3) or generation 0 (GCS) elsewhere. On a
+        disk without links, and in a store without conditional writes, it is not atomic: of two who
+        begin together both may get True, and the data of the last one stays.
+
+        data: must differ from that of every other caller.
         """
         if (path := self.local) is not None:
             return self._try(lambda: create_local(path, data))
@@ -274,10 +264,8 @@ class RemotePath(FileAddress):
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
         size = self.size()
-        buffer = buffer or self.settings.block * BYTES_PER_MIB
-        buffer = min(buffer, max(size, 1))
-        reader = io.BufferedReader(RangeReader(self, size), buffer)
-        return cast(BinaryIO, reader)
+        buffer = min(buffer or self.settings.block * BYTES_PER_MIB, max(size, 1))
+        return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), buffer))
 
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
         """Yield every file below a folder. Hidden ones are left out. The order is the server's.
@@ -288,7 +276,9 @@ class RemotePath(FileAddress):
         nothing.
         """
         if (path := self.local) is not None:
-            yield from local_files(self._try(lambda: existing_folder(path)), skipped)
+            if not self._try(path.is_dir):
+                raise StoreError(f"{self.display_url}: is not there; correct the address")
+            yield from local_files(path, skipped)
             return
         # A listing from elsewhere may be endless.
         for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
@@ -296,8 +286,7 @@ class RemotePath(FileAddress):
                 raise StoreError(
                     f"{self.display_url}: lists more than places.most={number} files; raise that"
                 )
-            is_hidden = any(part.startswith(".") for part in name.split("/"))
-            if name and not is_hidden:
+            if name and not any(part.startswith(".") for part in name.split("/")):
                 size = about.get("size") or about.get("Size") or 0
                 yield FileEntry(name, int(size), fingerprint_of(about))
 
@@ -354,19 +343,14 @@ class RangeReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte and return which."""
-        origins = {
-            io.SEEK_SET: 0,  # the beginning
-            io.SEEK_CUR: self._position,
-            io.SEEK_END: self._size,
-        }
+        origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}
         self._position = offset + origins[whence]
         return self._position
 
     def readall(self) -> bytes:
         """Return all that is left."""
         block = self._path.settings.block * BYTES_PER_MIB
-        blocks = iter(lambda: self.read(block), b"")
-        return b"".join(blocks)
+        return b"".join(iter(lambda: self.read(block), b""))
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as the file goes. Return how many bytes came."""
@@ -382,14 +366,10 @@ class RangeReader(io.RawIOBase):
 def fingerprint_of(about: dict[str, Any]) -> str:
     """Return the fingerprint of a file from what its filesystem says about it."""
     size = about.get("size", about.get("Size"))
-    marks = [about[key] for key in LOCK_MARKS if about.get(key) is not None]
-    mark = ""
-    if marks:
-        mark = marks[0]
+    mark = next((about[key] for key in VERSION_KEYS if about.get(key) is not None), "")
     if isinstance(mark, datetime):
         mark = mark.timestamp()
-    content = json.dumps(mark, default=str)
-    return f"{size}-{content}".replace('"', "").replace("\\", "")
+    return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
 
 
 def create_local(path: Path, data: bytes) -> bool:
@@ -428,26 +408,31 @@ def read_range(path: Path, start: int, end: int | None) -> bytes:
     return data
 
 
-def existing_folder(path: Path) -> Path:
-    """Return a folder that is there. FileNotFoundError where it is not."""
-    if not path.is_dir():
-        raise FileNotFoundError(str(path))
-    return path
-
-
 def local_files(
     folder: Path,
     skipped: list[tuple[str, str]] | None,
     prefix: str = "",
     above: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[FileEntry]:
-    """Yield the files below a local folder, sorted, one folder's names held at a time for each
-    level.
+    """Yield the files below a local folder, sorted. Only the names of one folder per level are in
+    memory.
 
-    skipped: takes the name and the reason of what cannot be read. Without it that is a StoreError.
     What is removed during the listing is left out.
-    above: the folders that this one is in, as a link may lead back to one of them.
+
+    Args:
+        folder: where to list.
+        skipped: gets the name and the reason of what cannot be read. None: that is a StoreError.
+        prefix: of the names.
+        above: the folders that this one is in, as a link may lead back to one of them.
     """
+
+    def skip(path: str | Path, name: str, error: OSError) -> None:
+        if skipped is None:
+            raise StoreError(
+                f"{path}: cannot be read ({error.strerror}); allow it, or move it"
+            ) from error
+        skipped.append((name, f"it cannot be read ({error.strerror})"))
+
     try:
         status = folder.stat()
         with os.scandir(folder) as entries:
@@ -455,11 +440,7 @@ def local_files(
     except FileNotFoundError:
         return
     except OSError as error:
-        if skipped is None:
-            raise StoreError(
-                f"{folder}: cannot be read ({error.strerror}); allow it, or move the folder"
-            ) from error
-        skipped.append((prefix or "/", f"its folder cannot be read ({error.strerror})"))
+        skip(folder, prefix or "/", error)
         return
     # A link that leads back to a folder above is not followed.
     within = above | {(status.st_dev, status.st_ino)}
@@ -471,31 +452,15 @@ def local_files(
             if skipped is not None:
                 skipped.append((ascii(name)[1:-1], "its name is not UTF-8"))
             continue
-        status_of_entry = _entry_status(entry, name, skipped)
-        if status_of_entry is None:
+        try:
+            status = entry.stat()
+        except FileNotFoundError:  # gone, or a link that leads nowhere
             continue
-        if stat.S_ISDIR(status_of_entry.st_mode):
-            inode = (status_of_entry.st_dev, status_of_entry.st_ino)
-            if inode not in within:
+        except OSError as error:
+            skip(entry.path, name, error)
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            if (status.st_dev, status.st_ino) not in within:
                 yield from local_files(Path(entry.path), skipped, f"{name}/", within)
-        elif stat.S_ISREG(status_of_entry.st_mode):
-            size = status_of_entry.st_size
-            yield FileEntry(name, size, f"{size}-{status_of_entry.st_mtime_ns}")
-
-
-def _entry_status(
-    entry: "os.DirEntry[str]", name: str, skipped: list[tuple[str, str]] | None
-) -> os.stat_result | None:
-    """Return what an entry of a folder is, through links, or None where it is gone, leads nowhere
-    or cannot be read."""
-    try:
-        return entry.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if skipped is None:
-            raise StoreError(
-                f"{entry.path}: cannot be read ({error.strerror}); allow it, or move it"
-            ) from error
-        skipped.append((name, f"it cannot be read ({error.strerror})"))
-        return None
+        elif stat.S_ISREG(status.st_mode):
+            yield FileEntry(name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")

@@ -1,5 +1,12 @@
-"""Sending a request again where that may help, and saying in one line what to do where it
-cannot."""
+"""Retries with exponential backoff, and the one-line message of a request that cannot succeed.
+
+def pause_after(error: Exception, tries: int) -> float:
+    if tries == 3 or not isinstance(error, TimeoutError):
+        raise error
+    return doubled_pause(0.5, tries)
+
+page = retry(fetch_page, pause_after)
+"""
 
 import errno
 import logging
@@ -83,11 +90,15 @@ def doubled_pause(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> 
 
 
 def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
-    """Return what `action` does, tried again after transient failures, with growing pauses.
+    """Return what `action` does, retried after transient failures, with growing pauses.
 
-    name: what messages call it. It must hold no secret. Raises StoreError, in one line, for a
-    permanent failure immediately, OutOfReachError for a transient one after the last try. No text
-    of the server or its client gets into it.
+    Args:
+        action: the request.
+        name: what messages call it. It must hold no secret.
+        settings: how often, and with which pauses.
+
+    Raises StoreError, in one line, for a permanent failure immediately, OutOfReachError for a
+    transient one after the last try. No text of the server or its client gets into it.
     """
 
     def pause_after(error: Exception, tries: int) -> float:
@@ -183,43 +194,30 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in earlier_ids:
         earlier_ids.add(id(cause))
         yield cause
-        following = cause.__cause__
-        if not following and not cause.__suppress_context__:
-            following = cause.__context__
-        cause = following
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _class_names(error: BaseException) -> set[str]:
     """Return the names of all classes of an error and of what caused it."""
-    names: set[str] = set()
-    for cause in causes(error):
-        names.update(kind.__name__ for kind in type(cause).__mro__)
-    return names
+    return {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
 
 
 def _status(error: BaseException) -> int | None:
     """Return the status of HTTP that an error of botocore, aiohttp or gcsfs carries."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
-        metadata = {}
-        if isinstance(response, dict):
-            metadata = response.get("ResponseMetadata", {})
+        metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
         if isinstance(cause, OSError) and str(cause).startswith("Forbidden: "):
             return 403
-        for status in (metadata.get("HTTPStatusCode"), _own_status(cause)):
+        # aiohttp's errors have both, and warn of the older name. Those of gcsfs have only `code`,
+        # a number or a word.
+        own = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
+        for status in (metadata.get("HTTPStatusCode"), own):
             if isinstance(status, int) and 100 <= status < 600 and status != 200:
                 return status
             if isinstance(status, str) and status.isdigit() and len(status) == 3:
                 return int(status)
     return None
-
-
-def _own_status(cause: BaseException) -> object:
-    """Return the status that an error itself holds. aiohttp's have it alone, and warn of its old
-    name. Those of gcsfs have the code alone, or a word."""
-    if hasattr(cause, "status"):
-        return cause.status
-    return getattr(cause, "code", None)
 
 
 def _code(error: BaseException) -> str:

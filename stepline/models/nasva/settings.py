@@ -35,25 +35,40 @@ class AlignerNetworkSettings(Settings):
     """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released
     code."""
 
-    video_width: Width = 768  # C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512
-    text_width: Width = 768  # C of a sentence vector
-    width: Width = 256  # D; supplement
-    heads: Heads = 8  # supplement
-    encoder_layers: LayersOrZero = 3  # section 3.2
-    decoder_layers: Layers = 3  # section 3.2
-    feed_forward: Width = 2048  # released code; the paper gives none
-    projection: Width = 64  # d of the vectors whose cosine is the score; supplement
-    text_positions: Width = 1024  # most texts that can be in order; released code
-    # of what each block adds, and inside the feed-forward (released code)
-    dropout: DropoutRate = 0.1
-    # of attention weights. Released code: 0.1, which costs 2-4 times the time and memory
-    attention_dropout: DropoutRate = 0.0
-    # positions at every attention and LayerNorm on projections. "paper": neither
-    form: NetworkForm = "released"
-    # of each row, else unit rows drown in positions. Released: "none"
-    feature_scale: FeatureScale = "unit_variance"
-    # whether it has the head y of equation 1. The release never uses its own
-    alignability: bool = False
+    video_width: Width = Field(
+        768, description="C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512"
+    )
+    text_width: Width = Field(768, description="C of a sentence vector")
+    width: Width = Field(256, description="D; supplement")
+    heads: Heads = Field(8, description="supplement")
+    encoder_layers: LayersOrZero = Field(3, description="section 3.2")
+    decoder_layers: Layers = Field(3, description="section 3.2")
+    feed_forward: Width = Field(2048, description="released code; the paper gives none")
+    projection: Width = Field(
+        64, description="d of the vectors whose cosine is the score; supplement"
+    )
+    text_positions: Width = Field(
+        1024, description="most texts that can be in order; released code"
+    )
+    dropout: DropoutRate = Field(
+        0.1, description="of what each block adds, and inside the feed-forward (released code)"
+    )
+    attention_dropout: DropoutRate = Field(
+        0.0,
+        description="of attention weights. Released code: 0.1, which costs 2-4 times the time and "
+        "memory",
+    )
+    form: NetworkForm = Field(
+        "released",
+        description='positions at every attention and LayerNorm on projections. "paper": neither',
+    )
+    feature_scale: FeatureScale = Field(
+        "unit_variance",
+        description='of each row, else unit rows drown in positions. Released: "none"',
+    )
+    alignability: bool = Field(
+        False, description="whether it has the head y of equation 1. The release never uses its own"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "AlignerNetworkSettings":
@@ -67,16 +82,29 @@ class AlignerNetworkSettings(Settings):
 class AlignerLossSettings(Settings):
     """How the alignment matrix is trained: NaSVA section 3.3."""
 
-    # rivals: seconds of the same video. "release": of the batch. `loss.py` says more
-    form: LossForm = "paper"
-    temperature: Positive = 0.07  # tau; NaSVA section 4.2, smaller is sharper
-    # deep supervision. None: as the form has it (release yes, paper no)
-    every_layer: bool | None = None
-    alignability: AlignabilityTargets = "kept"  # what the head learns, where the network has one
-    alignability_weight: NonNegative = 1.0  # of its loss next to that of the alignment
-    shuffled: Fraction = 0.5  # chance that texts lose their order; supplement 6.3
-    # whether each sample draws that chance or all of a batch together (released code)
-    drawn: OrderDraw = "sample"
+    form: LossForm = Field(
+        "paper",
+        description='rivals: seconds of the same video. "release": of the batch. `loss.py` says '
+        "more",
+    )
+    temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
+    every_layer: bool | None = Field(
+        None, description="deep supervision. None: as the form has it (release yes, paper no)"
+    )
+    alignability: AlignabilityTargets = Field(
+        "kept", description="what the head learns, where the network has one"
+    )
+    alignability_weight: NonNegative = Field(
+        1.0, description="of its loss next to that of the alignment"
+    )
+    shuffled: Fraction = Field(
+        0.5, description="chance that texts lose their order; supplement 6.3"
+    )
+    drawn: OrderDraw = Field(
+        "sample",
+        description="whether each sample draws that chance or all of a batch together (released "
+        "code)",
+    )
 
 
 HeldOutScore: TypeAlias = Literal["recall", "loss"]
@@ -86,20 +114,35 @@ UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
 class AlignerDataSettings(Settings):
     """Which videos and texts become samples, and what counts as their labels."""
 
-    # rows that a span labels. "inclusive" is the released code's. See `dataset.labelled_rows`
-    label_rule: LabelRule = "covering"
-    # which of a step's places is its label. Said alone: stage 1 of the paper
-    step_place: StepLabelSource = "shown_or_said"
-    # texts without a label: context, and what the alignability head learns from
-    unlabelled: UnlabelledTexts = "keep"
-    # rows of a video that are seen. Supplement: 1200 s
-    longest: Annotated[int, Field(ge=1, le=1200)] = 1200
-    slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
-    # share of the videos, by their ids, that are not trained on but choose the best
-    held_out: Fraction = 0.0
-    held_out_most: Count = 500  # samples of them that are looked at
-    # what chooses the best: the share of texts whose best row has their label
-    held_out_score: HeldOutScore = "recall"
+    label_rule: LabelRule = Field(
+        "covering",
+        description='rows that a span labels. "inclusive" is the released code\'s. See '
+        "`dataset.labelled_rows`",
+    )
+    step_place: StepLabelSource = Field(
+        "shown_or_said",
+        description="which of a step's places is its label. Said alone: stage 1 of the paper",
+    )
+    unlabelled: UnlabelledTexts = Field(
+        "keep",
+        description="texts without a label: context, and what the alignability head learns from",
+    )
+    longest: Annotated[int, Field(ge=1, le=1200)] = Field(
+        1200, description="rows of a video that are seen. Supplement: 1200 s"
+    )
+    slack: NonNegative = Field(
+        5.0, description="seconds that a video's stated length may differ from its features'"
+    )
+    held_out: Fraction = Field(
+        0.0,
+        description="share of the videos, by their ids, that are not trained on but choose the "
+        "best",
+    )
+    held_out_most: Count = Field(500, description="samples of them that are looked at")
+    held_out_score: HeldOutScore = Field(
+        "recall",
+        description="what chooses the best: the share of texts whose best row has their label",
+    )
 
 
 class AlignerRunSettings(Settings):
@@ -121,32 +164,60 @@ class AlignerSettings(Settings):
     """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that
     no result uses."""
 
-    # the trained network, a .safetensors file or a folder of one. None: no network is used
-    path: Path | None = None
-    # "narration": the texts are in spoken order, and the network gets their places
-    mode: Mode = "step"
-    # rows up to which a video is aligned as a whole. NaSVA trained on as many
-    whole: Count = 1200
-    window: Count = 600  # rows of a window of a longer video; TAN: 64
-    stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
-    batch: Batch = 4  # windows aligned together
-    # compute in bfloat16, faster where the processor has it. Moves a score by up to 0.006
-    bf16: bool = False
-    # tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)
-    temperature: Positive = 0.07
-    compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
-    # "given": texts that are shown in another order than the given one cost `order_cost`
-    order: TextOrder = "none"
-    # nats that a text shown before the shown one in front of it costs
-    order_cost: NonNegative = 1.5
-    speech: NonNegative = 0.25  # weight of when a text is said, where that is known; 0 not at all
-    typical: Count = 8  # rows that a text keeps from others; NaSVA's 8 s
-    # "start", "center": `duration` from, around the best row. "grown": around the peak
-    spans: SpanRule = "grown"
-    duration: Positive = 8.0  # seconds of a span that is not grown; NaSVA section 4.2
-    smooth: Count = 7  # rows, odd, over which chances are summed before a span is grown
-    grow: Fraction = 0.4  # share of the peak at which it stops growing
-    shown_threshold: Fraction = 0.5  # P(shown) below which a text counts as not shown
+    path: Path | None = Field(
+        None,
+        description="the trained network, a .safetensors file or a folder of one. None: no "
+        "network is used",
+    )
+    mode: Mode = Field(
+        "step",
+        description='"narration": the texts are in spoken order, and the network gets their places',
+    )
+    whole: Count = Field(
+        1200, description="rows up to which a video is aligned as a whole. NaSVA trained on as many"
+    )
+    window: Count = Field(600, description="rows of a window of a longer video; TAN: 64")
+    stride: Count = Field(
+        300, description="rows from window to window, at most half a window; TAN: 16"
+    )
+    batch: Batch = Field(4, description="windows aligned together")
+    bf16: bool = Field(
+        False,
+        description="compute in bfloat16, faster where the processor has it. Moves a score by up "
+        "to 0.006",
+    )
+    temperature: Positive = Field(
+        0.07,
+        description="tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)",
+    )
+    compete: NonNegative = Field(1.0, description="how far texts compete for seconds; 0 not at all")
+    order: TextOrder = Field(
+        "none",
+        description='"given": texts that are shown in another order than the given one cost '
+        "`order_cost`",
+    )
+    order_cost: NonNegative = Field(
+        1.5, description="nats that a text shown before the shown one in front of it costs"
+    )
+    speech: NonNegative = Field(
+        0.25, description="weight of when a text is said, where that is known; 0 not at all"
+    )
+    typical: Count = Field(8, description="rows that a text keeps from others; NaSVA's 8 s")
+    spans: SpanRule = Field(
+        "grown",
+        description='"start", "center": `duration` from, around the best row. "grown": around the '
+        "peak",
+    )
+    duration: Positive = Field(
+        8.0, description="seconds of a span that is not grown; NaSVA section 4.2"
+    )
+    smooth: Count = Field(
+        7, description="rows, odd, over which chances are summed before a span is grown"
+    )
+    grow: Fraction = Field(0.4, description="share of the peak at which it stops growing")
+    shown_threshold: Fraction = Field(
+        0.5, description="P(shown) below which a text counts as not shown"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "AlignerSettings":
@@ -166,20 +237,36 @@ BestAt: TypeAlias = Literal["start", "center"]
 class RefineSettings(Settings):
     """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
 
-    # eps2. The paper's 0.8 is a cosine and does not carry over to other features
-    threshold: Fraction = 0.0
-    # "cosine": of the best second. "quantile": share of the texts to drop
-    threshold_kind: ThresholdKind = "quantile"
-    # where in its label the best second is. NaSVA: start, which its table 8 prefers
-    position: BestAt = "center"
-    # length of a label. None: grown around the best second. NaSVA section 4.2
-    seconds: Positive | None = 8.0
-    grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
-    # seconds that the teachers' best seconds may be apart. None: they need not agree
-    agree: Positive | None = 4.0
-    # the record's own places that the best second must be as near to
-    agree_with: tuple[RecordPlace, ...] = ()
-    least_kept: Fraction = 0.02  # share of texts that must keep a label, else it is an error
+    threshold: Fraction = Field(
+        0.0,
+        description="eps2. The paper's 0.8 is a cosine and does not carry over to other features",
+    )
+    threshold_kind: ThresholdKind = Field(
+        "quantile",
+        description='"cosine": of the best second. "quantile": share of the texts to drop',
+    )
+    position: BestAt = Field(
+        "center",
+        description="where in its label the best second is. NaSVA: start, which its table 8 "
+        "prefers",
+    )
+    seconds: Positive | None = Field(
+        8.0, description="length of a label. None: grown around the best second. NaSVA section 4.2"
+    )
+    grow: Fraction = Field(
+        0.7, description="zeta, share of the peak at which a grown label ends; NaSVA section 4.2"
+    )
+    agree: Positive | None = Field(
+        4.0,
+        description="seconds that the teachers' best seconds may be apart. None: they need not "
+        "agree",
+    )
+    agree_with: tuple[RecordPlace, ...] = Field(
+        (), description="the record's own places that the best second must be as near to"
+    )
+    least_kept: Fraction = Field(
+        0.02, description="share of texts that must keep a label, else it is an error"
+    )
 
     @model_validator(mode="after")
     def _drops_less_than_all(self) -> "RefineSettings":
@@ -200,22 +287,39 @@ RoundTable: TypeAlias = Annotated[
 class SelfTrainSettings(Settings):
     """Rounds of training on labels and labelling again: NaSVA section 3.3."""
 
-    # "video": likeness to the picture (Step-Video). "agreed": said, where also grounded
-    first: FirstLabels = "asr"
-    # times that labels are made again (NaSVA section 4.2)
-    rounds: Annotated[int, Field(ge=0, le=20)] = 1
-    teachers: Teachers = 2  # networks of other seeds whose matrices are averaged; the paper has one
-    # a teacher stops early: one that trains long learns its labels' noise by heart
-    teacher_epochs: Count = 4
-    # share of the videos that no teacher sees, on which rounds are compared
-    held_out: Fraction = 0.1
-    # seconds apart at which two rounds still agree on where a held-out text is shown
-    same: Positive = 4.0
-    # agreement of two rounds on held-out texts at which no further round is made
-    enough: Fraction = 0.9
+    first: FirstLabels = Field(
+        "asr",
+        description='"video": likeness to the picture (Step-Video). "agreed": said, where also '
+        "grounded",
+    )
+    rounds: Annotated[int, Field(ge=0, le=20)] = Field(
+        1, description="times that labels are made again (NaSVA section 4.2)"
+    )
+    teachers: Teachers = Field(
+        2, description="networks of other seeds whose matrices are averaged; the paper has one"
+    )
+    teacher_epochs: Count = Field(
+        4,
+        description="a teacher stops early: one that trains long learns its labels' noise by heart",
+    )
+    held_out: Fraction = Field(
+        0.1, description="share of the videos that no teacher sees, on which rounds are compared"
+    )
+    same: Positive = Field(
+        4.0,
+        description="seconds apart at which two rounds still agree on where a held-out text is "
+        "shown",
+    )
+    enough: Fraction = Field(
+        0.9,
+        description="agreement of two rounds on held-out texts at which no further round is made",
+    )
     refine: RefineSettings = RefineSettings()
-    # what a round, by its number from 1, has in place of `refine`: by_round.2.position=center
-    by_round: RoundTable = Field(default_factory=dict)
+    by_round: RoundTable = Field(
+        default_factory=dict,
+        description="what a round, by its number from 1, has in place of `refine`: "
+        "by_round.2.position=center",
+    )
 
     @property
     def asks_where_shown(self) -> bool:
@@ -256,14 +360,19 @@ class RefineRunSettings(Settings):
     """All settings of `stepline refine`. `model.video_width` and `model.text_width` are the
     features' own."""
 
-    # where a step is said: as its record has it, or by likeness to the narration again
-    said: SaidSource = "given"
+    said: SaidSource = Field(
+        "given",
+        description="where a step is said: as its record has it, or by likeness to the narration "
+        "again",
+    )
     coarse: CoarseSettings = CoarseSettings()
     data: AlignerDataSettings = AlignerDataSettings()
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
-    # of the final network. Teachers stop after rounds.teacher_epochs
-    train: TrainSettings = TrainSettings()
+    train: TrainSettings = Field(
+        TrainSettings(),
+        description="of the final network. Teachers stop after rounds.teacher_epochs",
+    )
     rounds: SelfTrainSettings = SelfTrainSettings()
 
 

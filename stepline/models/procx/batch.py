@@ -139,8 +139,7 @@ class StepBatch(TensorRecord):
     def rows(self, video: Tensor, step: Tensor) -> Tensor:
         """Return which caption belongs to each step of each video, both (M,): (M,)."""
         counts = self.targets.counts
-        firsts = counts.cumsum(0) - counts
-        return firsts[video] + step
+        return (counts.cumsum(0) - counts)[video] + step
 
 
 def stack_videos(
@@ -205,9 +204,7 @@ def collate(
         max_tokens = settings.captioner.longest_transcript
         transcripts = []
         for sample, step in ordered:
-            text = ""
-            if sample.speech:
-                text = sample.speech[step]
+            text = sample.speech[step] if sample.speech else ""
             transcripts.append(vocabulary.encode(text)[:max_tokens])
         speech, speech_pad = pad_tokens(transcripts)
     alternatives = _alternative_captions(samples, vocabulary, longest)
@@ -230,5 +227,4 @@ def _alternative_captions(
     if not texts:
         return None
     videos, steps = torch.tensor(places).T  # (O,) each
-    sentences = tokenize(texts, vocabulary, longest)
-    return AlternativeCaptions(sentences, videos, steps)
+    return AlternativeCaptions(tokenize(texts, vocabulary, longest), videos, steps)

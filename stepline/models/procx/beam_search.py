@@ -97,8 +97,7 @@ def greedy_search(
         ended = ended | (last == END_TOKEN)
         if bool(ended.all()):
             break
-    rows = torch.stack(tokens, dim=1)
-    return _captions_of(rows, total, ended)
+    return _captions_of(torch.stack(tokens, dim=1), total, ended)
 
 
 def beam_search(
@@ -125,8 +124,7 @@ def beam_search(
     first = torch.arange(captions, device=device)[:, None]  # (M, 1)
     beam = 1  # hypotheses of a caption so far
     for length in range(longest):
-        last_words = last[:, :beam].flatten()
-        logits = decoder.step(last_words, state)
+        logits = decoder.step(last[:, :beam].flatten(), state)
         scores = _log_probability(logits, length, settings)  # (M beam, V)
         scores = scores.view(captions, beam, -1)
         scores = scores + total[:, :beam, None]  # (M, beam, V)
@@ -139,16 +137,14 @@ def beam_search(
         # Only an end that is among the k most likely counts.
         parent = index // vocabulary
         token = index % vocabulary
-        ends = token == END_TOKEN
-        ending = top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE_LOG_P)
+        ending = top[:, :k].masked_fill(~(token == END_TOKEN)[:, :k], IMPOSSIBLE_LOG_P)
         best.offer(ending, tokens, parent[:, :k], length, settings.length_penalty)
 
         # What goes on takes over the tokens and the state of its parent.
         total, parent, last = _continuing(top, parent, token, k)
         tokens = tokens[first, parent]
         tokens[:, :, length] = last
-        rows = first * beam + parent
-        state.take(rows.flatten())
+        state.take((first * beam + parent).flatten())
         beam = k
         # An upper bound: log P only falls, and the greatest length divides it by most.
         highest_ranks = total[:, 0] / most_divisor
@@ -171,11 +167,9 @@ def _continuing(
     They keep their order. A vocabulary may have fewer tokens than the beam, which is then padded.
     """
     ends = token == END_TOKEN
-    order = ends.int().argsort(dim=1, stable=True)
-    going = order[:, :beam]
+    going = ends.int().argsort(dim=1, stable=True)[:, :beam]
     missing = (0, beam - going.shape[1])
-    going_on = total.masked_fill(ends, IMPOSSIBLE_LOG_P)
-    totals = going_on.gather(1, going)
+    totals = total.masked_fill(ends, IMPOSSIBLE_LOG_P).gather(1, going)
     totals = F.pad(totals, missing, value=IMPOSSIBLE_LOG_P)
     parents = parent.gather(1, going)
     parents = F.pad(parents, missing)
@@ -204,12 +198,10 @@ class _BestEnded:
         """Take hypotheses that end here where they rank higher. total: (M, k), IMPOSSIBLE_LOG_P for
         those that do not end."""
         value, which = total.max(dim=1)  # all are of one length
-        divisor = (length + 1) ** penalty
-        rank = value / divisor
+        rank = value / (length + 1) ** penalty
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
-        parents = parent[rows, which]
-        ended = tokens[rows, parents]
+        ended = tokens[rows, parent[rows, which]]
         ended[:, length] = END_TOKEN
         self.rank = torch.where(better, rank, self.rank)
         self.total = torch.where(better, value, self.total)
@@ -236,6 +228,5 @@ def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     for row, log_p, has_end in zip(tokens.tolist(), totals, endings, strict=True):
         # What follows an end is padding, and so a mark.
         words = tuple(token for token in row if token not in marks)
-        caption = Caption(words, log_p, has_end)
-        captions.append(caption)
+        captions.append(Caption(words, log_p, has_end))
     return captions

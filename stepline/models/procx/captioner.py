@@ -89,8 +89,7 @@ class KeyValueCache:
         if self.keep is not None:
             return self.keep
         captions, _, length, _ = self.keys.shape
-        ones = self.keys.new_ones(captions, 1, 1, length)
-        return ones.bool()
+        return self.keys.new_ones(captions, 1, 1, length).bool()
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,7 @@ class VideoKeyValues:
         queries = table.flatten(2, 3)  # (B, H, K W, D/H)
         keys = self._with_own(self.shared.keys, self.own.keys)  # (B, H, T + K, D/H)
         values = self._with_own(self.shared.values, self.own.values)
-        keep = self._keep(query)
-        mixed = F.scaled_dot_product_attention(queries, keys, values, keep)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, self._keep(query))
         by_slot = mixed.view(table.shape).transpose(1, 2)  # (B, K, H, W, D/H)
         return self.slots.gather(by_slot)
 
@@ -203,8 +201,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         by_caption = rows.reshape(captions, beam * words, width)  # (M, R/M W, D)
         query = self._split_heads(self.query(by_caption))
         mixed = context.attend(query)  # (M, H, R/M W, D/H)
-        joined = mixed.transpose(1, 2).reshape(rows.shape)
-        return self.out(joined)
+        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
     def self_attend(
         self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
@@ -214,13 +211,11 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         query = self._split_heads(self.query(rows))  # (M, H, W, D/H)
         cache = self.key_values(rows)
         mixed = cache.attend(query, keep, causal=causal)  # (M, H, W, D/H)
-        joined = mixed.transpose(1, 2).reshape(rows.shape)
-        return self.out(joined)
+        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
     def _split_heads(self, rows: Tensor) -> Tensor:
         """Return (M, S, D) as (M, H, S, D/H)."""
-        by_head = rows.unflatten(-1, (self.heads, -1))
-        return by_head.transpose(1, 2)
+        return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
@@ -254,8 +249,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return rows (M, W, D) after the layer. keep and causal are as in
         `Attention.self_attend`, of the words."""
-        normed = self.within_norm(rows)
-        attended = self.within.self_attend(normed, keep=keep, causal=causal)
+        attended = self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
         rows = rows + self.drop(attended)
         return self._cross_and_feed(rows, context)
 
@@ -268,16 +262,14 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         cache = self.within.key_values(normed)
         if past is not None:
             cache = past.concat(cache)
-        attended = self.within(normed, cache)
-        rows = rows + self.drop(attended)
+        rows = rows + self.drop(self.within(normed, cache))
         return self._cross_and_feed(rows, context), cache
 
     def _cross_and_feed(self, rows: Tensor, context: Attendable | None) -> Tensor:
         """Return rows after cross-attention and feed-forward."""
         if self.across is not None and self.across_norm is not None and context is not None:
             normed = self.across_norm(rows)
-            attended = self.across(normed, context)
-            rows = rows + self.drop(attended)
+            rows = rows + self.drop(self.across(normed, context))
         normed = self.feed_norm(rows)
         return rows + self.drop(self.feed(normed))
 
@@ -359,8 +351,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def query_vectors(self, queries: Tensor) -> Tensor:
         """Return unit vectors (M, d) of queries (M, D), to be compared with those of sentences."""
-        projected = self.query_out(queries)
-        return F.normalize(projected.float(), dim=-1)
+        return F.normalize(self.query_out(queries).float(), dim=-1)
 
     def begin(self, context: CaptionContext) -> DecoderState:
         """Return the state from which captions of this context are written."""
@@ -399,13 +390,11 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             rows = layer(rows, keep=keep)
         whole = self.text_norm(rows[:, -1])
         whole = self.text_out(whole)  # (M, d)
-        vectors = F.normalize(whole.float(), dim=-1)
-        return rows[:, :-1], vectors
+        return rows[:, :-1], F.normalize(whole.float(), dim=-1)
 
     def _logits(self, rows: Tensor) -> Tensor:
         """Return logits (M, W, V) by the embedding of the words itself."""
-        normed = self.norm(rows)
-        return linear(normed, self.words.weight, self.bias)
+        return linear(self.norm(rows), self.words.weight, self.bias)
 
     def _training_context(self, context: CaptionContext) -> Sequence[Attendable]:
         """Return what each joint layer's captions attend to, by video where they can share its
@@ -417,8 +406,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         slots = VideoSlots.of(video, len(features))
         caches = []
         for layer in self.joint_layers:
-            video_rows = features + self.kinds[1]
-            shared = layer.across.key_values(video_rows, context.feature_pad)
+            shared = layer.across.key_values(features + self.kinds[1], context.feature_pad)
             queries = context.queries + self.kinds[0]
             own = layer.across.key_values(queries[:, None])
             caches.append(VideoKeyValues(shared, own, slots))
@@ -440,8 +428,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
                 cache = cache.concat(by_caption)  # (M, H, 1 + T, D/H)
             if transcript is not None:
                 rows = transcript + self.kinds[2]
-                words = attention.key_values(rows, context.transcript_pad)
-                cache = cache.concat(words)
+                cache = cache.concat(attention.key_values(rows, context.transcript_pad))
             caches.append(cache)
         return caches
 

@@ -81,8 +81,7 @@ def sampling_points(
     if padding == "border":
         inside = (place > 0) & (place < length - 1)
         zero = torch.zeros_like(length)
-        nearest = place.detach().clamp(zero, length - 1)
-        place = torch.where(inside, place, nearest)
+        place = torch.where(inside, place, place.detach().clamp(zero, length - 1))
 
     # the positions on both sides of each place, and their weights by its fraction between them
     floor = place.detach().floor()
@@ -106,13 +105,9 @@ def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]
 
     In arithmetic, which on a CPU takes a tenth of what comparing takes.
     """
-    first = torch.zeros_like(length)
-    last = (length - 1).clamp(min=0)
-    nearest = position.clamp(first, last)
-    distance = (position - nearest).abs()
-    is_equal = (1 - distance).clamp(min=0)
-    has_rows = (length > 0).to(length.dtype)
-    return nearest, is_equal * has_rows
+    nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
+    is_equal = (1 - (position - nearest).abs()).clamp(min=0)
+    return nearest, is_equal * (length > 0).to(length.dtype)
 
 
 def _table_rows(
@@ -133,11 +128,9 @@ def _table_rows(
     above_by_head = above.int().unflatten(2, (heads, -1))
     both = torch.cat((below_by_head, above_by_head), dim=3)
     position = both + start  # (B, N, H, K)
-    video = _int_range(len(below), device)
-    video_first = video[:, None] * (total * heads)
+    video_first = _int_range(len(below), device)[:, None] * (total * heads)
     first = video_first + _int_range(heads, device)  # (B, H)
-    row = position * heads + first[:, None, :, None]
-    return position, row
+    return position, position * heads + first[:, None, :, None]
 
 
 def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,8 +142,7 @@ def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor
     ordered, order = row.flatten().sort(stable=True)
     rows = _int_range(videos * total * heads, row.device)
     start = torch.searchsorted(ordered, rows, out_int32=True)
-    reader = torch.div(order, count, rounding_mode="floor")
-    return reader.int(), order, start
+    return torch.div(order, count, rounding_mode="floor").int(), order, start
 
 
 def _int_range(end: int, device: torch.device) -> Tensor:
@@ -168,8 +160,7 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
     on_left = weight * points.left_weight
     on_right = weight * points.right_weight
     both = torch.cat((on_left, on_right), dim=3)  # (B, N, H, K)
-    table = value.contiguous()
-    total: Tensor = _WeightedGather.apply(table, both, *points.rows)
+    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.rows)
     return total  # (B, N, H, D)
 
 
@@ -183,9 +174,7 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
     products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.rows)
     products = products.to(points.left_weight.dtype)  # (B, N, H, K)
     on_left, on_right = products.chunk(2, dim=3)  # (B, N, H, L P) each
-    left_product = on_left * points.left_weight
-    right_product = on_right * points.right_weight
-    between: Tensor = left_product + right_product
+    between: Tensor = on_left * points.left_weight + on_right * points.right_weight
     return between
 
 
@@ -206,8 +195,7 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
         if context.needs_input_grad[0]:
             to_table = _scatter_sum(gradient, weight, table, *readers)
         if context.needs_input_grad[1]:
-            products = _gather_products(gradient, table, position)
-            to_weight = products.to(weight.dtype)
+            to_weight = _gather_products(gradient, table, position).to(weight.dtype)
         return to_table, to_weight, None, None, None, None, None
 
 
@@ -286,8 +274,7 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
                 torch.mm(query[video, :, head], keys.t(), out=dense)  # (N, M)
                 out = products[video, head]
                 torch.index_select(dense.view(-1), 0, cells[video, head], out=out)
-    by_head = products.view(videos, heads, count, reads)
-    return by_head.transpose(1, 2).contiguous()
+    return products.view(videos, heads, count, reads).transpose(1, 2).contiguous()
 
 
 def deformable_attention(
@@ -447,14 +434,12 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         offsets = self.offsets(query).to(references.dtype)
         offsets = offsets.unflatten(-1, (-1, levels, points))  # (B, N, H, L, P)
         if references.shape[4] == 2:
-            box_length = references[..., 1, :]
-            unit = box_length * (0.5 / points)
+            unit = references[..., 1, :] * (0.5 / points)
         else:
             length = torch.tensor(lengths, dtype=references.dtype, device=references.device)
             at_least_one = length.clamp(min=1)
             unit = 1 / at_least_one[:, None]  # (L, 1)
-        center = references[..., 0, :]
-        return center + offsets * unit
+        return references[..., 0, :] + offsets * unit
 
     def _by_head(self, rows: Tensor, pad: Tensor | None = None) -> Tensor:
         """Return rows (B, M, C) by heads, (B, M, H, D), padding zero."""
@@ -465,9 +450,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
 def _exact(positions: Tensor) -> Tensor:
     """Return positions in float32 at least: half precision would round them to tenths of a row."""
-    if positions.dtype == torch.float64:
-        return positions
-    return positions.float()
+    return positions if positions.dtype == torch.float64 else positions.float()
 
 
 def _points_of(

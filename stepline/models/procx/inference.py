@@ -81,8 +81,7 @@ class Proposals:
         """Return the numbers of proposals that are long enough and have a confidence of `floor`."""
         starts, ends = self.boxes.T
         long_enough = ends - starts >= MIN_STEP_SECONDS
-        sure_enough = self.confidence >= floor
-        return np.flatnonzero(long_enough & sure_enough)
+        return np.flatnonzero(long_enough & (self.confidence >= floor))
 
 
 # (number of the video, its proposals) -> which of them are steps, and their (k, 2) seconds
@@ -109,8 +108,7 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
     scores = proposals.scores[usable]
     # Which: the most confident, or the best set without overlap.
     if settings.choose == "surest":
-        order = np.argsort(-scores, kind="stable")
-        rows = order[:limit].tolist()
+        rows = np.argsort(-scores, kind="stable")[:limit].tolist()
     else:
         boxes = proposals.boxes[usable]
         rows = select_non_overlapping(boxes, scores, limit, settings.overlap)
@@ -205,8 +203,7 @@ def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) 
     arrays = [tensor.double().cpu().numpy() for tensor in tensors]
     videos = []
     for duration, confidence, fractions, counts in zip(durations, *arrays, strict=True):
-        seconds = fractions * duration
-        videos.append(Proposals(duration, confidence, seconds, counts))
+        videos.append(Proposals(duration, confidence, fractions * duration, counts))
     return ProposalBatch(output, tuple(videos))
 
 
@@ -301,8 +298,7 @@ class VideoToDescribe:
     speech: tuple[Sentence, ...] = ()
 
     def __post_init__(self) -> None:
-        has_length = self.seconds > 0 and self.end > 0
-        if not has_length or not np.isfinite(self.values).all():
+        if not (self.seconds > 0 and self.end > 0) or not np.isfinite(self.values).all():
             length = f"{self.seconds} s of features for {self.end} s"
             raise ShapeError(
                 f"a video to describe needs finite features and a length above 0, not {length}"
@@ -337,9 +333,7 @@ def describe(
         return Description()
     # The network saw the features' seconds, and no step goes past the video's own.
     seconds = features.duration
-    end = seconds
-    if duration is not None:
-        end = min(seconds, duration)
+    end = min(seconds, duration) if duration is not None else seconds
     video = VideoToDescribe(features.values, seconds, end, tuple(speech))
     (description,) = describe_many(model, vocabulary, [video], settings, around=around)
     return description
@@ -362,8 +356,7 @@ def describe_many(
     to read speech that cannot.
     """
     settings = settings or DescribeSettings()
-    describer = StepDescriber(model, vocabulary, settings, around, selector)
-    return describer.describe(videos)
+    return StepDescriber(model, vocabulary, settings, around, selector).describe(videos)
 
 
 @dataclass(frozen=True)

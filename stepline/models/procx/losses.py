@@ -125,9 +125,7 @@ def _text_losses(
     # Teacher forcing: each token is predicted from the true ones before it.
     context = model.context(output, matches, speech, speech_pad)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
-    layers = 1
-    if settings.text_layers == "every":
-        layers = len(output.queries)
+    layers = len(output.queries) if settings.text_layers == "every" else 1
     caption = caption_loss(
         decoded.logits,
         captions.targets,
@@ -225,9 +223,7 @@ def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -
     correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
     # (1 - p_right)^gamma, whose gradient is finite everywhere
     modulation = (gamma * F.logsigmoid(-correct)).exp()
-    weight = torch.where(matched, alpha, 1 - alpha)
-    cross_entropy = -F.logsigmoid(correct)
-    return weight * modulation * cross_entropy
+    return torch.where(matched, alpha, 1 - alpha) * modulation * -F.logsigmoid(correct)
 
 
 def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
@@ -243,8 +239,7 @@ def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: floa
     modulation = (gamma * F.logsigmoid(logits)).exp()  # p^gamma
     # Only queries without a step are modulated, as in VarifocalNet.
     without = alpha * modulation
-    weight = torch.where(quality > 0, quality, without)
-    return weight * cross_entropy
+    return torch.where(quality > 0, quality, without) * cross_entropy
 
 
 def count_loss(
@@ -275,16 +270,14 @@ def count_loss(
     # The paper's form: one class per count.
     if form == "cross_entropy":
         index = true.expand(logits.shape[:-1])[..., None]  # (..., B, 1)
-        log_p = logits.log_softmax(dim=-1).gather(-1, index)
-        return -log_p[..., 0]
+        return -logits.log_softmax(dim=-1).gather(-1, index)[..., 0]
 
     # a count near the true one is forgiven
     right = F.one_hot(true, classes).to(logits)  # (B, C)
     numbers = torch.arange(classes, device=logits.device)
     distance = numbers - true[:, None]  # (B, C)
     nearness = (-distance.square() / (2 * spread**2)).exp()
-    wrong = (1 - nearness) ** beta
-    weight = torch.where(right > 0, 1.0, wrong)
+    weight = torch.where(right > 0, 1.0, (1 - nearness) ** beta)
     if rates is not None:
         weight = weight * (1 - rates)
     target = right.expand(logits.shape)
@@ -309,9 +302,7 @@ def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
 def caption_matches(matches: Matches, settings: LossSettings, layers: int) -> Matches:
     """Return the matches whose queries are captioned and contrasted: of the last of `layers`
     layers, or of all."""
-    if settings.text_layers == "every":
-        return matches
-    return matches.of_layer(layers - 1)
+    return matches if settings.text_layers == "every" else matches.of_layer(layers - 1)
 
 
 def caption_loss(
@@ -425,9 +416,7 @@ def contrastive_loss(
     count as right too, if there are any.
     """
     is_multiple = settings.contrast == "multiple"
-    reach = 0
-    if is_multiple:
-        reach = settings.neighbours
+    reach = settings.neighbours if is_multiple else 0
     layers = matches.layer.unique().tolist()
     # 0 with a graph: a batch without matches has gradients too.
     total = queries.sum() * 0

@@ -208,8 +208,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
         words_and_queries = torch.cat((self.words(tokens), state.queries), dim=-1)
         gates = self.fed(words_and_queries)  # (R, 4 D)
-        hidden = self._lstm_step(gates, state)
-        return self.out(hidden)
+        return self.out(self._lstm_step(gates, state))
 
     def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
         """Return the layer's next hidden state (R, D), and keep it. inputs: (R, 4 D), what word and
@@ -221,7 +220,6 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         gates = inputs + self.kept(recurrent)
         # The order of the gates is that of the weights on disk.
         enter, forget, new, show = gates.chunk(4, dim=-1)  # (R, D) each
-        past = forget.sigmoid() * state.cell
-        state.cell = past + enter.sigmoid() * new.tanh()
+        state.cell = forget.sigmoid() * state.cell + enter.sigmoid() * new.tanh()
         state.hidden = show.sigmoid() * state.cell.tanh()
         return state.hidden

@@ -33,9 +33,7 @@ LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 def boxes_to_spans(boxes: Tensor) -> Tensor:
     """Return (start, end) for (center, length), both (..., 2)."""
     center, length = boxes.unbind(-1)
-    start = center - 0.5 * length
-    end = center + 0.5 * length
-    return torch.stack((start, end), dim=-1)
+    return torch.stack((center - 0.5 * length, center + 0.5 * length), dim=-1)
 
 
 def spans_to_boxes(spans: Tensor) -> Tensor:
@@ -59,9 +57,7 @@ def giou(first: Tensor, second: Tensor) -> Tensor:
     ends = torch.maximum(first[..., 1], second[..., 1])
     starts = torch.minimum(first[..., 0], second[..., 0])
     hull = (ends - starts).clamp(min=0)
-    agreement = overlap / (union + UNION_EPSILON)
-    in_neither = (hull - union) / (hull + UNION_EPSILON)
-    return agreement - in_neither
+    return overlap / (union + UNION_EPSILON) - (hull - union) / (hull + UNION_EPSILON)
 
 
 def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,9 +65,7 @@ def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     ends = torch.minimum(first[..., 1], second[..., 1])
     starts = torch.maximum(first[..., 0], second[..., 0])
     overlap = (ends - starts).clamp(min=0)
-    first_length = first[..., 1] - first[..., 0]
-    second_length = second[..., 1] - second[..., 0]
-    lengths = first_length + second_length
+    lengths = first[..., 1] - first[..., 0] + (second[..., 1] - second[..., 0])
     return overlap, lengths - overlap
 
 
@@ -108,20 +102,16 @@ def build_targets(
     most_steps = max(map(len, spans), default=0)
     boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
-    videos = zip(spans, durations, strict=True)
-    # Seconds become fractions of the video, cut off at its ends.
-    for video, (steps, duration) in enumerate(videos):
+    for video, (steps, duration) in enumerate(zip(spans, durations, strict=True)):
         if not duration > 0:
             raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
         for number, (start, end) in enumerate(steps):
             first = max(0.0, start) / duration
             last = min(duration, end) / duration
-            is_span = start <= end and first <= last
-            if not is_span:  # NaN too
+            if not (start <= end and first <= last):  # NaN too
                 video_span = f"the video's 0-{duration} seconds"
                 raise ShapeError(f"step {start}-{end} is not in {video_span}; leave it out")
-            span = torch.tensor([first, last])
-            boxes[video, number] = span
+            boxes[video, number] = torch.tensor([first, last])
             box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)
 
@@ -183,8 +173,7 @@ def hungarian_match(
     """
     from scipy.optimize import linear_sum_assignment
 
-    box_shape = (*logits.shape, 2)
-    if logits.ndim != 3 or boxes.shape != box_shape:
+    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
         expected = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
         shapes = f"{tuple(logits.shape)} and {tuple(boxes.shape)}"
         raise ShapeError(f"matching takes {expected}, not {shapes}")

@@ -51,8 +51,7 @@ def standardise(values: Tensor) -> Tensor:
     Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the
     contents are learned.
     """
-    squares = values.float().square()
-    mean = squares.mean(dim=(1, 2), keepdim=True)
+    mean = values.float().square().mean(dim=(1, 2), keepdim=True)
     size = mean.sqrt()  # (B, 1, 1)
     return values / size.clamp(min=1e-12)
 
@@ -150,8 +149,7 @@ def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
     angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
     sines = angle[:, 0::2].sin()
     cosines = angle[:, 1::2].cos()
-    pairs = torch.stack((sines, cosines), dim=2)
-    return pairs.flatten(1)
+    return torch.stack((sines, cosines), dim=2).flatten(1)
 
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
@@ -199,8 +197,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         (B, P)."""
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
         rows = rows + self.drop(attended)
-        normed = self.attention_norm(rows)
-        return self.feed(normed)
+        return self.feed(self.attention_norm(rows))
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
@@ -235,8 +232,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         queries = self.among_norm(queries)
         attended = self.attention(queries + encoding, references, levels, lengths, pad)
         queries = queries + self.drop(attended)
-        normed = self.attention_norm(queries)
-        return self.feed(normed)
+        return self.feed(self.attention_norm(queries))
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]
@@ -263,13 +259,11 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         mixed = F.scaled_dot_product_attention(
             self._by_head(queries), self._by_head(keys), self._by_head(values)
         )  # (B, H, N, D/H)
-        joined = mixed.transpose(1, 2).flatten(2)
-        return self.out(joined)
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
     def _by_head(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) as (B, H, N, D/H)."""
-        by_head = rows.unflatten(-1, (self.heads, -1))
-        return by_head.transpose(1, 2)
+        return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class ResidualFeedForward(nn.Module):  # type: ignore[misc]
@@ -286,8 +280,7 @@ class ResidualFeedForward(nn.Module):  # type: ignore[misc]
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) for rows (B, N, D)."""
-        flat = rows.flatten(0, 1)
-        update = self.feed(flat).view(rows.shape)
+        update = self.feed(rows.flatten(0, 1)).view(rows.shape)
         return self.norm(rows + self.drop(update))
 
 
@@ -324,9 +317,7 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         moved_start = move + start
         logits = torch.cat((moved_start, length), dim=-1)  # (B, N, 2)
         boxes = logits.sigmoid()
-        confidence = self.sure(queries)[..., 0]
-        counts = self.count(queries.amax(dim=1))
-        return confidence, boxes, counts
+        return self.sure(queries)[..., 0], boxes, self.count(queries.amax(dim=1))
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
@@ -489,12 +480,9 @@ def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:
 
 def _at_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return references (B, N, 1 or 2) for each level, (B, N, L, 1 or 2)."""
-    by_level = references[:, :, None]
-    return by_level.expand(-1, -1, len(lengths), -1)
+    return references[:, :, None].expand(-1, -1, len(lengths), -1)
 
 
 def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:
     """Return which rows (B, P, D) are of empty videos, (B, P). None where no video is empty."""
-    if empty is None:
-        return None
-    return empty[:, None].expand(rows.shape[:2])
+    return None if empty is None else empty[:, None].expand(rows.shape[:2])

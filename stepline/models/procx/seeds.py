@@ -55,7 +55,5 @@ def _mean_and_spread(values: list[float]) -> dict[str, float] | None:
     without a value."""
     if not values:
         return None
-    spread = 0.0
-    if len(values) > 1:
-        spread = statistics.stdev(values)
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return {"mean": statistics.fmean(values), "spread": spread}

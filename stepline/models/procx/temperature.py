@@ -19,5 +19,4 @@ class Temperature(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
     def forward(self) -> Tensor:
         """Return sigma, a scalar."""
-        sigma = self.logarithm.exp()
-        return sigma.clamp(min=LEAST_TEMPERATURE)
+        return self.logarithm.exp().clamp(min=LEAST_TEMPERATURE)

@@ -70,8 +70,7 @@ class Vocabulary:
         # A longer word is split, because WordPiece makes it unknown as a whole.
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
         spelling = spell_in_bytes(words, self._alphabet)
-        encoding = self._tokenizer.encode(spelling, add_special_tokens=False)
-        numbers: list[int] = encoding.ids
+        numbers: list[int] = self._tokenizer.encode(spelling, add_special_tokens=False).ids
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
@@ -139,8 +138,7 @@ def train_vocabulary(
     # these are held
     words = Counter[str]()
     for sentence in sentences:
-        normalised = normalise(sentence, settings.lower)
-        words.update(normalised.split())
+        words.update(normalise(sentence, settings.lower).split())
 
     # every character gets its number before pairs are counted
     alphabet = _token_characters(words, settings)
@@ -203,8 +201,7 @@ def normalise(sentence: str, lower: bool) -> str:
     asked."""
     if lower:
         sentence = sentence.lower()
-    composed = unicodedata.normalize("NFC", sentence)
-    return " ".join(composed.split())
+    return " ".join(unicodedata.normalize("NFC", sentence).split())
 
 
 def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
@@ -229,8 +226,7 @@ def _join_half_bytes(text: str) -> str:
         digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
         # An odd half byte at the end is cut off.
         whole_bytes = len(digits) // 2
-        encoded = bytes.fromhex(digits[: whole_bytes * 2])
-        return encoded.decode("utf-8", "replace")
+        return bytes.fromhex(digits[: whole_bytes * 2]).decode("utf-8", "replace")
 
     return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", character, text)
 
@@ -291,5 +287,4 @@ def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     # Without any row the view still has two dimensions.
     padded = padded.view(len(rows), width)  # (M, W)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    pad = torch.arange(width) >= lengths[:, None]
-    return padded, pad
+    return padded, torch.arange(width) >= lengths[:, None]

@@ -28,20 +28,34 @@ class TrainSettings(Settings):
     """How long and how fast a network learns. Defaults are NaSVA's, section 4.2 and its released
     code."""
 
-    epochs: Count = 12  # NaSVA section 4.2; its released configuration has 20
-    batch: Batch = 8  # videos per step; supplement
-    learning_rate: Positive = 1e-4  # at the start; falls to 0 as a cosine; section 4.2
-    # share of the steps in which it first rises from 0 (0: none)
-    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    weight_decay: NonNegative = 5e-5  # AdamW's, of matrices alone; released code
-    clip: Positive = 1.0  # greatest norm of a gradient; released code
-    # held-out scores without a better one after which training ends. 0: it takes all epochs
-    patience: CountOrZero = 0
-    score_every: Count = 1  # epochs between held-out scores
-    seed: Seed = 0  # of the order of videos, of dropout and of whatever a batch draws
-    bf16: bool = False  # mixed precision; twice as slow on a CPU without its own bf16 units
-    save_every: Count = 200  # steps between checkpoints: what a killed run loses at most
-    # threads that read the next batches. 0: none, each step reads its own
-    readers: ThreadsOrZero = 2
-    # auto (a GPU where there is one), cpu, cuda, cuda:N, mps. --device wins
-    device: DeviceName = "auto"
+    epochs: Count = Field(12, description="NaSVA section 4.2; its released configuration has 20")
+    batch: Batch = Field(8, description="videos per step; supplement")
+    learning_rate: Positive = Field(
+        1e-4, description="at the start; falls to 0 as a cosine; section 4.2"
+    )
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0, description="share of the steps in which it first rises from 0 (0: none)"
+    )
+    weight_decay: NonNegative = Field(5e-5, description="AdamW's, of matrices alone; released code")
+    clip: Positive = Field(1.0, description="greatest norm of a gradient; released code")
+    patience: CountOrZero = Field(
+        0,
+        description="held-out scores without a better one after which training ends. 0: it takes "
+        "all epochs",
+    )
+    score_every: Count = Field(1, description="epochs between held-out scores")
+    seed: Seed = Field(
+        0, description="of the order of videos, of dropout and of whatever a batch draws"
+    )
+    bf16: bool = Field(
+        False, description="mixed precision; twice as slow on a CPU without its own bf16 units"
+    )
+    save_every: Count = Field(
+        200, description="steps between checkpoints: what a killed run loses at most"
+    )
+    readers: ThreadsOrZero = Field(
+        2, description="threads that read the next batches. 0: none, each step reads its own"
+    )
+    device: DeviceName = Field(
+        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps. --device wins"
+    )

@@ -46,69 +46,111 @@ SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
 class ClipSettings(Settings):
     """Which clips a narration is cut into: WYS2, section 4."""
 
-    seconds: Positive = 3.0  # of a clip; VideoCLIP's overlapping clips have 16
-    # s between the middles of one sentence's clips. The paper's counts mean 1
-    stride: Positive = 3.0
-    candidates: Count = 1  # sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE
-    resolve: bool = True  # name what pronouns stand for before texts are compared
+    seconds: Positive = Field(3.0, description="of a clip; VideoCLIP's overlapping clips have 16")
+    stride: Positive = Field(
+        3.0, description="s between the middles of one sentence's clips. The paper's counts mean 1"
+    )
+    candidates: Count = Field(
+        1, description="sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE"
+    )
+    resolve: bool = Field(
+        True, description="name what pronouns stand for before texts are compared"
+    )
 
 
 class LabelSettings(Settings):
     """Which clips count as visual narrations: WYS2, section 3.1."""
 
-    kind: LabelKind = "ss"  # sentence similarity, visual relevance, or consensus of the modalities
-    similarity: Fraction = 0.5  # ss: c, the least similarity of narration and key-step
-    # ss: instead of c, the share of clips with a key-step that is kept, the most similar first
-    quantile: Fraction | None = None
-    # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
-    mapping: CosineMapping = "clipped"
-    # ss: what compares texts. The paper's InferSent is not available
-    text_model: str = "minilm"
-    # mc: rank of the clip among the clips of its task, or of its task among the tasks
-    ranking: Ranking = "clips"
-    rank: Positive = 0.35  # mc: k; a share of the clips, or a number of tasks
+    kind: LabelKind = Field(
+        "ss", description="sentence similarity, visual relevance, or consensus of the modalities"
+    )
+    similarity: Fraction = Field(
+        0.5, description="ss: c, the least similarity of narration and key-step"
+    )
+    quantile: Fraction | None = Field(
+        None,
+        description="ss: instead of c, the share of clips with a key-step that is kept, the most "
+        "similar first",
+    )
+    mapping: CosineMapping = Field(
+        "clipped",
+        description="ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi",
+    )
+    text_model: str = Field(
+        "minilm", description="ss: what compares texts. The paper's InferSent is not available"
+    )
+    ranking: Ranking = Field(
+        "clips",
+        description="mc: rank of the clip among the clips of its task, or of its task among the "
+        "tasks",
+    )
+    rank: Positive = Field(0.35, description="mc: k; a share of the clips, or a number of tasks")
 
 
 class DetectorSettings(Settings):
     """The two towers: WYS2, section 3.2."""
 
-    video_width: Width = 512  # of a feature row; 512: S3D
-    text_width: Width = 512  # of a text vector
-    # two layers on ready features, or S3D itself, trained on frames
-    video: Literal["head", "s3d"] = "head"
-    # s3d: of a clip, spread over it. Unsaid, MIL-NCE's own
-    frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = 32
-    # s3d: pixels of the frames' middle square. Unsaid
-    side: Annotated[int, Field(ge=32, le=1024, multiple_of=2)] = 224
-    # two layers, or the vectors as they come (the paper's)
-    text: Literal["head", "frozen"] = "head"
-    hidden: Width = 128  # width between a head's two layers
-    width: Width = 64  # of the space that both towers share; "frozen" texts: their own width
-    # a cosine over temperature, the paper's raw dot product, or TAN's joint head
-    score: Score = "cosine"
-    temperature: Positive = 0.1  # cosine: smaller is sharper
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # between a head's two layers
+    video_width: Width = Field(512, description="of a feature row; 512: S3D")
+    text_width: Width = Field(512, description="of a text vector")
+    video: Literal["head", "s3d"] = Field(
+        "head", description="two layers on ready features, or S3D itself, trained on frames"
+    )
+    frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = Field(
+        32, description="s3d: of a clip, spread over it. Unsaid, MIL-NCE's own"
+    )
+    side: Annotated[int, Field(ge=32, le=1024, multiple_of=2)] = Field(
+        224, description="s3d: pixels of the frames' middle square. Unsaid"
+    )
+    text: Literal["head", "frozen"] = Field(
+        "head", description="two layers, or the vectors as they come (the paper's)"
+    )
+    hidden: Width = Field(128, description="width between a head's two layers")
+    width: Width = Field(
+        64, description='of the space that both towers share; "frozen" texts: their own width'
+    )
+    score: Score = Field(
+        "cosine",
+        description="a cosine over temperature, the paper's raw dot product, or TAN's joint head",
+    )
+    temperature: Positive = Field(0.1, description="cosine: smaller is sharper")
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0, description="between a head's two layers"
+    )
 
 
 class ContrastSettings(Settings):
     """What the detector is trained to tell apart: WYS2, section 3.2, and its baselines."""
 
-    # "mil-nce-released" counts a clip's own candidates twice among the rivals
-    objective: Objective = "nce"
-    negatives: Count | None = 4  # rivals of a positive, drawn from the batch; None: all of it
-    # other texts with the clip, other clips with the text, or as many of each
-    rivals: NegativeKind = "texts"
+    objective: Objective = Field(
+        "nce",
+        description='"mil-nce-released" counts a clip\'s own candidates twice among the rivals',
+    )
+    negatives: Count | None = Field(
+        4, description="rivals of a positive, drawn from the batch; None: all of it"
+    )
+    rivals: NegativeKind = Field(
+        "texts",
+        description="other texts with the clip, other clips with the text, or as many of each",
+    )
 
 
 class PseudoSettings(Settings):
     """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
 
-    rounds: Annotated[int, Field(ge=1, le=100)] = 1  # of labelling and training again
-    # of the validation clips' labels, or a share of the unlabelled
-    threshold: Literal["best F1", "share"] = "best F1"
-    share: Fraction = 0.1  # share: of the unlabelled clips that is kept, the best ones
-    # clips held to choose from, drawn evenly where more reach the threshold. 28 bytes each
-    most: Count = 4_000_000
+    rounds: Annotated[int, Field(ge=1, le=100)] = Field(
+        1, description="of labelling and training again"
+    )
+    threshold: Literal["best F1", "share"] = Field(
+        "best F1", description="of the validation clips' labels, or a share of the unlabelled"
+    )
+    share: Fraction = Field(
+        0.1, description="share: of the unlabelled clips that is kept, the best ones"
+    )
+    most: Count = Field(
+        4_000_000,
+        description="clips held to choose from, drawn evenly where more reach the threshold. 28 "
+        "bytes each",
+    )
 
 
 class Wys2Settings(Settings):
@@ -125,11 +167,17 @@ class Wys2Settings(Settings):
 class JudgeSettings(Settings):
     """Who says whether the picture shows what is said."""
 
-    # file or run folder of a trained detector. None: the wording and the picture's fit
-    detector: Path | None = None
-    seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
-    # of on screen, cited, and 1, as lab/refit fits them. None: as shipped
-    weights: JudgeWeights | None = None
+    detector: Path | None = Field(
+        None,
+        description="file or run folder of a trained detector. None: the wording and the "
+        "picture's fit",
+    )
+    seconds: Positive = Field(
+        3.0, description="of the clip in which a sentence is judged, at least"
+    )
+    weights: JudgeWeights | None = Field(
+        None, description="of on screen, cited, and 1, as lab/refit fits them. None: as shipped"
+    )
 
     @model_serializer(mode="wrap")
     def _as_before_without_weights(
@@ -148,12 +196,15 @@ class JudgeSettings(Settings):
 class SummarySettings(Settings):
     """How long a summary is, and where it may be cut."""
 
-    seconds: Positive | None = None  # most seconds; None: every shown step
-    # most of the video's length. The smaller one counts
-    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    gap: NonNegative = 1.0  # s; segments closer than this become one
-    reach: NonNegative = 6.0  # s an end moves to leave a sentence whole; else to a word's end
-    pad: NonNegative = 0.15  # s of the pause kept before and after speech
+    seconds: Positive | None = Field(None, description="most seconds; None: every shown step")
+    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="most of the video's length. The smaller one counts"
+    )
+    gap: NonNegative = Field(1.0, description="s; segments closer than this become one")
+    reach: NonNegative = Field(
+        6.0, description="s an end moves to leave a sentence whole; else to a word's end"
+    )
+    pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
 
     def target(self, duration: float) -> float | None:
         """Return the most seconds that a summary of a video of `duration` s may have. None: no
@@ -165,11 +216,16 @@ class SummarySettings(Settings):
 class SummarizerSettings(Settings):
     """The network and its segments: IV-Sum, section 3. Sizes that it leaves open are small."""
 
-    video_width: Width = 512  # of a feature row; a training run takes that of its features
-    # of a sentence vector. 0: speech is not used. A training run takes this from its features too
-    text_width: Annotated[int, Field(ge=0, le=65_536)] = 0
-    seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 per second
-    width: Width = 128  # between layers
+    video_width: Width = Field(
+        512, description="of a feature row; a training run takes that of its features"
+    )
+    text_width: Annotated[int, Field(ge=0, le=65_536)] = Field(
+        0,
+        description="of a sentence vector. 0: speech is not used. A training run takes this from "
+        "its features too",
+    )
+    seconds: Positive = Field(4.0, description="of a segment; IV-Sum: 32 frames at 8 per second")
+    width: Width = Field(128, description="between layers")
     heads: Heads = 4
     layers: Layers = 2
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1

@@ -97,8 +97,7 @@ class LimitedProtocol(H11Protocol):
         if self.tls is None:
             self._begin_http(transport)
         else:
-            handshake = self._shake_hands(transport, self.tls)
-            self._handshake = self.loop.create_task(handshake)
+            self._handshake = self.loop.create_task(self._shake_hands(transport, self.tls))
 
     async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
         """Begin HTTP over TLS. A client that does not speak it is left without a word."""

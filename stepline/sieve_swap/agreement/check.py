@@ -129,9 +129,7 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
             measures = [amount for amount in spoken if amount.kind != COUNT_KIND]
             if _same_figures(measures, written_of_kind):
                 return CHANGED_UNIT
-    if _same_thing_in_other_amounts(spoken, written):
-        return CHANGED_NUMBER
-    return None
+    return CHANGED_NUMBER if _same_thing_in_other_amounts(spoken, written) else None
 
 
 def _agree(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:

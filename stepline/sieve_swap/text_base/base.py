@@ -59,9 +59,7 @@ class TextBase:
     def engine(self) -> Engine:
         """What searches unless another is named: the index built last, "exact" without an index."""
         indexes = self.manifest.indexes
-        if not indexes:
-            return "exact"
-        return indexes[-1].engine
+        return "exact" if not indexes else indexes[-1].engine
 
     def documents(self) -> Iterator[Document]:
         """Yield every document in reading order, from number 0 on, in its own wording."""
@@ -74,9 +72,7 @@ class TextBase:
 
     def rows_of(self, number: int) -> Rows:
         """Return the rows of a document's steps, in its order: (its steps,)."""
-        document = self._documents[number]
-        rows = document["rows"]
-        return np.array(rows, dtype=np.int64)
+        return np.array(self._documents[number]["rows"], dtype=np.int64)
 
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
         """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that
@@ -92,8 +88,7 @@ class TextBase:
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
         """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a
         row not there."""
-        numbers = np.asarray(rows, dtype=np.int64)
-        return self._vectors.take(numbers)
+        return self._vectors.take(np.asarray(rows, dtype=np.int64))
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
@@ -149,13 +144,11 @@ class TextBase:
             self._indexes[engine] = open_index(self.folder, engine)
         if effort is None:
             effort = entries[engine].effort
-        index = self._indexes[engine]
-        return index.search(queries, k, effort)
+        return self._indexes[engine].search(queries, k, effort)
 
     def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
         """Search the steps of some documents, read a piece at a time."""
-        document_array = np.asarray(documents, dtype=np.int64)
-        numbers = np.unique(document_array)
+        numbers = np.unique(np.asarray(documents, dtype=np.int64))
         rows = self._rows_of_all(numbers)
 
         def blocks() -> Iterator[Block]:
@@ -186,8 +179,7 @@ class TextBase:
 def open_base(folder: Path) -> TextBase:
     """Return the text base in a folder. Raises StoreError, with the cure, where there is no base or
     it is damaged."""
-    manifest = require_manifest(folder)
-    return TextBase(folder, manifest)
+    return TextBase(folder, require_manifest(folder))
 
 
 def _document(row: Row) -> Document:

@@ -105,16 +105,14 @@ def near_duplicates(
     _, band_count = sketches[0].bands.shape
     for band in range(band_count):
         keys = [part.bands[:, band] for part in sketches]
-        candidates = _candidates(keys, known_count, memory)
-        for row, leader in candidates:
+        for row, leader in _candidates(keys, known_count, memory):
             if leader >= earliest[row]:
                 continue
             if jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
     # the line that represents the near one may be farther, so it is compared too
     has_near = earliest < count
-    rows_with_near = np.flatnonzero(has_near)
-    for row in rows_with_near.tolist():
+    for row in np.flatnonzero(has_near).tolist():
         near = earliest[row]
         leader = int(representatives[near])
         if leader == near or jaccard(lines[row], lines[leader]) >= threshold:
@@ -133,13 +131,10 @@ class _Pairs:
         self._starts = np.cumsum(sizes)
 
     def __getitem__(self, row: int) -> npt.NDArray[np.uint32]:
-        next_number = np.searchsorted(self._starts, row, side="right")
-        number = int(next_number) - 1
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
         part = self._sketches[number]
         line = int(row - self._starts[number])
-        start = 0
-        if line:
-            start = part.ends[line - 1]
+        start = part.ends[line - 1] if line else 0
         end = part.ends[line]
         return np.asarray(part.pairs[start:end])
 
@@ -148,17 +143,12 @@ def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterat
     """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
     MAX_CANDIDATES earlier ones each."""
     for places, edges in _equal_groups(keys, memory):
-        has_several = np.diff(edges) > 1
-        groups = np.flatnonzero(has_several)
-        for group in groups.tolist():
-            start = edges[group]
-            end = edges[group + 1]
-            members = places[start:end].tolist()
+        for group in np.flatnonzero(np.diff(edges) > 1).tolist():
+            members = places[edges[group] : edges[group + 1]].tolist()
             for number, member in enumerate(members):
                 if member < known_count:
                     continue
-                leader_count = min(number, MAX_CANDIDATES)
-                for leader in members[:leader_count]:
+                for leader in members[: min(number, MAX_CANDIDATES)]:
                     yield member, leader
 
 
@@ -181,13 +171,9 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
         places = []
         hashes = []
         for start, array in zip(starts, keys, strict=False):
-            if range_count == 1:
-                # a shift by all 64 bits is undefined
-                rows = np.arange(len(array))
-            else:
-                ranges = array >> shift
-                in_range = ranges == np.uint64(number)
-                rows = np.flatnonzero(in_range)
+            rows = np.arange(len(array))
+            if range_count > 1:  # a shift by all 64 bits is undefined
+                rows = np.flatnonzero(array >> shift == np.uint64(number))
             part_hashes = array[rows]
             places.append(rows + start)
             hashes.append(np.asarray(part_hashes))
@@ -287,8 +273,7 @@ def line_sketch(part: Path) -> Sketch:
     bands = read_array(part / "bands.u64", BAND_COUNT)
     pairs = read_array(part / "pairs.u32")
     ends = read_array(part / "ends.i64")
-    first_band = bands[:, 0]
-    return Sketch(first_band, bands, pairs, ends)
+    return Sketch(bands[:, 0], bands, pairs, ends)
 
 
 class _NewDocuments:
@@ -311,11 +296,9 @@ class _NewDocuments:
         self._shards = shards
         _, self._is_new = _are_first(earlier_keys, keys, memory)
         if not self._is_new.all():
-            rows = _shard_rows(shards)
-            for row, is_new in zip(rows, self._is_new, strict=True):
+            for row, is_new in zip(_shard_rows(shards), self._is_new, strict=True):
                 if not is_new:
-                    tally = tallies[row["origin"]]
-                    tally.add("duplicate id", row["id"])
+                    tallies[row["origin"]].add("duplicate id", row["id"])
         new_keys = keys[self._is_new]
         write_arrays(part / "identities.u64", [new_keys])
 
@@ -341,8 +324,7 @@ def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Ro
     earlier_count = sum(map(len, earlier))
     all_firsts = first_places([*earlier, keys], memory)
     firsts = all_firsts[earlier_count:]
-    own_places = np.arange(earlier_count, len(all_firsts))
-    return firsts, firsts == own_places
+    return firsts, firsts == np.arange(earlier_count, len(all_firsts))
 
 
 # ---------------------------------------------------------------- merging
@@ -357,8 +339,7 @@ def _merge(
     # lines of the same normal words
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
     texts = (text for row in new.rows() for text in row["texts"])
-    line_keys = map(line_key, texts)
-    keys = np.fromiter(line_keys, dtype=np.uint64)
+    keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
     first, is_distinct = _are_first(old_keys, keys, memory)
     _write_sketches(new, is_distinct, work_folder)
     # distinct lines that are near an earlier one
@@ -367,16 +348,14 @@ def _merge(
     known_count = sum(len(old.ends) for old in old_sketches)
     all_representatives = near_duplicates(sketches, known_count, settings.merge, memory)
     representatives = all_representatives[known_count:]
-    own_places = np.arange(known_count, len(all_representatives))
-    alone = representatives == own_places
+    alone = representatives == np.arange(known_count, len(all_representatives))
     # the row of each distinct line: an old one, or the next free one
     row_of = representatives
     if len(representatives):
         new_row_numbers = np.cumsum(alone) - 1 + known_count
         new_representatives = np.maximum(representatives - known_count, 0)
         is_old = representatives < known_count
-        new_rows_of = new_row_numbers[new_representatives]
-        row_of = np.where(is_old, representatives, new_rows_of)
+        row_of = np.where(is_old, representatives, new_row_numbers[new_representatives])
     distinct = np.flatnonzero(is_distinct)
     _write_part_sketches(part, keys[distinct], row_of, alone)
     # the row of every line, by the first line of the same words
@@ -385,8 +364,7 @@ def _merge(
     new_rows[distinct] = row_of
     all_rows = np.concatenate([*old_rows, new_rows])
     firsts = np.zeros(len(keys), dtype=bool)
-    distinct_firsts = distinct[alone]
-    firsts[distinct_firsts] = True
+    firsts[distinct[alone]] = True
     near_count = int((~alone).sum())
     return _MergeResult(all_rows[first], firsts, near_count)
 
@@ -469,8 +447,6 @@ def _write_holders(
     holder_rows = merged.rows[order]
     holders = documents[order]
     is_new = np.ones(len(order), dtype=bool)
-    is_new_row = holder_rows[1:] != holder_rows[:-1]
-    is_new_holder = holders[1:] != holders[:-1]
-    is_new[1:] = is_new_row | is_new_holder
+    is_new[1:] = (holder_rows[1:] != holder_rows[:-1]) | (holders[1:] != holders[:-1])
     write_arrays(part / "holder_rows.i64", [holder_rows[is_new]])
     write_arrays(part / "holders.i64", [holders[is_new]])

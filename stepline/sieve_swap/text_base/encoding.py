@@ -35,9 +35,7 @@ def encoder_facts(name: str) -> tuple[str, int]:
         file = folder / file_name
         if file.is_file():
             lines.append(f"{file_name} {sha256(file)}")
-    text = "\n".join(lines)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return digest, load_encoder(name).dim
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest(), load_encoder(name).dim
 
 
 def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
@@ -45,8 +43,7 @@ def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSetti
     they are."""
     # Blocks of one size, so that those of a killed run still fit.
     blocks: list[Path] = []
-    text_blocks = read_texts(part / "steps.parquet", settings.block)
-    for number, texts in enumerate(text_blocks):
+    for number, texts in enumerate(read_texts(part / "steps.parquet", settings.block)):
         block = part / "work" / f"vectors-{number:05d}.npy"
         blocks.append(block)
         if not block.exists():

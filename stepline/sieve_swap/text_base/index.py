@@ -94,11 +94,8 @@ class InvertedLists:
         # the queries that ask each list: those of list number c are query_of[edges[c]:edges[c + 1]]
         lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)  # (N, P)
         order = np.argsort(lists, axis=None, kind="stable")
-        query_array = order // effort
-        query_of = torch.from_numpy(query_array).to(device)
-        ordered_lists = lists.ravel()[order]
-        list_numbers = np.arange(list_count + 1)
-        edges = np.searchsorted(ordered_lists, list_numbers)
+        query_of = torch.from_numpy(order // effort).to(device)
+        edges = np.searchsorted(lists.ravel()[order], np.arange(list_count + 1))
         asked_lists = np.flatnonzero(np.diff(edges))
         # list by list, all queries that ask it together
         all_queries = as_tensor(queries, device)
@@ -113,8 +110,7 @@ class InvertedLists:
                 list_vectors = self._vectors[start:end]
                 list_rows = self._order[start:end]
                 vectors = as_tensor(list_vectors, device)  # (m, D)
-                row_array = np.array(list_rows)
-                rows = torch.from_numpy(row_array).to(device)
+                rows = torch.from_numpy(np.array(list_rows)).to(device)
                 scores = all_queries[numbers] @ vectors.T  # (n, m)
                 best.offer(numbers, scores, rows)
         return best.result()
@@ -126,8 +122,7 @@ def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -
     count = len(vectors)
     lists = _list_count(count, MIN_LIST_VECTORS)
     rng = np.random.default_rng(seed)
-    points = _training_vectors(vectors, lists, memory, rng)
-    centroids = _train(points, lists, rng)
+    centroids = _train(_training_vectors(vectors, lists, memory, rng), lists, rng)
     # the list of every vector, and the order of the vectors by their lists
     block_lists = [np.empty(0, np.int64)]
     for _, block in vectors.blocks(BLOCK_VECTORS):
@@ -178,8 +173,7 @@ def _training_vectors(
 def _sample(rng: np.random.Generator, count: int, size: int) -> Rows:
     """Return `size` of `count` rows, or all, ascending."""
     size = min(count, size)
-    rows = rng.choice(count, size=size, replace=False)
-    return np.sort(rows)
+    return np.sort(rng.choice(count, size=size, replace=False))
 
 
 def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
@@ -187,8 +181,7 @@ def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
     at a point."""
     point_count = len(points)
     count = min(count, point_count)
-    first_points = _sample(rng, point_count, count)
-    centroids = points[first_points]
+    centroids = points[_sample(rng, point_count, count)]
     for _ in range(KMEANS_ROUNDS):
         # points by their nearest centroid
         nearest = _nearest_centroids(points, centroids)
@@ -196,8 +189,7 @@ def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
         counts = np.bincount(nearest, minlength=count)
         # the sum of the points of each centroid, or another point where it has none
         filled = np.flatnonzero(counts)
-        starts = np.cumsum(counts) - counts
-        filled_starts = starts[filled]
+        filled_starts = (np.cumsum(counts) - counts)[filled]
         sums = np.empty_like(centroids)
         sums[filled] = np.add.reduceat(points[order], filled_starts, axis=0)
         empty = np.flatnonzero(counts == 0)
@@ -233,11 +225,9 @@ class FaissIndex:
         self._faiss = library()
         self._engine = engine
         try:
-            path = folder / "index.faiss"
-            self._index = self._faiss.read_index(str(path))
+            self._index = self._faiss.read_index(str(folder / "index.faiss"))
         except RuntimeError as error:  # FAISS raises no narrower class
-            lines = str(error).splitlines()
-            reason = lines[-1][:MAX_REASON_CHARS]
+            reason = str(error).splitlines()[-1][:MAX_REASON_CHARS]
             fault = f"{folder}: not readable ({reason})"
             raise StoreError(f"{fault}; `stepline text-base index` builds it") from error
 
@@ -287,14 +277,12 @@ def build_faiss(
         quantizer = faiss.IndexFlatIP(width)
         index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
         index.cp.seed = seed
-        rng = np.random.default_rng(seed)
-        points = _training_vectors(vectors, lists, memory, rng)
+        points = _training_vectors(vectors, lists, memory, np.random.default_rng(seed))
         index.train(points)
     # Block by block: only the index holds all vectors in memory.
     try:
         for _, block in vectors.blocks():
-            rows = np.asarray(block, dtype=np.float32)
-            index.add(rows)
+            index.add(np.asarray(block, dtype=np.float32))
     finally:
         faiss.omp_set_num_threads(threads)
     with atomic_path(folder / "index.faiss") as partial:
@@ -327,8 +315,7 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     purpose = (engine, manifest.steps, settings.recall)
     # One that serves already.
     for entry in manifest.indexes:
-        entry_purpose = (entry.engine, entry.steps, entry.wanted)
-        if entry_purpose == purpose:
+        if (entry.engine, entry.steps, entry.wanted) == purpose:
             return entry
     # build
     vectors = open_vectors(folder, manifest)
@@ -389,12 +376,10 @@ def measure_recall(
     curve: list[CurvePoint] = []
     for effort in index.efforts():
         rows, row_cosines = index.search(queries, 2, effort)
-        cosines = _other(probes, rows, row_cosines)
-        is_near_enough = cosines >= least
+        is_near_enough = _other(probes, rows, row_cosines) >= least
         share = float(is_near_enough.mean())
         recall = round(share, 4)
-        point = CurvePoint(effort=effort, recall=recall)
-        curve.append(point)
+        curve.append(CurvePoint(effort=effort, recall=recall))
         if recall >= settings.recall:
             break
     return tuple(curve), len(probes)

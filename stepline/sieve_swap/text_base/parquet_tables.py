@@ -82,10 +82,8 @@ class PartedTable:
         self._groups: OrderedDict[tuple[int, int], list[Row]] = OrderedDict()
 
     def __iter__(self) -> Iterator[Row]:
-        counts = np.diff(self._starts)
-        for part, count in enumerate(counts.tolist()):
-            group_count = math.ceil(count / self._group)
-            for group in range(group_count):
+        for part, count in enumerate(np.diff(self._starts).tolist()):
+            for group in range(math.ceil(count / self._group)):
                 yield from self._read(part, group)
 
     def __getitem__(self, row: int) -> Row:
@@ -104,8 +102,7 @@ class PartedTable:
         self._groups.move_to_end(key)
         if len(self._groups) > MAX_GROUPS_IN_MEMORY:
             self._groups.popitem(last=False)
-        rows = self._groups[key]
-        return rows[row_in_group]
+        return self._groups[key][row_in_group]
 
     def _read(self, part: int, group: int) -> list[Row]:
         path = self._paths[part]

@@ -111,9 +111,7 @@ def _unwrapped(step: str) -> list[str]:
         return [step]
     inner_tokens = step[1:-1].split()
     sentences = list(_sentences(inner_tokens))
-    if len(sentences) > 1:
-        return sentences
-    return [step]
+    return sentences if len(sentences) > 1 else [step]
 
 
 def _sentences(tokens: list[str]) -> Iterator[str]:
@@ -151,8 +149,7 @@ def ends_step(word: str, following: str) -> bool:
         return True
     # after a full stop that may belong to a unit or an abbreviation
     if _is_quantity(bare):
-        begins = is_verb or _is_listed(next_word, "capitals")
-        return begins and first_char.isalpha()
+        return (is_verb or _is_listed(next_word, "capitals")) and first_char.isalpha()
     is_measure = _stem(bare) in step_words()["measures"]
     return first_char.isalpha() or not is_measure
 
@@ -173,8 +170,7 @@ def _stem(word: str) -> str:
 
 def _is_listed(word: str, section: str) -> bool:
     """Return whether a section of step_words.txt holds a word, punctuation aside."""
-    bare = word.casefold().rstrip(_ENDING_CHARS)
-    return bare in step_words()[section]
+    return word.casefold().rstrip(_ENDING_CHARS) in step_words()[section]
 
 
 @cache

@@ -47,8 +47,7 @@ def write_arrays(path: Path, pieces: Iterable[Array]) -> None:
 
 def _write_pieces(file: BinaryIO, pieces: Iterable[Array], type: NumberType) -> None:
     for piece in pieces:
-        array = np.ascontiguousarray(piece, dtype=type)
-        file.write(array.tobytes())
+        file.write(np.ascontiguousarray(piece, dtype=type).tobytes())
 
 
 def read_array(path: Path, width: int = 0) -> Array:
@@ -58,14 +57,11 @@ def read_array(path: Path, width: int = 0) -> Array:
     with _damage_of(path):
         size = path.stat().st_size  # bytes
         count = size // type.itemsize
-        shape: tuple[int, ...] = (count,)
-        if width:
-            shape = (count // width, width)
+        shape: tuple[int, ...] = (count // width, width) if width else (count,)
         # an empty file cannot be mapped
         if size == 0:
             return np.empty(shape, dtype=type)
-        flat = np.memmap(path, dtype=type, mode="r")
-        array: Array = flat.reshape(shape)
+        array: Array = np.memmap(path, dtype=type, mode="r").reshape(shape)
     return array
 
 
@@ -141,21 +137,17 @@ class VectorStore:
         vectors = np.empty(shape, dtype=np.float32)
         # each row is read from the last part that starts at it or before
         starts = self._starts
-        next_parts = np.searchsorted(starts, rows, side="right")
-        parts = next_parts - 1
+        parts = np.searchsorted(starts, rows, side="right") - 1
         for part in np.unique(parts):
             array = self._arrays[part]
             start = starts[part]
             in_part = parts == part
-            rows_of_part = rows[in_part] - start
-            vectors[in_part] = array[rows_of_part]
+            vectors[in_part] = array[rows[in_part] - start]
         return vectors
 
 
 def _has_width(vectors: Array, width: int) -> bool:
-    if vectors.ndim != 2:
-        return False
-    return bool(vectors.shape[1] == width)
+    return False if vectors.ndim != 2 else bool(vectors.shape[1] == width)
 
 
 TILE_VECTORS = 4_096  # base vectors compared at a time
@@ -185,8 +177,7 @@ class Nearest:
 
         # only queries with a score that may enter their best k: b of n
         best = scores.amax(dim=1)  # (n,)
-        worst_so_far = self.cosines[queries, -1]
-        may_enter = best >= worst_so_far
+        may_enter = best >= self.cosines[queries, -1]
         better = torch.nonzero(may_enter).squeeze(1)  # (b,)
         if not len(better):
             return
@@ -211,8 +202,7 @@ class Nearest:
         by_row = torch.argsort(candidates, dim=1, stable=True)
         candidates = candidates.gather(1, by_row)
         cosines = cosines.gather(1, by_row)
-        by_cosine = torch.argsort(cosines, dim=1, descending=True, stable=True)
-        best_k = by_cosine[:, : self.k]
+        best_k = torch.argsort(cosines, dim=1, descending=True, stable=True)[:, : self.k]
         best_cosines = cosines.gather(1, best_k)
         best_candidates = candidates.gather(1, best_k)
         self.cosines[numbers] = best_cosines
@@ -220,12 +210,9 @@ class Nearest:
 
     def result(self) -> Neighbours:
         """Return rows (N, k) and cosines (N, k)."""
-        is_missing = self.rows == NO_ROW
-        cosines = self.cosines.masked_fill(is_missing, -1.0)
+        cosines = self.cosines.masked_fill(self.rows == NO_ROW, -1.0)
         cosines = cosines.clamp(-1.0, 1.0)
-        row_array = self.rows.cpu().numpy()
-        cosine_array = cosines.cpu().numpy()
-        return row_array, cosine_array
+        return self.rows.cpu().numpy(), cosines.cpu().numpy()
 
 
 def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
@@ -236,10 +223,7 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
     values, columns = scores.topk(k, dim=1)
     # topk keeps any of the columns that tie for the last rank, so rows with ties are sorted
     least = values[:, -1:]
-    is_candidate = scores >= least
-    candidate_counts = is_candidate.sum(dim=1)
-    has_ties = candidate_counts > k
-    tied_rows = torch.nonzero(has_ties).squeeze(1)
+    tied_rows = torch.nonzero((scores >= least).sum(dim=1) > k).squeeze(1)
     if len(tied_rows):
         tied_scores = scores[tied_rows]
         order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
@@ -274,14 +258,12 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neigh
             if not _has_width(vectors, width):
                 shapes = f"vectors {vectors.shape} for queries {queries.shape}"
                 raise ShapeError(f"{shapes}: the widths must agree")
-            vector_count = len(vectors)
-            for start in range(0, vector_count, TILE_VECTORS):
+            for start in range(0, len(vectors), TILE_VECTORS):
                 stored_tile = vectors[start : start + TILE_VECTORS]
                 tile = as_tensor(stored_tile, device)  # (m, D)
                 tile_size = len(tile)
                 row = first_row + start
-                next_row = row + tile_size
-                rows = torch.arange(row, next_row, device=device)
+                rows = torch.arange(row, row + tile_size, device=device)
                 for first_query in range(0, query_count, TILE_QUERIES):
                     chunk = slice(first_query, first_query + TILE_QUERIES)
                     chunk_queries = all_queries[chunk]  # (n, D)
@@ -299,6 +281,5 @@ def as_tensor(vectors: Array, device: str) -> "Tensor":
 
     # read from disk here. Torch takes no memory-mapped rows, and no foreign order of bytes.
     native_type = vectors.dtype.newbyteorder("=")
-    rows = np.array(vectors, dtype=native_type, order="C")
-    tensor = torch.from_numpy(rows)
+    tensor = torch.from_numpy(np.array(vectors, dtype=native_type, order="C"))
     return tensor.to(device).float()

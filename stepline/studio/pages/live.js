@@ -54,10 +54,7 @@ const take = {
     if (event.spans) step.when.textContent = event.spans.map(({ start, end }) => `${clock(start)} to ${clock(end)}`).join(", ");
     if (isAtHand(event.step)) step.row.removeAttribute("aria-current");
   },
-  line: (event) => {
-    mark(event.step);
-    for (const [id, { row }] of steps) row.classList.toggle("skipped", (event.skipped || []).includes(id));
-  },
+  line: (event) => mark(event.step),
   next: (event) => mark(event.step),
   heard: ({ sentence }) => { part("heard").textContent = sentence.text; },
   gap: (event) => { broken = `${event.seconds.toFixed(1)} s are missing at ${clock(event.at)}`; },

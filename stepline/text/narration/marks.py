@@ -28,7 +28,7 @@ class MarkReader:
     """Reads words without their marks. Immutable once loaded, threads may share it."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a file that `stepline train writer` wrote. None is the one that is shipped.
+        """path: of a file that lab/writer_training wrote. None is the one that is shipped.
 
         Raises ModelError when it cannot be read or MiniLM is missing.
         """

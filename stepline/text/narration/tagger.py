@@ -63,7 +63,7 @@ class NarrationTagger:
     """Reads sentences. Immutable once loaded, threads may share it."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a tagger that `stepline train writer` wrote. None is the one that is shipped.
+        """path: of a tagger that lab/writer_training wrote. None is the one that is shipped.
 
         Raises ModelError when it cannot be read or MiniLM is missing.
         """
@@ -118,7 +118,7 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:
         file = path or WEIGHTS_FILE
-        cure = "give a file that `stepline train writer` wrote"
+        cure = "give a file that lab/writer_training wrote"
         raise ModelError(f"{file}: no narration tagger (no front verbs); {cure}")
     return weights, tuple(front_verbs)
 

@@ -28,6 +28,7 @@ CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 # A passive is an instruction only with one of these: "the potatoes are then mashed".
 PASSIVE_CUES = word_set("then now next should must finally")
+QUESTION_WORDS = word_set("what why how who where which when")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_US = frozenset(("'s", "s", "us", "me"))
@@ -76,9 +77,13 @@ def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) 
     clauses = []
     for sentence in doc.sents:
         for clause in _walk(sentence.root, None, None):
-            if clause.voice == "passive" and not sequenced and not _is_cued(clause):
+            verb = clause.verb
+            has_cue = any(token.lower_ in PASSIVE_CUES for token in verb.doc[: verb.i])
+            if clause.voice == "passive" and not sequenced and not has_cue:
                 continue
-            if _is_hyphenated(clause.verb):
+            # The first half of a hyphenated verb, the "shift" of "shift-click", is no action.
+            is_last = verb.i + 2 >= len(verb.doc)
+            if not is_last and not verb.whitespace_ and verb.nbor().text == "-":
                 continue
             if ordered and clause.voice == "you":
                 clause = replace(clause, voice="order")
@@ -86,95 +91,78 @@ def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) 
     return sorted(clauses, key=lambda clause: clause.verb.i)
 
 
-def _is_cued(clause: Clause) -> bool:
-    before = clause.verb.doc[: clause.verb.i]
-    return any(token.lower_ in PASSIVE_CUES for token in before)
-
-
-def _is_hyphenated(verb: "Token") -> bool:
-    """Return whether a verb is the first half of a hyphened one, the "shift" of "shift-click"."""
-    if verb.i + 2 >= len(verb.doc) or verb.whitespace_:
-        return False
-    return bool(verb.nbor().text == "-")
-
-
 def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
     """Yield the clauses at and below a verb. A verb that only carries another one gives way to
     it."""
     mood = _mood(verb, inherited)
-    carried = None
-    if mood is not None:
-        carried = _carried(verb)
+    carried = None if mood is None else _carried(verb)
 
     # the verb, or the one that it carries
     if mood is not None and carried is not None:
-        lower = _lowered(verb, mood)
-        if lower is not None:
-            yield from _walk(carried, lower, chain)
+        # Not where the carrier says that it need not or will not be done.
+        is_undone = verb.lemma_ in ("need", "have", "let") or mood.voice in ("i", "we")
+        if not mood.negated or not is_undone:
+            voice = "we" if verb.lemma_ == "let" else mood.voice
+            yield from _walk(carried, replace(mood, voice=voice, planned=True), chain)
     elif mood is not None:
         yield Clause(verb, mood.voice, mood.may, mood.negated, mood.planned, chain)
         is_action = verb.lemma_ not in CARRIER_VERBS and verb.lemma_ != "be"
         if is_action and not mood.negated:
             for child in verb.children:
-                if tells_more(child):
+                if is_further_action(child):
                     yield from _walk(child, mood, None)
 
     # actions that are linked to it
-    for child in [*verb.children, *_after_taken(verb)]:
+    for child in [*verb.children, *_orders_after_let(verb)]:
         if child is carried or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
             continue
-        if not _is_next(verb, child):
-            continue
-        joined_to = None
-        if child.dep_ == "conj" and _subject(child) is None:
-            joined_to = verb
-        yield from _walk(child, mood, joined_to)
+        subject = _subject(child)
+        if child.dep_ != "ccomp":
+            is_linked = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
+        else:
+            # Not a clause that the verb takes along.
+            is_taken = child.lemma_ == "know" or verb.lemma_ in CLAUSE_TAKERS
+            is_taken = is_taken or verb.pos_ == "VERB"
+            has_person = subject is not None and subject.lower_ in _SUBJECT_VOICES
+            is_linked = has_person and not is_taken
+        if is_linked:
+            joined_to = verb if child.dep_ == "conj" and subject is None else None
+            yield from _walk(child, mood, joined_to)
 
 
-def _after_taken(verb: "Token") -> "list[Token]":
+def _orders_after_let(verb: "Token") -> "list[Token]":
     """Return orders that the parser joined to a taken clause: "let it dry, then SAND it
     lightly"."""
+    orders: list[Token] = []
     if verb.lemma_ != "let":
-        return []
-    orders = []
+        return orders
     for child in verb.children:
-        if child.dep_ != "ccomp":
-            continue
-        for deep in child.children:
-            if deep.dep_ == "conj" and acts_on_something(deep):
-                orders.append(deep)
+        if child.dep_ == "ccomp":
+            orders += [
+                deep for deep in child.children if deep.dep_ == "conj" and acts_on_something(deep)
+            ]
     return orders
 
 
 def acts_on_something(verb: "Token") -> bool:
     """Return whether a verb has an object of its own and no subject."""
-    return _subject(verb) is None and _has_child(verb, ("dobj",))
+    return _subject(verb) is None and has_child(verb, ("dobj",))
 
 
-def _has_child(verb: "Token", relations: Sequence[str]) -> bool:
-    return any(child.dep_ in relations for child in verb.children)
+def has_child(head: "Token", relations: Sequence[str]) -> bool:
+    """Return whether a token has a child in one of some dependency relations."""
+    return any(child.dep_ in relations for child in head.children)
 
 
-def tells_more(child: "Token") -> bool:
+def is_further_action(child: "Token") -> bool:
     """Return whether a participle is an action of its own: "lie back, PINCHING your shoulders".
     "using ..." is not."""
     if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in MEANS_VERBS:
         return False
     is_behind_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
-    if not is_behind_comma or _has_child(child, ("mark", "aux")):
+    if not is_behind_comma or has_child(child, ("mark", "aux")):
         return False
     return acts_on_something(child)
-
-
-def _is_next(verb: "Token", child: "Token") -> bool:
-    """Return whether a linked child is an action next to the verb, and not a clause that the verb
-    takes along."""
-    if child.dep_ != "ccomp":
-        return child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
-    if child.lemma_ == "know" or verb.lemma_ in CLAUSE_TAKERS or verb.pos_ == "VERB":
-        return False
-    subject = _subject(child)
-    return subject is not None and subject.lower_ in _SUBJECT_VOICES
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
@@ -190,34 +178,43 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
             negated = True
     subject = _subject(verb)
     if subject is None or (inherited is not None and subject.lower_ in LET_US):
-        return _without_subject(verb, inherited, negated)
+        return _without_subject(verb, inherited, helpers, negated)
     if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
         return None  # "the length that you'll cut": describes a thing, not an order
-    if subject.dep_ == "nsubjpass":
-        return _passive(subject, helpers, negated)
     voice = _SUBJECT_VOICES.get(subject.lower_)
-    if voice is None or helpers & NOT_NOW or not _is_present(verb, helpers):
+    if subject.dep_ == "nsubjpass":
+        # "the potatoes are then mashed" and "it should be dried" are instructions, other passives
+        # are not.
+        is_now = helpers & {"are", "is", "be", "'re", "'s"} and not helpers & NOT_NOW
+        return _Mood("passive", negated=negated) if is_now and voice is None else None
+    if voice is None or helpers & NOT_NOW:
         return None
-    may = "can" in helpers
+    # "I put", tagged past, is in the present too.
+    is_now = _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
+    if verb.tag_ != "VBG" and not is_now:
+        return None
     planned = bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"})
-    return _Mood(voice, may, negated, planned)
+    return _Mood(voice, "can" in helpers, negated, planned)
 
 
-def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _Mood | None:
+def _without_subject(
+    verb: "Token", inherited: _Mood | None, helpers: set[str], negated: bool
+) -> _Mood | None:
     if inherited is not None:
         is_action = _is_base(verb) or verb.tag_ == "VBG"
-        if not is_action or _is_not_now(verb):
+        if not is_action or helpers & NOT_NOW:
             return None
         if inherited.negated and not negated:
             return _behind_negation(verb, inherited)
         return replace(inherited, negated=negated)
     if verb.dep_ != "ROOT":
         return None
-    if verb.tag_ == "VBG" and verb.i == _first_word(verb):
-        has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
-        if not has_verb:
-            return _Mood("title", negated=negated)
-    if verb.tag_ in _BASE_TAGS and not _asks(verb):
+    first = next((token for token in verb.doc if not token.is_punct), verb.doc[0])
+    has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
+    if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
+        return _Mood("title", negated=negated)
+    is_question = first.lower_ in QUESTION_WORDS and first.dep_ != "mark" and first.head == verb
+    if verb.tag_ in _BASE_TAGS and not is_question:
         return _Mood("order", negated=negated)
     return None
 
@@ -242,24 +239,18 @@ def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
     return replace(inherited, negated=False)
 
 
-def _is_not_now(verb: "Token") -> bool:
-    helpers = [child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")]
-    return not NOT_NOW.isdisjoint(helpers)
-
-
-def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
-    """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives
-    as tales."""
-    is_now = helpers & {"are", "is", "be", "'re", "'s"} and not helpers & NOT_NOW
-    if not is_now or subject.lower_ in _SUBJECT_VOICES:
-        return None
-    return _Mood("passive", negated=negated)
-
-
 def _carried(verb: "Token") -> "Token | None":
-    """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD"."""
+    """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD".
+
+    "let it cool" stays an action of its own.
+    """
     if verb.lemma_ == "let":
-        return _after_let(verb)
+        for child in verb.children:
+            if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
+                subject = _subject(child)
+                if subject is not None and subject.lower_ in LET_US:
+                    return child
+        return None
     if verb.lemma_ not in CARRIER_VERBS:
         return None
     for child in verb.children:
@@ -278,35 +269,13 @@ def _is_carried(verb: "Token", child: "Token") -> bool:
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":
         return False
-    if _has_child(verb, ("dobj",)) or child.tag_ not in ("VB", "VBG", "VBP"):
+    if has_child(verb, ("dobj",)) or child.tag_ not in ("VB", "VBG", "VBP"):
         return False
     for token in child.children:
         is_mark = token.dep_ in ("aux", "mark") and token.i < child.i
         if is_mark and token.lower_ not in ("to", "be"):
             return False
     return True
-
-
-def _after_let(verb: "Token") -> "Token | None":
-    """Return what "let's" or "let me" announces. "let it cool" stays an action of its own."""
-    for child in verb.children:
-        if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
-            subject = _subject(child)
-            if subject is not None and subject.lower_ in LET_US:
-                return child
-    return None
-
-
-def _lowered(verb: "Token", mood: _Mood) -> _Mood | None:
-    """Return the mood of a carried verb, None when the carrier says that it need not or will not be
-    done."""
-    voice = mood.voice
-    if verb.lemma_ == "let":
-        voice = "we"
-    is_undone = verb.lemma_ in ("need", "have") or voice in ("i", "we")
-    if mood.negated and is_undone:
-        return None
-    return _Mood(voice, mood.may, mood.negated, planned=True)
 
 
 def _subject(verb: "Token") -> "Token | None":
@@ -318,26 +287,3 @@ def _subject(verb: "Token") -> "Token | None":
 
 def _is_base(verb: "Token") -> bool:
     return verb.tag_ in _BASE_TAGS or verb.lower_ in verbs()
-
-
-def _is_present(verb: "Token", helpers: set[str]) -> bool:
-    """Return whether a verb with the subject you, we or I is in the present. "I put", tagged past,
-    counts."""
-    if verb.tag_ == "VBG":
-        return True
-    return _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
-
-
-def _first_word(verb: "Token") -> int:
-    for token in verb.doc:
-        if not token.is_punct:
-            return int(token.i)
-    return 0
-
-
-def _asks(verb: "Token") -> bool:
-    """Return whether the clause opens with a question word."""
-    first = verb.doc[_first_word(verb)]
-    if first.lower_ not in ("what", "why", "how", "who", "where", "which", "when"):
-        return False
-    return bool(first.dep_ != "mark" and first.head == verb)

@@ -12,7 +12,8 @@ from stepline.writing.extractive.clauses import (
     RELATIVE_WORDS,
     Clause,
     acts_on_something,
-    tells_more,
+    has_child,
+    is_further_action,
 )
 from stepline.writing.extractive.english import word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
@@ -69,18 +70,21 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Compleme
     for child in verb.children:
         if not _belongs(verb, child):
             continue
-        may_stay = keep is not None and _names_thing(child)
+        # "WITH A SPOON I make a hole"
+        names_thing = child.dep_ == "prep" and any(
+            deep.pos_ in NOUN_TAGS for deep in child.children
+        )
         if child.i > verb.i:
             after.append(child)
-        elif may_stay or _is_condition(child) or _is_occasion(child):
+        elif (keep is not None and names_thing) or _is_condition(child) or _is_occasion(child):
             before.append(child)
     before += _carriers_qualifiers(verb)
     parts = []
     for head in [*after, *before]:
         part = _with_own_can(tokens_of(head, keep), verb)
-        least = MIN_PART_KEEP
-        if _is_until(head):
-            least = MIN_UNTIL_KEEP
+        # "stir it UNTIL IT IS SMOOTH"
+        is_until = head.dep_ == "advcl" and _is_opened_by(head, UNTIL_WORDS)
+        least = MIN_UNTIL_KEEP if is_until else MIN_PART_KEEP
         if keep is None or _mean_keep(part, keep) >= least:
             parts.append(part)
 
@@ -97,17 +101,12 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Compleme
 
 def _with_own_can(part: "Complement", verb: "Token") -> "Complement":
     """Return a complement with the can that the parser takes for the verb's: "the watering CAN"."""
-    if not part:
-        return part
-    is_last = part[-1].i + 1 >= len(verb.doc)
-    if is_last:
+    if not part or part[-1].i + 1 >= len(verb.doc):
         return part
     following = part[-1].nbor()
     is_modal = following.lower_ == "can" and following.tag_ == "MD"
     is_own = following.head == verb and not any(following.children)
-    if is_modal and is_own and following.i > verb.i:
-        return [*part, following]
-    return part
+    return [*part, following] if is_modal and is_own and following.i > verb.i else part
 
 
 def _belongs(verb: "Token", child: "Token") -> bool:
@@ -120,7 +119,7 @@ def _belongs(verb: "Token", child: "Token") -> bool:
     if child.dep_ in ("advmod", "npadvmod"):
         return child.lower_ not in HOLLOW_ADVERBS and child.i > verb.i
     if child.dep_ == "advcl":
-        return _keeps(child) and not tells_more(child)
+        return _keeps(child) and not is_further_action(child)
     if child.dep_ == "ccomp":
         is_relative = any(deep.lower_ in RELATIVE_WORDS for deep in child.subtree)
         return is_relative or verb.lemma_ in CLAUSE_TAKERS
@@ -130,10 +129,11 @@ def _belongs(verb: "Token", child: "Token") -> bool:
 def _keeps(clause: "Token") -> bool:
     """Return whether a qualifying clause belongs to the step: "until it dissolves", "using a
     ruler", "to lock it"."""
-    has_subject = _has_child(clause, ("aux", "nsubj"))
-    if clause.tag_ == "VBG" and not has_subject:
+    if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
-    if _is_comparison(clause):
+    # how much: "as hard AS YOU CAN"
+    measure = clause.head
+    if measure.pos_ in ("ADJ", "ADV") and _has_as_before(clause) and _has_as_before(measure):
         return True
     for child in clause.children:
         is_mark = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
@@ -142,38 +142,18 @@ def _keeps(clause: "Token") -> bool:
     return False
 
 
-def _has_child(head: "Token", relations: Sequence[str]) -> bool:
-    return any(child.dep_ in relations for child in head.children)
-
-
-def _is_comparison(clause: "Token") -> bool:
-    """Return whether a clause says how much: "as hard AS YOU CAN"."""
-    measure = clause.head
-    if measure.pos_ not in ("ADJ", "ADV"):
-        return False
-    return _has_as_before(clause) and _has_as_before(measure)
-
-
 def _has_as_before(head: "Token") -> bool:
     return any(child.lower_ == "as" and child.i < head.i for child in head.children)
 
 
 def _is_condition(child: "Token") -> bool:
     """Return whether a clause says when or whether it is done: "WHEN IT BOILS, turn it down"."""
-    if child.dep_ != "advcl":
-        return False
-    return _is_opened_by(child, CONDITION_OPENERS)
+    return child.dep_ == "advcl" and _is_opened_by(child, CONDITION_OPENERS)
 
 
 def _is_opened_by(clause: "Token", openers: frozenset[str]) -> bool:
     """Return whether one of some words hangs on a clause's verb."""
-    words = {child.lower_ for child in clause.children}
-    return not openers.isdisjoint(words)
-
-
-def _is_until(child: "Token") -> bool:
-    """Return whether a clause says until when: "stir it UNTIL IT IS SMOOTH"."""
-    return child.dep_ == "advcl" and _is_opened_by(child, UNTIL_WORDS)
+    return any(child.lower_ in openers for child in clause.children)
 
 
 def _is_occasion(child: "Token") -> bool:
@@ -187,18 +167,10 @@ def _is_occasion(child: "Token") -> bool:
         return False
     if child.lower_ == "for":
         # not "for example"
-        return _has_child(things[0], ("det", "amod", "compound"))
+        return has_child(things[0], ("det", "amod", "compound"))
     if child.lower_ == "in":
         return bool(things[0].lower_ == "case")
     return child.lower_ in ("after", "before", "during")
-
-
-def _names_thing(child: "Token") -> bool:
-    """Return whether a phrase names a thing: "WITH A SPOON I make a hole"."""
-    if child.dep_ != "prep":
-        return False
-    kinds = {deep.pos_ for deep in child.children}
-    return not kinds.isdisjoint(NOUN_TAGS)
 
 
 def _carriers_qualifiers(verb: "Token") -> "Complement":
@@ -245,10 +217,8 @@ def _shared_object(clause: Clause) -> "Token | None":
 def _stray_object(verb: "Token") -> "Complement":
     """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the
     bottom leaves"."""
-    particles = [child for child in verb.children if child.dep_ == "prt"]
-    has_particle = any(child.i == verb.i + 1 for child in particles)
-    has_object = _has_child(verb, ("dobj", "prep"))
-    if not has_particle or has_object:
+    has_particle = any(child.dep_ == "prt" and child.i == verb.i + 1 for child in verb.children)
+    if not has_particle or has_child(verb, ("dobj", "prep")):
         return []
     for chunk in verb.doc.noun_chunks:
         if chunk.start == verb.i + 2:
@@ -258,13 +228,8 @@ def _stray_object(verb: "Token") -> "Complement":
 
 def _mean_keep(part: "Sequence[Token]", keep: "KeepChance") -> float:
     """Return the mean chance of the words that say something. A pronoun alone stays."""
-    chances = []
-    for token in part:
-        if token.pos_ not in ("DET", "PUNCT", "PRON"):
-            chances.append(keep(token))
-    if not chances:
-        return 1.0
-    return sum(chances) / len(chances)
+    chances = [keep(token) for token in part if token.pos_ not in ("DET", "PUNCT", "PRON")]
+    return sum(chances) / len(chances) if chances else 1.0
 
 
 def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "Complement":
@@ -298,12 +263,18 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         return False
     if token.dep_ in ("relcl", "intj", "parataxis"):
         return True
-    if token.lower_ == "so" and _has_child(token.head, ("nsubj",)):
+    if token.lower_ == "so" and has_child(token.head, ("nsubj",)):
         return False  # "so your knees line up"
-    if _is_as_well_as(token):
-        return False
+    doc = token.doc
+    if token.lower_ == "well":
+        # "the ginger AS WELL AS three cloves of garlic"
+        around = doc[max(0, token.i - 1) : token.i + 2]
+        if [word.lower_ for word in around] == ["as", "well", "as"]:
+            return False
     if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS:
-        if _is_of_phrase(token):
+        # "INSTEAD of", "EVEN with"
+        following = doc[token.i + 1].lower_ if token.i + 1 < len(doc) else ""
+        if (token.lower_, following) in ADVERB_PHRASES:
             return False
         if token.head.pos_ in ("VERB", "AUX"):
             return True
@@ -311,7 +282,7 @@ def _is_aside(token: "Token", head: "Token") -> bool:
             return token.lower_ not in ("here", "there")
     if token.dep_ == "appos":
         # "the peas, the juice of a lemon and some salt" is still a list
-        return not _has_child(token, ("conj", "appos"))
+        return not has_child(token, ("conj", "appos"))
     if token.dep_ == "conj" and token.pos_ == "VERB":
         if token.head.pos_ in NOUN_TAGS:
             return True  # an action that the parser hung on a noun: a step of its own, or talk
@@ -320,47 +291,21 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     return token.dep_ == "advcl" and not _keeps(token)
 
 
-def _is_of_phrase(token: "Token") -> bool:
-    """Return whether an adverb and what follows it say one thing: "INSTEAD of", "EVEN with"."""
-    is_last = token.i + 1 >= len(token.doc)
-    if is_last:
-        return False
-    following = token.nbor()
-    return (token.lower_, following.lower_) in ADVERB_PHRASES
-
-
-def _is_as_well_as(token: "Token") -> bool:
-    """Return whether a "well" joins two things: "the ginger AS WELL AS three cloves of garlic"."""
-    if token.lower_ != "well":
-        return False
-    first = max(0, token.i - 1)
-    around = token.doc[first : token.i + 2]
-    words = [word.lower_ for word in around]
-    return words == ["as", "well", "as"]
-
-
 def shortened(parts: "list[Complement]") -> "list[Complement]":
     """Leave out qualifiers from the end until the step has at most MAX_STEP_WORDS words. What the
     verb acts on stays, and a list of things is whole."""
-    qualifiers = [part for part in parts[1:] if not _is_thing(part)]
+    qualifiers = []
+    for part in parts[1:]:
+        if not any(token.dep_ == "dobj" and token.head not in part for token in part):
+            qualifiers.append(part)
     while sum(map(len, parts)) + 1 > MAX_STEP_WORDS and qualifiers:
         last = qualifiers.pop()
         parts = [part for part in parts if part is not last]
-    return [part[: _most_words(part)] for part in parts]
-
-
-def _is_thing(part: "Sequence[Token]") -> bool:
-    """Return whether a complement is a thing that the verb acts on."""
-    return any(token.dep_ == "dobj" and token.head not in part for token in part)
-
-
-def _most_words(part: "Sequence[Token]") -> int:
-    """Return how many words of a complement stay."""
-    things = [token for token in part if token.pos_ in NOUN_TAGS]
-    is_list = any(token.dep_ in ("conj", "appos") for token in things)
-    if is_list:
-        return MAX_LIST_WORDS
-    return MAX_STEP_WORDS - 1
+    short = []
+    for part in parts:
+        is_list = any(token.pos_ in NOUN_TAGS and token.dep_ in ("conj", "appos") for token in part)
+        short.append(part[: MAX_LIST_WORDS if is_list else MAX_STEP_WORDS - 1])
+    return short
 
 
 def is_rest(clause: Clause) -> bool:
@@ -370,12 +315,9 @@ def is_rest(clause: Clause) -> bool:
     before = verb.head
     if verb.lemma_ != "let" or before is verb or before.lemma_ not in SETTING_VERBS:
         return False
-    between = verb.doc[before.i : verb.i]
-    words = {token.lower_ for token in between}
-    if words.isdisjoint(ASIDE_WORDS):
+    if not any(token.lower_ in ASIDE_WORDS for token in verb.doc[before.i : verb.i]):
         return False
-    subjects = [token for token in _let(verb) if token.dep_ == "nsubj"]
-    return all(token.pos_ not in NOUN_TAGS for token in subjects)
+    return all(token.dep_ != "nsubj" or token.pos_ not in NOUN_TAGS for token in _let(verb))
 
 
 def _let(verb: "Token") -> "Complement":

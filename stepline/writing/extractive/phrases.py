@@ -34,6 +34,7 @@ ACTION_NOUNS = word_set(
     wash dusting click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn
     """
 )
+CLICK_BUTTONS = word_set("right double left shift alt triple")
 # adverbs in "ly" that are not a manner of doing
 _NO_MANNERS = word_set("early usually finally actually")
 # never the last word
@@ -124,7 +125,10 @@ def _resolved(verb: "Token", parts: "list[Complement]", resolve: Resolver) -> di
         is_pronoun = token.lower_ in PRONOUN_NUMBERS and token.pos_ in ("PRON", "DET")
         if is_pronoun and _is_acted_on(token, verb):
             name = resolve(token)
-            if name is not None and _is_new_name(name, names, things):
+            if name is None or name in names.values():
+                continue
+            # A step does not name a thing twice: "place it under the car" is not a car.
+            if name.split()[-1].lower() not in things:
                 names[token.i] = name
     return names
 
@@ -139,12 +143,6 @@ def _is_acted_on(token: "Token", verb: "Token") -> bool:
     if token.dep_ == "pobj":
         return head.lower_ not in ("like", "for", "at", "of")
     return bool(token.dep_ == "nsubj" and head.dep_ == "ccomp")
-
-
-def _is_new_name(name: str, names: dict[int, str], things: set[str]) -> bool:
-    """Return whether a step does not name the thing yet: "place it under the car" is not a car."""
-    thing = name.split()[-1].lower()
-    return name not in names.values() and thing not in things
 
 
 def _given_action(verb: "Token") -> "tuple[Token, Token] | None":
@@ -169,9 +167,10 @@ def _given_action(verb: "Token") -> "tuple[Token, Token] | None":
 def _imperative(verb: "Token") -> str:
     word = str(verb.lower_)
     if verb.lemma_ == "click":
-        button = _button(verb)
-        if button is not None:
-            return f"{button}-click"
+        before = verb.doc[max(0, verb.i - 2) : verb.i]
+        buttons = [token.lower_ for token in before if token.text != "-"]
+        if buttons and buttons[-1] in CLICK_BUTTONS:
+            return f"{buttons[-1]}-click"
     if re.search(r"(?:^|[^aeiou])[aeiou][^aeiouwxy]ing$", word):
         with_e = f"{word.removesuffix('ing')}e"
         if with_e in verbs():
@@ -179,15 +178,6 @@ def _imperative(verb: "Token") -> str:
     if word in verbs() and verb.tag_ != "VBG":
         return word
     return str(verb.lemma_).lower()
-
-
-def _button(verb: "Token") -> str | None:
-    """Return how a click is done: "right", "double"."""
-    first = max(0, verb.i - 2)
-    before = [token.lower_ for token in verb.doc[first : verb.i] if token.text != "-"]
-    if before and before[-1] in ("right", "double", "left", "shift", "alt", "triple"):
-        return str(before[-1])
-    return None
 
 
 def _text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
@@ -212,20 +202,15 @@ def _word(token: "Token", resolved: dict[int, str]) -> str:
         if not name or name in INDEFINITE_PRONOUNS:
             return name
         return f"the {name}"
-    is_own = token.lower_ in OWN_WORDS and token.dep_ in ("det", "poss")
-    if is_own and _is_known_noun(token.head):
-        return "the"
+    if token.lower_ in OWN_WORDS and token.dep_ in ("det", "poss"):
+        # The parser takes "clockwise" for a noun, and the "one" of "check this one more time".
+        noun = token.head
+        is_number = noun.pos_ == "NUM" or noun.lower_ == "one"
+        if noun.pos_ == "PROPN" or (noun.lemma_.lower() in nouns() and not is_number):
+            return "the"
     if token.is_sent_start and token.text != "I":
         return str(token.lower_)
     return str(token.text)
-
-
-def _is_known_noun(token: "Token") -> bool:
-    """Return whether a word may be a noun at all: the parser takes "clockwise" for one."""
-    if token.pos_ == "PROPN":
-        return True
-    is_number = token.pos_ == "NUM" or token.lower_ == "one"  # "check this one more time"
-    return token.lemma_.lower() in nouns() and not is_number
 
 
 def _tidy(text: str) -> str:

@@ -116,7 +116,7 @@ class Mentions:
             for mention in mentions:
                 if mention.role == "product" and mention.number == number:
                     names.add(mention.name)
-        return _only_name(names)
+        return _only_name(names) or None
 
 
 def _only_name(names: set[str]) -> str | None:

@@ -18,8 +18,7 @@ import numpy as np
 
 from stepline.text.narration.tagger import SentenceReading
 from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
-from stepline.writing.extractive.english import word_set
-from stepline.writing.extractive.verb_forms import base_form
+from stepline.writing.extractive.english import base_form, word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token

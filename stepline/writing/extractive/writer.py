@@ -25,9 +25,16 @@ from stepline.records import Rejected, Sentence, Span, Step, Transcript, coverin
 from stepline.text import embed
 from stepline.text.narration import NarrationTagger, SentenceReading, load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
+from stepline.writing.extractive.antecedents import StepNamer
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
-from stepline.writing.extractive.granularity import SentenceStep, join_halves
-from stepline.writing.extractive.instruction import instruction_log_bayes
+from stepline.writing.extractive.granularity import (
+    SentenceStep,
+    join_halves,
+    sentence_amount,
+    with_amount,
+    with_digits,
+)
+from stepline.writing.extractive.off_topic import flaw_in_sentence
 from stepline.writing.extractive.reading import (
     NarrationReading,
     NarrationUnit,
@@ -35,11 +42,8 @@ from stepline.writing.extractive.reading import (
     read_narration,
 )
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
-from stepline.writing.extractive.stated_amounts import sentence_amount, with_amount, with_digits
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
-from stepline.writing.extractive.step_flaws import flaw_in_sentence
-from stepline.writing.extractive.step_names import StepNamer
-from stepline.writing.extractive.step_score import step_probabilities
+from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
 

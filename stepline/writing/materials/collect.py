@@ -6,16 +6,49 @@ kinds       what is a material, what a tool, by its name (thing_kinds)
 merging     what is named again is one thing
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from importlib import resources
+from typing import Final, Literal, TypeAlias, get_args
 
+import numpy as np
+import numpy.typing as npt
+
+from stepline.numeric import softmax
 from stepline.records import Amount, Material, Sentence
+from stepline.text import embed
 from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.materials.mentions import ThingMention, find_mentions
-from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
 from stepline.writing.quantities import UNIT_KINDS
+
+ThingKind: TypeAlias = Literal["material", "tool", "other"]
+THING_KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
+WEIGHTS_FILE: Final = "thing_kinds.json"
+
+Array: TypeAlias = npt.NDArray[np.float32]
+
+
+def thing_kinds(names: Sequence[str]) -> Array:
+    """Return P of each of THING_KINDS of each name, (N, 3)."""
+    weights, biases = _read_weights()
+    names_in_lower_case = [name.lower() for name in names]
+    vectors = embed(names_in_lower_case)  # (N, D)
+    probabilities: Array = softmax(vectors @ weights.T + biases)
+    return probabilities
+
+
+@cache
+def _read_weights() -> tuple[Array, Array]:
+    package = resources.files("stepline.writing.materials")
+    text = package.joinpath(WEIGHTS_FILE).read_text("utf-8")
+    content = json.loads(text)
+    weights = np.array(content["weights"], np.float32)
+    biases = np.array(content["biases"], np.float32)
+    return weights, biases
+
 
 # Chances of a sentence, by the tagger.
 MIN_WORK: Final = 0.5  # P(it describes a step or lists what is needed) from which it is read

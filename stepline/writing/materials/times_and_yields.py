@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Final
 from stepline.records import Amount, Material, TimeKind, WorkTime
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
-from stepline.writing.materials.amounts import StatedAmount, amount_at
-from stepline.writing.materials.mentions import NOUN_TAGS, ThingMention, find_mentions, spelt_word
+from stepline.writing.materials.mentions import (
+    NOUN_TAGS,
+    StatedAmount,
+    ThingMention,
+    amount_at,
+    find_mentions,
+    spelt_word,
+)
 from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities, tokens
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import pytest
 from fake_stages import STAGES, recipe, status_text, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.messages import TaskRequest, WorkerSetup
-from stepline.curate.execution.worker import TaskRunner, try_stage
+from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup, try_stage
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import Stage, VideoContext, VideoItem
 from stepline.curate.stages import per_video

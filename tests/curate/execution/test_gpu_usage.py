@@ -7,9 +7,14 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.execution import worker as module
-from stepline.curate.execution.gpu_usage import GpuUsage, busy_share, driver_number
-from stepline.curate.execution.messages import TaskRequest, WorkerSetup
-from stepline.curate.execution.worker import TaskRunner
+from stepline.curate.execution.worker import (
+    GpuUsage,
+    TaskRequest,
+    TaskRunner,
+    WorkerSetup,
+    busy_share,
+    driver_number,
+)
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import LogTotals

@@ -3,75 +3,71 @@ from multiprocessing import Pipe
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.execution.messages import (
+from stepline.curate.execution.pool import MAX_OUTSIDE_KILLS, TaskPool, TaskWorker
+from stepline.curate.execution.worker import (
     MAX_REASON_CHARS,
     TaskReply,
     TaskRequest,
+    TaskRunner,
     WorkerSetup,
     portable_reason,
 )
-from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool, WorkerProcess
-from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.run_log import RunLog
 from stepline.files.remote import RemotePath
 from stepline.version import minor_version
+from stepline.workers import Reply, WorkerDeath
 
 REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))
 
 
 class FakeWorker:
-    """A worker as a pool sees it: what it had to do, how often it was replaced, and what it says
+    """A worker as a pool sees it: what it had to do, how often it was replaced, and what it sends
     next."""
 
-    def __init__(self, request_count, message, requests=(REQUEST,)):
-        self.requests, self.request_count, self.seconds = list(requests), request_count, 1.0
+    def __init__(self, task_count, message, requests=(REQUEST,)):
+        self.task, self.task_count, self.seconds = list(requests), task_count, 1.0
         self.pid, self.is_free, self.given, self.has_gpu = 7, True, [], False
+        self.is_ready, self.is_busy, self.loaded_stages = True, True, set()
         self.connection, self.other_end = Pipe()
-        self.message = message
+        self.message = Reply(message) if isinstance(message, list) else message
         self.other_end.send_bytes(b"a message")
 
-    can_do = WorkerProcess.can_do
+    can_do = TaskWorker.can_do
 
     def receive(self):
         self.connection.recv_bytes()
         return self.message
 
-    def check_limits(self):
+    def check(self):
         return None
 
-    def close(self):
+    def close(self, seconds):
         self.connection.close()
         self.other_end.close()
 
     def restart(self):
-        self.requests, self.request_count = [], 0
+        self.task, self.task_count = [], 0
 
-    def submit(self, requests):
+    def submit(self, requests, seconds):
         self.given += requests
 
 
-class FakePool(WorkerPool):
+class FakePool(TaskPool):
     """A pool whose processes are not started: tests say which workers it has."""
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.size = 0
-
-    def outcomes_of(self, worker, monkeypatch):
+    def outcomes_of(self, worker):
         """Take a worker in, and return what its message means."""
-        monkeypatch.setattr(f"{WorkerPool.__module__}.WorkerProcess", lambda *_: worker)
-        self.size += 1
-        self.free_workers(useful=self.size)
-        return self.wait(0)
+        self.workers.append(worker)
+        return self.finished_tasks(0)
 
 
 @pytest.fixture
-def pool(tmp_path, monkeypatch):
+def pool(tmp_path):
     run_log = RunLog(RemotePath(str(tmp_path)))
     setup = WorkerSetup(recipe(), STAGES, str(tmp_path))
-    pool = FakePool(setup, 1 + OUTSIDE_KILLS, run_log, tmp_path)
+    pool = FakePool(setup, 1, run_log)
     yield pool
     pool.close()
     run_log.close()
@@ -85,28 +81,24 @@ def pool(tmp_path, monkeypatch):
         (WorkerDeath(-9, "memory"), "memory", "it took more than 1024 MiB of memory"),
     ],
 )
-def test_only_a_fresh_process_shows_that_a_video_is_to_blame(
-    pool, monkeypatch, death, kind, reason
-):
+def test_only_a_fresh_process_shows_that_a_video_is_to_blame(pool, death, kind, reason):
     worker = FakeWorker(2, death)
-    assert pool.outcomes_of(worker, monkeypatch) == []
+    assert pool.outcomes_of(worker) == []
     pool.free_workers(useful=0)
     assert worker.given == [REQUEST]  # the fresh one gets it before anything else
-    (outcome,) = pool.outcomes_of(FakeWorker(1, death), monkeypatch)
-    assert outcome.failure == StageFailure("a", "read", kind, reason)
+    ((_, failure),) = pool.outcomes_of(FakeWorker(1, death))
+    assert failure == StageFailure("a", "read", kind, reason)
 
 
 @pytest.mark.parametrize("code", [-9, -15], ids=["kill", "a machine that goes down"])
-def test_a_hang_is_reported_immediately_and_a_kill_from_outside_only_after_some(
-    pool, monkeypatch, code
-):
-    (hang,) = pool.outcomes_of(FakeWorker(2, WorkerDeath(-9, "time")), monkeypatch)
-    assert hang.failure.kind == "hang"
+def test_a_hang_is_reported_immediately_and_a_kill_from_outside_only_after_some(pool, code):
+    ((_, hang),) = pool.outcomes_of(FakeWorker(2, WorkerDeath(-9, "time")))
+    assert hang.kind == "hang"
     kill = WorkerDeath(code, None)
-    for _ in range(OUTSIDE_KILLS - 1):
-        assert pool.outcomes_of(FakeWorker(1, kill), monkeypatch) == []
-    (killed,) = pool.outcomes_of(FakeWorker(1, kill), monkeypatch)
-    assert killed.failure.kind == "memory"
+    for _ in range(MAX_OUTSIDE_KILLS - 1):
+        assert pool.outcomes_of(FakeWorker(1, kill)) == []
+    ((_, killed),) = pool.outcomes_of(FakeWorker(1, kill))
+    assert killed.kind == "memory"
 
 
 OTHER = TaskRequest(StageTask(VideoItem("b"), "read", "cd" * 32, {}))
@@ -123,31 +115,25 @@ OTHER = TaskRequest(StageTask(VideoItem("b"), "read", "cd" * 32, {}))
     ],
     ids=["time", "memory", "crash", "kill", "told"],
 )
-def test_of_several_together_each_is_done_by_itself_before_one_is_blamed(
-    pool, monkeypatch, message
-):
+def test_of_several_together_each_is_done_by_itself_before_one_is_blamed(pool, message):
     worker = FakeWorker(1, message, requests=(REQUEST, OTHER))
-    assert pool.outcomes_of(worker, monkeypatch) == []
-    worker.request_count = 5  # also of a worker that is not fresh
+    assert pool.outcomes_of(worker) == []
+    worker.task_count = 5  # also of a worker that is not fresh
     for _ in range(2):
         pool.free_workers(useful=0)
     assert worker.given == [REQUEST, OTHER]
     # nor does it count among the kills of one
-    for _ in range(OUTSIDE_KILLS - 1):
+    for _ in range(MAX_OUTSIDE_KILLS - 1):
         kill = WorkerDeath(-9, None)
-        assert pool.outcomes_of(FakeWorker(1, kill), monkeypatch) == []
+        assert pool.outcomes_of(FakeWorker(1, kill)) == []
 
 
-def test_of_several_together_each_has_its_own_reply(pool, monkeypatch):
+def test_of_several_together_each_has_its_own_reply(pool):
     replies = [TaskReply("done"), TaskReply("error", "no sound")]
     together = FakeWorker(3, replies, requests=(REQUEST, OTHER))
-    done, failed = pool.outcomes_of(together, monkeypatch)
-    assert (done.request, done.failure) == (REQUEST, None)
-    assert (failed.request, failed.failure) == (
-        OTHER,
-        StageFailure("b", "read", "error", "no sound"),
-    )
-    assert not together.requests
+    done, failed = pool.outcomes_of(together)
+    assert done == (REQUEST.task, None)
+    assert failed == (OTHER.task, StageFailure("b", "read", "error", "no sound"))
 
 
 @pytest.mark.parametrize(

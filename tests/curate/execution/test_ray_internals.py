@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from stepline.curate.execution.ray_internals import (
+from stepline.curate.execution.ray import (
     CHANGED_PARTS,
     TESTED_RELEASE,
     check_internals,

@@ -12,9 +12,9 @@ import pytest
 from fake_stages import videos
 from kills import begun, finish, run_with_kills, start_driver, tree, wait_for_end, workers_of
 
-from stepline.curate.execution.pool import descendants
 from stepline.curate.stage import VideoItem
 from stepline.files.remote import RemotePath
+from stepline.workers import descendants
 
 pytestmark = [
     pytest.mark.slow,

@@ -27,7 +27,7 @@ TEXTS = {name: "word " * number for number, name in enumerate(("a", "b", "c", "d
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(actors, "die_with", lambda parent: None)
+    monkeypatch.setattr(actors, "end_with_parent", lambda parent: None)
 
 
 def planned(tmp_path, texts, batch, out):

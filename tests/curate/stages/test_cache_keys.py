@@ -106,10 +106,10 @@ def test_steps_are_encoded_in_the_space_of_the_features() -> None:
 
 
 def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video() -> None:
-    named = "steps.vision.witness.base_url=http://127.0.0.1:8000/v1"
-    assert touched(named, "steps.vision.witness.requests=5") == {"ground"}
-    assert touched("steps.vision.witness.requests=5") == set()  # of nobody
-    models = ("steps.vision.witness.model=one", "steps.vision.witness.model=other")
+    named = "steps.vision.vlm.base_url=http://127.0.0.1:8000/v1"
+    assert touched(named, "steps.vision.vlm.requests=5") == {"ground"}
+    assert touched("steps.vision.vlm.requests=5") == set()  # of nobody
+    models = ("steps.vision.vlm.model=one", "steps.vision.vlm.model=other")
     settings = [
         STAGE_TABLE["ground"].settings(load_settings(Recipe, None, (named, model)))
         for model in models

@@ -279,18 +279,18 @@ def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
     results = cells(*NARRATION.split(". "), steps=steps, duration=20.0)
     without = results | {"coarse": per_video.coarse(work(Recipe(), results=results))}
     with FakeServer(says_a) as server:
-        options = [f"steps.vision.witness.base_url={server.url}", "steps.vision.witness.pause=0.0"]
+        options = [f"steps.vision.vlm.base_url={server.url}", "steps.vision.vlm.pause=0.0"]
         recipe = load_settings(Recipe, None, options)
         context = work(recipe, media=small_video, results=without)
         header, arrays = unpack(GroundedSteps, per_video.ground(context))
         assert len(server.asked) == context.notes["requests"] > 0
-    assert header.witness is not None
-    assert header.witness["requests"] == context.notes["requests"]
+    assert header.vlm is not None
+    assert header.vlm["requests"] == context.notes["requests"]
     assert context.notes["tokens"] > 0
     assert arrays["scores"].shape == (2, 20)
     with FakeServer(Answers.status(503)) as server:
-        options[0] = f"steps.vision.witness.base_url={server.url}"
-        recipe = load_settings(Recipe, None, [*options, "steps.vision.witness.retries=0"])
+        options[0] = f"steps.vision.vlm.base_url={server.url}"
+        recipe = load_settings(Recipe, None, [*options, "steps.vision.vlm.retries=0"])
         with pytest.raises(WriterError, match="--retry-failed asks again"):
             per_video.ground(work(recipe, media=small_video, results=without))
     plain = per_video.ground(work(Recipe(), media=small_video, results=without))

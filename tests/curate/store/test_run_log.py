@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from fake_stages import recipe
 
@@ -63,3 +65,13 @@ def test_what_a_run_works_on_is_found_again(tmp_path, where):
     assert tuple(read_items(out)) == items
     assert tuple(read_refused(out)) == (rejected_video("c", "comes again"),)
     assert read_recipe(out) == recipe()
+
+
+def test_settings_of_an_earlier_release_are_passed_over(tmp_path):
+    out = RemotePath(str(tmp_path))
+    write_inventory(out, recipe(), Collection((VideoItem("a"),), ()), "videos.csv")
+    run = json.loads((out / "run.json").read())
+    run["recipe"]["report"] |= {"points": 400, "examples": 3}
+    run["recipe"]["gone"] = {"a": 1}
+    (out / "run.json").write(json.dumps(run))
+    assert read_recipe(out).report.examples == 3

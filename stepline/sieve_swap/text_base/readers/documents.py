@@ -228,9 +228,7 @@ def _heading(line: str, next_line: str) -> str | None:
     if match := _HEADING_LINE.match(line) or _COLON_HEADING.match(text):
         return match[1].strip("# ")
     is_underlined = _UNDERLINE_LINE.match(next_line.strip()) is not None
-    if text and is_underlined and not _BULLET_LINE.match(line):
-        return text
-    return None
+    return text if text and is_underlined and not _BULLET_LINE.match(line) else None
 
 
 def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
@@ -242,6 +240,5 @@ def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
     fields: dict[str, object] = {}
     for line in stripped[1:end]:
         if match := _FIELD_LINE.match(line):
-            name = match[1].lower()
-            fields[name] = match[2].strip("\"' ")
+            fields[match[1].lower()] = match[2].strip("\"' ")
     return fields, lines[end + 1 :]

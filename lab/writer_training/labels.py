@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from lab.writer_training.marked import MarkedSentence
 from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, spoken_words
 from stepline.writing.extractive.english import parse, word_set
-from stepline.writing.training.marked import MarkedSentence
 
 SPOKEN_PRONOUNS: Final = word_set(
     "it this that these those them they he she him her one ones some everything guys stuff"

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
+from lab.writer_training.labels import EditLabels, align_words, edit_labels, word_stem
+from lab.writer_training.marked import MarkedNarration, MarkedSentence
 from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.antecedents import (
     AntecedentFinder,
@@ -19,8 +21,6 @@ from stepline.writing.extractive.antecedents import (
     candidate_features,
 )
 from stepline.writing.extractive.english import parse
-from stepline.writing.training.labels import EditLabels, align_words, edit_labels, word_stem
-from stepline.writing.training.marked import MarkedNarration, MarkedSentence
 
 Array = npt.NDArray[np.float64]
 

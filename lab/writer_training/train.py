@@ -5,6 +5,7 @@ narrations, settings and processor give the same bytes. What learns punctuation 
 Letters: S sentences, W words, D width.
 """
 
+import argparse
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -18,16 +19,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from stepline.errors import DatasetError
-from stepline.networks.weights import find_weights
-from stepline.text.narration.adapted_encoder import plain_tokenizer
-from stepline.text.narration.tagger import WEIGHTS_FILE
-from stepline.text.narration.windows import Window, sentence_windows
-from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
-from stepline.writing.training.labels import EditLabels, edit_labels
-from stepline.writing.training.mark_training import MarkTrainSettings, train_marks
-from stepline.writing.training.marked import MarkedNarration, read_marked_narrations
-from stepline.writing.training.network import (
+from lab.writer_training.labels import EditLabels, edit_labels
+from lab.writer_training.mark_training import MarkTrainSettings, train_marks
+from lab.writer_training.marked import MarkedNarration, read_marked_narrations
+from lab.writer_training.network import (
     IGNORED_LABEL,
     AdaptedNetwork,
     AdditionSettings,
@@ -38,6 +33,13 @@ from stepline.writing.training.network import (
     word_vectors,
     write_network,
 )
+from stepline.errors import DatasetError
+from stepline.networks.weights import find_weights
+from stepline.settings import load_settings
+from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.tagger import WEIGHTS_FILE
+from stepline.text.narration.windows import Window, sentence_windows
+from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
 
 logger = logging.getLogger(__name__)
 
@@ -217,3 +219,18 @@ def train_writer_run(sources: Sequence[Path], out: Path, settings: TaggerTrainSe
     write_network(network, {"front_verbs": list(front_verbs)}, path)
     train_marks(narrations, settings.marks, out)
     return path
+
+
+def main() -> None:
+    """Train on the narrations that the command line names, and print the tagger's file."""
+    parser = argparse.ArgumentParser(description="Train the narration tagger.")
+    parser.add_argument("narration", type=Path, nargs="+", help="marked narration, see docs")
+    parser.add_argument("--out", type=Path, required=True, help="the run's folder")
+    parser.add_argument("--set", action="append", default=[], help="a setting, e.g. epochs=3")
+    options = parser.parse_args()
+    settings = load_settings(TaggerTrainSettings, overrides=options.set)
+    print(train_writer_run(options.narration, options.out, settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -18,14 +18,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from stepline.networks.weights import find_weights
-from stepline.settings import Count, LayersOrZero, Positive
-from stepline.text.narration.adapted_encoder import plain_tokenizer
-from stepline.text.narration.marks import MARKS_FILE
-from stepline.text.narration.windows import ASKED_WORDS, Window, stretch_windows
-from stepline.text.narration.words import WORD_MARKS, mark_after, spoken_words
-from stepline.writing.training.marked import MarkedNarration
-from stepline.writing.training.network import (
+from lab.writer_training.marked import MarkedNarration
+from lab.writer_training.network import (
     IGNORED_LABEL,
     AdaptedNetwork,
     AdditionSettings,
@@ -36,6 +30,12 @@ from stepline.writing.training.network import (
     word_vectors,
     write_network,
 )
+from stepline.networks.weights import find_weights
+from stepline.settings import Count, LayersOrZero, Positive
+from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.marks import MARKS_FILE
+from stepline.text.narration.windows import ASKED_WORDS, Window, stretch_windows
+from stepline.text.narration.words import WORD_MARKS, mark_after, spoken_words
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,263 @@
+"""Videos that yt-dlp finds on a page, with the page's captions.
+
+    info = extract_info("https://example.org/page", limits)
+    video = fetch_page_video("https://example.org/page", info, folder, limits)
+
+yt-dlp runs under limits: its connections are those of media/http.py. It has no plugins, cookies,
+passwords, proxies or cache. It starts no other program of this machine, but for the interpreter of
+a page's script that some of its extractors need.
+"""
+
+import functools
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from stepline.errors import MediaError, missing_extra
+from stepline.media.clips import join_tracks
+from stepline.media.http import LinkLimits, connection_class
+from stepline.media.probe import read_day
+from stepline.media.settings import LinkSettings
+from stepline.records import FrozenModel, LinkChapter, LinkOrigin
+
+log = logging.getLogger(__name__)
+
+Info: TypeAlias = dict[str, Any]  # what yt-dlp says of a page
+Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
+
+# How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
+# look at no address.
+VIDEO_PROTOCOLS = frozenset({"http", "https", "m3u8", "m3u8_native", "http_dash_segments"})
+PROTOCOL_FILTER = f"[protocol~='^({'|'.join(sorted(VIDEO_PROTOCOLS))})$']"
+MAX_PROTOCOL_CHARS = 40  # in a message
+MAX_NAME_CHARS = 60  # of a file's name
+PLAYLIST_TYPES = ("playlist", "multi_video")
+CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
+MAX_CAPTION_BYTES = 64 * 2**20
+
+
+class LinkedVideo(FrozenModel):
+    """A video that was fetched. page: by yt-dlp. captions: of its page, None where they were not
+    asked for."""
+
+    path: Path
+    origin: LinkOrigin
+    page: bool = False
+    captions: Path | None = None
+
+
+@contextmanager
+def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
+    """Yield a YoutubeDL whose connections are under limits, with further options.
+
+    Raises MediaError where yt-dlp is not installed.
+    """
+    try:
+        import yt_dlp
+        from yt_dlp.extractor import openload
+        from yt_dlp.globals import plugin_dirs
+    except ModuleNotFoundError as error:
+        raise MediaError(
+            f"a page, which {missing_extra(error)}; or give the video's own address"
+        ) from error
+    # Plugins would run other people's code in this process.
+    plugin_dirs.value = []
+    # PhantomJS, a browser that some extractors start, looks at no address either.
+    openload.check_executable = lambda *_: False
+    limited_class = _limited_class(yt_dlp.YoutubeDL, limits)
+    with limited_class(_options(limits.settings) | options) as downloader:
+        yield downloader
+
+
+def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
+    """Return the class of a YoutubeDL under limits."""
+    from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
+    from yt_dlp.utils import determine_protocol
+
+    class LimitedRH(UrllibRH):  # type: ignore[misc]
+        def _create_instance(self, *arguments: Any, **options: Any) -> Any:
+            opener = super()._create_instance(*arguments, **options)
+            # ftp would make connections of its own, under no limits.
+            opener.handle_open.pop("ftp", None)
+            for handler in opener.handlers:
+                if isinstance(handler, HTTPHandler):
+                    handler._make_conn_class = lambda kind, _: connection_class(kind, limits)
+            return opener
+
+        def _prepare_headers(self, _: Any, headers: Any) -> None:
+            # Only what http.py can unpack.
+            headers.setdefault("Accept-Encoding", "gzip, deflate")
+
+    class LimitedYoutubeDL(youtube_dl):  # type: ignore[misc]
+        @functools.cached_property
+        def _request_director(self) -> Any:
+            # No other handler: those of curl and requests make their own connections.
+            return self.build_request_director([LimitedRH])
+
+        def dl(self, name: str, info: Info, *arguments: Any, **options: Any) -> Any:
+            """Fetch a file, unless another program would."""
+            protocol = str(determine_protocol(info))
+            if not VIDEO_PROTOCOLS.issuperset(protocol.split("+")):
+                way = repr(protocol[:MAX_PROTOCOL_CHARS])
+                raise MediaError(f"the video comes by {way}, which is not fetched; give another")
+            return super().dl(name, info, *arguments, **options)
+
+    return LimitedYoutubeDL
+
+
+def _options(settings: LinkSettings) -> Info:
+    most = f"[height<=?{settings.height}]"
+    # What cannot be fetched is not chosen, and where there is nothing else, `dl` says so.
+    ours = PROTOCOL_FILTER
+    return {
+        # the last but one: picture and sound as two files, or only one of them
+        "format": f"b{ours}{most}/b{ours}/((bv{ours}{most}/bv{ours}),ba{ours})/b",
+        "extract_flat": "in_playlist",
+        "noplaylist": True,
+        "playlistend": settings.most,
+        "retries": settings.attempts,
+        "fragment_retries": settings.attempts,
+        "socket_timeout": settings.seconds,
+        # a video that lacks a piece is an error, not a shorter video
+        "skip_unavailable_fragments": False,
+        "continuedl": True,
+        "logger": _YtDlpLog(),
+        "noprogress": True,
+        "color": "never",
+        # nothing is kept elsewhere, and no proxy of the environment is used
+        "cachedir": False,
+        "proxy": "",
+        "fixup": "never",
+        "ffmpeg_location": str(Path(__file__).parent / "none"),  # no other program is run
+    }
+
+
+class _YtDlpLog:
+    """Logs what yt-dlp says, for --verbose."""
+
+    def debug(self, text: str) -> None:
+        """Log a line. An error comes as an exception too."""
+        log.info("%s", text)
+
+    info = warning = error = debug
+
+
+def extract_info(url: str, limits: LinkLimits) -> Info:
+    """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
+    videos."""
+    with limited_youtube_dl(limits, {}) as downloader:
+        info: Info | None = downloader.extract_info(url, download=False)
+    if info is None:
+        raise MediaError("no video is found on this page; give the address of the video itself")
+    return info
+
+
+def fetch_page_video(
+    url: str,
+    info: Info,
+    folder: Path,
+    limits: LinkLimits,
+    *,
+    language: str | None = None,
+    report: Report | None = None,
+) -> LinkedVideo:
+    """Return the video of a page, downloaded by yt-dlp.
+
+    Args:
+        url: of the page.
+        info: what `extract_info` found there.
+        folder: where its files go.
+        limits: of all that is fetched.
+        language: of the captions to fetch. None for none.
+        report: called with the file's name and the bytes that are there.
+    """
+    if info.get("_type") in PLAYLIST_TYPES:
+        raise MediaError("a playlist within a playlist; give its own address")
+    if info.get("is_live"):
+        raise MediaError("a live stream; give its recording")
+    name = safe_name(str(info.get("title") or info.get("id") or ""))
+
+    def hook(state: Info) -> None:
+        if report is not None and state.get("downloaded_bytes"):
+            report(name, int(state["downloaded_bytes"]))
+
+    # a template of yt-dlp, in which these two signs are doubled
+    template = str(folder.absolute()).replace("%", "%%").replace("$", "$$") + f"/{name}"
+    has_two_files = _has_separate_tracks(info)
+    if has_two_files:
+        template += ".%(format_id)s"
+    options: Info = {"outtmpl": {"default": f"{template}.%(ext)s"}, "progress_hooks": [hook]}
+
+    captions = None
+    with limited_youtube_dl(limits, options) as downloader:
+        result = downloader.process_ie_result(info, download=True)
+        downloads = result.get("requested_downloads") or ()
+        files = [Path(download["filepath"]) for download in downloads]
+        if not files or not files[0].is_file():
+            raise MediaError("yt-dlp downloaded no file; --verbose shows its messages")
+        if language is not None:
+            captions = _fetch_captions(downloader, result, folder / name, language)
+
+    path = files[0]
+    if len(files) == 2 and has_two_files:
+        path = folder / f"{name}.mkv"
+        join_tracks(files[0], files[1], path)
+        for file in files:
+            file.unlink()
+    return LinkedVideo(path=path, origin=_page_origin(url, result), page=True, captions=captions)
+
+
+def _page_origin(url: str, result: Info) -> LinkOrigin:
+    """Return what a page says of its video."""
+    chapters = []
+    for chapter in result.get("chapters") or ():
+        if chapter.get("title"):
+            start = max(0.0, float(chapter.get("start_time") or 0.0))
+            chapters.append(LinkChapter(start=start, title=str(chapter["title"])))
+    keys = ("title", "uploader", "license")
+    facts = {key: str(result[key]) for key in keys if result.get(key)}
+    return LinkOrigin(
+        url=url,
+        title=facts.get("title"),
+        uploader=facts.get("uploader"),
+        licence=facts.get("license"),
+        chapters=tuple(chapters),
+        upload_date=read_day(str(result.get("upload_date") or "")),
+    )
+
+
+def _has_separate_tracks(info: Info) -> bool:
+    """Return whether a page gives picture and sound only as files of their own."""
+    forms = [form for form in info.get("formats") or () if form.get("vcodec") != "none"]
+    return bool(forms) and all(form.get("acodec") == "none" for form in forms)
+
+
+def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
+    """Return a file of the page's captions: a person's before a machine's, in the language before
+    in another."""
+    for kind in ("subtitles", "automatic_captions"):
+        tracks: dict[str, list[Info]] = info.get(kind) or {}
+        for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
+            if kind == "automatic_captions" and code.partition("-")[0] != language:
+                continue  # the site translates its own into every language
+            for form in CAPTION_FORMS:
+                track = next((each for each in tracks[code] if each.get("ext") == form), None)
+                if track is None:
+                    continue
+                data = (track.get("data") or "").encode()
+                data = data or downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
+                path = stem.with_name(f"{stem.name}.{code}.{form.removesuffix('3')}")
+                path.write_bytes(data)
+                return path
+    raise MediaError(
+        f"its page has no captions in {', '.join(CAPTION_FORMS)}; leave --captions out"
+    )
+
+
+def safe_name(name: str) -> str:
+    """Return a name, without its suffix, that every file system takes."""
+    safe = re.sub(r"[^\w.-]+", "-", name).strip("-.")
+    return safe[:MAX_NAME_CHARS].strip("-.") or "video"
