@@ -21,12 +21,10 @@ from typing import Any
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.extractive.english import parser, verbs
-from stepline.writing.extractive.pronouns import INDEFINITE_PRONOUNS, PRONOUN_NUMBERS
 
 BENCHMARKS_FOLDER = Path(__file__).resolve().parent
 SHARED_FOLDER = BENCHMARKS_FOLDER.parent.parent / "shared"
 # The scores before any error was looked at. Never made again.
-FIRST_RUNS = BENCHMARKS_FOLDER / "writing_first_runs.json"
 # An ordinary pace. These transcripts have no times, and the writer needs some.
 WORDS_A_SECOND = 2.5
 JOINT_PATTERN = re.compile(r" and (?:then )?(?=\w)")
@@ -385,8 +383,7 @@ def main() -> None:
     )
     result_path = BENCHMARKS_FOLDER / "results" / "writing.json"
     result_path.parent.mkdir(exist_ok=True)
-    first_runs = json.loads(FIRST_RUNS.read_text(encoding="utf-8"))
-    tree = {"transcripts": rows, "first_runs": first_runs, "speed": speeds}
+    tree = {"transcripts": rows, "speed": speeds}
     result_path.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
 
 
