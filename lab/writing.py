@@ -49,7 +49,7 @@ class Case:
     """A marked transcript.
 
     round 0: the rules were written with it in view. 1, 2 and 3: marked before the writer first ran
-    on it. Its errors were looked at after that first run, whose numbers FIRST_RUNS keeps.
+    on it. Its errors were looked at after that first run.
     """
 
     name: str
