@@ -28,7 +28,7 @@ from pathlib import Path
 
 from stepline.networks.weights import find_weights
 
-BENCHMARKS_FOLDER = Path(__file__).parent
+LAB_FOLDER = Path(__file__).parent
 RECOGNISER_NAME = "whisper-tiny.en"
 REFERENCE_NAME = "faster-whisper"  # what the ratios are to
 Command = list[str]
@@ -72,7 +72,7 @@ class Side:
     """A way to work on the videos: commands that run one after another, and what they took."""
 
     commands: list[Command]
-    checkout: Path = BENCHMARKS_FOLDER.parent
+    checkout: Path = LAB_FOLDER.parent
     runs: list[Usage] = field(default_factory=list)
 
 

@@ -31,11 +31,11 @@ import av
 import numpy as np
 from media import loop, peak_mib
 
-BENCHMARK_FOLDER = Path(__file__).parent
+LAB_FOLDER = Path(__file__).parent
 
 
-RESULT_PATH = BENCHMARK_FOLDER / "results" / "speed.json"
-CLIP_PATH = BENCHMARK_FOLDER.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
+RESULT_PATH = LAB_FOLDER / "results" / "speed.json"
+CLIP_PATH = LAB_FOLDER.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
 GRAIN_DEVIATION = 9.0  # grey levels. It brings 720p to the 2-5 Mbit/s that hosts send
 SETTINGS_VARIANTS = {
     "default": (),

@@ -22,9 +22,8 @@ from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.extractive.english import parser, verbs
 
-BENCHMARKS_FOLDER = Path(__file__).resolve().parent
-SHARED_FOLDER = BENCHMARKS_FOLDER.parent.parent / "shared"
-# The scores before any error was looked at. Never made again.
+LAB_FOLDER = Path(__file__).resolve().parent
+SHARED_FOLDER = LAB_FOLDER.parent.parent / "shared"
 # An ordinary pace. These transcripts have no times, and the writer needs some.
 WORDS_A_SECOND = 2.5
 JOINT_PATTERN = re.compile(r" and (?:then )?(?=\w)")
@@ -233,7 +232,7 @@ def cases() -> list[Case]:
     lemonade = SHARED_FOLDER / "metric_cases" / "lemonade.json"
     if lemonade.is_file():
         marked.append(_case("lemonade", 0, json.loads(lemonade.read_text(encoding="utf-8"))))
-    for path in sorted((BENCHMARKS_FOLDER / "transcripts").glob("*.json")):
+    for path in sorted((LAB_FOLDER / "transcripts").glob("*.json")):
         if path.stem != "tutorialvqa":
             marked.append(_case(path.stem, 1, json.loads(path.read_text(encoding="utf-8"))))
     return marked + _tutorialvqa()
@@ -245,7 +244,7 @@ def _tutorialvqa() -> list[Case]:
     Only the marks are stored here. The text stays in ../shared.
     """
     texts_path = SHARED_FOLDER / "data" / "tutorialvqa" / "tutorials.json.gz"
-    marks_path = BENCHMARKS_FOLDER / "transcripts" / "tutorialvqa.json"
+    marks_path = LAB_FOLDER / "transcripts" / "tutorialvqa.json"
     if not (texts_path.is_file() and marks_path.is_file()):
         return []
     with gzip.open(texts_path, "rt", encoding="utf-8") as file:
@@ -381,7 +380,7 @@ def main() -> None:
     print(
         f"speed: {words_per_second:.0f} words a CPU second; parser imported and loaded in {load} s"
     )
-    result_path = BENCHMARKS_FOLDER / "results" / "writing.json"
+    result_path = LAB_FOLDER / "results" / "writing.json"
     result_path.parent.mkdir(exist_ok=True)
     tree = {"transcripts": rows, "speed": speeds}
     result_path.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")

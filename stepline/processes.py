@@ -63,19 +63,22 @@ def start_module(
     module: str,
     arguments: Sequence[str] = (),
     *,
-    stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = None,
     stderr: Stream = None,
-    encoding: str | None = None,
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
-) -> "subprocess.Popen[Any]":
+) -> "subprocess.Popen[bytes]":
     """Start `python -m module arguments` in a process group of its own.
 
-    encoding: of its streams as text. None: bytes.
-    variables: of the environment, besides those of `child_environment`.
-    pass_fds: the only descriptors that it has, except its streams. Raises OSError where the system
-    has no room for a process.
+    Args:
+        module: that is run.
+        arguments: of its command line.
+        stdout: as of `subprocess`.
+        stderr: as of `subprocess`.
+        variables: of the environment, in addition to those of `child_environment`.
+        pass_fds: the only descriptors that it has, except its streams.
+
+    Raises OSError where the system has no room for a process.
     """
     # -P keeps the current folder out of the child's path.
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
@@ -83,10 +86,9 @@ def start_module(
     return _starter.submit(
         subprocess.Popen,
         [*launcher, module, *arguments],
-        stdin=stdin,
+        stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
-        encoding=encoding,
         close_fds=True,
         pass_fds=pass_fds,
         env=child_environment() | dict(variables or {}),
@@ -94,7 +96,7 @@ def start_module(
     ).result()
 
 
-def kill_group(process: "subprocess.Popen[Any]") -> None:
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
     """Kill a process that `start_module` started, with all that it has started, and wait for its
     end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -411,7 +411,9 @@ def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
 def test_stages_without_a_network_run_on_the_cpu():
     given = Recipe()
     assert {
-        name for name, stage in STAGE_TABLE.items() if stage.gpu(given) and stage.kind == "video"
+        name
+        for name, stage in STAGE_TABLE.items()
+        if stage.uses_gpu(given) and stage.kind == "video"
     } == {"transcribe", "encode"}
     networks = {
         "nasva": {"aligner": {"path": "a"}},
@@ -420,7 +422,9 @@ def test_stages_without_a_network_run_on_the_cpu():
     }
     given = validate(Recipe, {"steps": networks})
     assert {
-        name for name, stage in STAGE_TABLE.items() if stage.gpu(given) and stage.kind == "video"
+        name
+        for name, stage in STAGE_TABLE.items()
+        if stage.uses_gpu(given) and stage.kind == "video"
     } == {"transcribe", "ground", "judge"}
 
 

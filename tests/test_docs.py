@@ -171,7 +171,7 @@ def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
                 f"{item}: {file}::{name}"
             )
         assert lines or scripts or command.startswith("none: "), item
-        assert bool(lines) == bool(named), (
+        assert bool(lines or scripts) == bool(named), (
             f"{item}: a command has its test, and no row has one without the other"
         )
         kinds = {part.strip() for part in re.sub(r"\([^)]*\)", "", verified).split(",")}

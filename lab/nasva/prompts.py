@@ -11,14 +11,16 @@ import logging
 import re
 import time
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from stepline.llm.requests import run_in_threads
 from stepline.llm.servers import Answer, RequestError, open_server
 from stepline.records import Transcript
 from stepline.writing.llm.prompts import (
     Chunk,
+    Prompt,
     build_prompt,
-    experiment_prompts,
     find_model_orders,
     split_into_chunks,
 )
@@ -42,6 +44,20 @@ class TimedLine:
 
     second: float
     text: str
+
+
+@cache
+def experiment_prompts() -> dict[str, Prompt]:
+    """Return the two prompts that lost in NaSVA Table 6.
+
+    steps_with_times (first row): times go in and the model writes times. steps_from_timed (second
+    row): times go in.
+    """
+    prompts = {}
+    for name in ("steps_with_times", "steps_from_timed"):
+        text = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8")
+        prompts[name] = Prompt(name, text, times_in=True)
+    return prompts
 
 
 def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, tuple[str, ...]]:

@@ -319,7 +319,7 @@ class _RunInProgress:
             if time.monotonic() - saved_at > SAVE_INTERVAL:
                 results.save_manifests(names, self.lock.name)
                 saved_at = time.monotonic()
-            progress.count(video.failure, earlier=not video.worked)
+            progress.count(video.failure, earlier=not video.computed)
             request.on_progress(progress)
 
         def unfailed() -> Iterator[VideoItem]:

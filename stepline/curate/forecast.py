@@ -106,7 +106,7 @@ def dry_run(
     gpus = {}
     stages = resolve_stages(recipe, request.stages)
     for stage in stages:
-        if stage.gpu(recipe):
+        if stage.uses_gpu(recipe):
             gpus[stage.name] = recipe.engine.gpus if stage.kind == "video" else driver_gpus
     result = forecast(
         read_timings(out),

@@ -66,7 +66,7 @@ def task_key(
     """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings
     and needs.
 
-    settings: `stage.settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
+    settings: `stage.deciding_settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
     other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
     """
     # All that decides the result, in a fixed order.
@@ -129,10 +129,10 @@ class Plan:
         for stage in stages:
             name = stage.name
             by_name[name] = stage
-            settings[name] = stage.settings(recipe)
+            settings[name] = stage.deciding_settings(recipe)
             # Only versions that keys do not stand for anyway.
             other_versions = {}
-            for library in stage.libraries(recipe):
+            for library in stage.library_names(recipe):
                 version = minor_version(library)
                 if version != KEYED_VERSIONS.get(library):
                     other_versions[library] = version
@@ -153,8 +153,7 @@ class Plan:
         that is lacking."""
         names: set[str] = set()
         for stage in self.stages.values():
-            used = stage.libraries(self.recipe)
-            names.update(used)
+            names.update(stage.library_names(self.recipe))
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:

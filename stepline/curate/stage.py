@@ -175,47 +175,30 @@ class DatasetContext:
     say: Callable[[str], None] = log.info
 
 
-def no_settings(recipe: "Recipe") -> JsonValue:  # noqa: ARG001
-    """Return what decides a stage that no setting decides."""
-    return None
-
-
-def never(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Return that a stage uses no GPU, or reads no further media, whatever the recipe."""
-    return False
-
-
-def no_libraries(recipe: "Recipe") -> tuple[str, ...]:  # noqa: ARG001
-    """Return the packages whose versions change what a stage computes: none, whatever the
-    recipe."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Stage:
-    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None.
-    Processes import it.
+    """One stage of a recipe.
 
-    version: raise it when the result changes, so that it is made again.
-    needs: the stages whose results it reads.
-    takes: needs that count only where the recipe has them before it.
-    reads: any of these.
-    - "media": the video file.
-    - "speech": the captions, and only where captions are missing the video.
-    - "picture": the ready features, else the video.
-    - "about": title, task, category and duration.
-    - "where": the addresses of its files.
-    settings: exactly what of a recipe decides the result, with the sha256 of every file that it
-    names.
-    suffix: of its results.
-    gpu: whether it uses one with a recipe. All others run on the CPU.
-    resumes: a dataset stage that goes on in a folder where it was killed. Others start in an empty
-    one.
-    reads_media: whether it reads the video file too with a recipe.
-    libraries: packages whose versions change a result with a recipe, as far as it is computed:
-    captions and ready features are only read.
-    run_many: `run` of several videos together, where that uses a GPU better. It fails for all or
-    none.
+    Args:
+        version: raise it when the result changes, so that it is made again.
+        run: a module's own function: VideoContext -> bytes, or DatasetContext -> None. Processes
+            import it.
+        needs: the stages whose results it reads.
+        takes: needs that count only where the recipe has them before it.
+        reads: "media": the video file. "speech": the captions, and only where captions are missing
+            the video. "picture": the ready features, else the video. "about": title, task, category
+            and duration. "where": the addresses of its files.
+        settings: returns exactly what of a recipe decides the result, with the sha256 of every file
+            that it names. None: no setting does.
+        suffix: of its results.
+        gpu: whether it uses one, with a recipe or with all. The other stages run on the CPU.
+        resumes: whether a dataset stage continues in a folder where it was killed. Others start in
+            an empty one.
+        reads_media: returns whether it reads the video file too with a recipe. None: it does not.
+        libraries: returns the packages whose versions change a result with a recipe, as far as it
+            is computed: captions and ready features are only read. None: no version does.
+        run_many: `run` of several videos together, where that uses a GPU better. It fails for all
+            or none.
     """
 
     name: str
@@ -225,13 +208,25 @@ class Stage:
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     reads: tuple[StageInput, ...] = ()
-    settings: Callable[["Recipe"], JsonValue] = no_settings
+    settings: Callable[["Recipe"], JsonValue] | None = None
     suffix: str = ".json"
-    gpu: Callable[["Recipe"], bool] = never
+    gpu: Callable[["Recipe"], bool] | bool = False
     resumes: bool = False
-    reads_media: Callable[["Recipe"], bool] = never
-    libraries: Callable[["Recipe"], tuple[str, ...]] = no_libraries
+    reads_media: Callable[["Recipe"], bool] | None = None
+    libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
     run_many: Callable[[Sequence[VideoContext]], list[bytes]] | None = None
+
+    def deciding_settings(self, recipe: "Recipe") -> JsonValue:
+        """Return exactly what of a recipe decides its result."""
+        return None if self.settings is None else self.settings(recipe)
+
+    def uses_gpu(self, recipe: "Recipe") -> bool:
+        """Return whether it uses a GPU with a recipe."""
+        return self.gpu if isinstance(self.gpu, bool) else self.gpu(recipe)
+
+    def library_names(self, recipe: "Recipe") -> tuple[str, ...]:
+        """Return the packages whose versions change its result with a recipe."""
+        return () if self.libraries is None else self.libraries(recipe)
 
 
 StageTable: TypeAlias = Mapping[str, Stage]
@@ -348,7 +343,9 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
                 raise SettingsError(f"{what}; add it to `stages`")
         # What a stage takes if it is there counts as a need from now on.
         needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
-        reads = (*stage.reads, "media") if stage.reads_media(recipe) else stage.reads
+        reads = stage.reads
+        if stage.reads_media is not None and stage.reads_media(recipe):
+            reads = (*reads, "media")
         resolved[name] = replace(stage, needs=needs, takes=(), reads=reads)
     if not resolved:
         raise SettingsError("recipe: it names no stage; list some in `stages`")

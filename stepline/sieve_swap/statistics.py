@@ -3,7 +3,7 @@ added up."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import Field
 
@@ -21,32 +21,35 @@ MAX_WORDS = 2_000  # most frequent words of a part that are stored
 
 
 Counts: TypeAlias = dict[str, int]
-NO_COUNTS: Any = Field(default_factory=dict)
 
 
 class Statistics(FrozenModel):
     """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
 
-    videos: Counts = Field(NO_COUNTS, description="split, or why a video was left out")
-    sentences: Counts = Field(NO_COUNTS, description="SWAPPED, OWN_WORDS, or why one was sieved")
-    steps_a_video: Counts = NO_COUNTS
-    words_a_step: Counts = NO_COUNTS
-    seconds_a_step: Counts = NO_COUNTS
-    seconds_a_video: Counts = Field(NO_COUNTS, description="tens")
+    videos: Counts = Field(default_factory=dict, description="split, or why a video was left out")
+    sentences: Counts = Field(
+        default_factory=dict, description="SWAPPED, OWN_WORDS, or why one was sieved"
+    )
+    steps_a_video: Counts = Field(default_factory=dict)
+    words_a_step: Counts = Field(default_factory=dict)
+    seconds_a_step: Counts = Field(default_factory=dict)
+    seconds_a_video: Counts = Field(default_factory=dict, description="tens")
     density_before: Counts = Field(
-        NO_COUNTS, description="twentieths: content words among a text's words"
+        default_factory=dict, description="twentieths: content words among a text's words"
     )
-    density_after: Counts = NO_COUNTS
-    words_before: Counts = Field(NO_COUNTS, description="content word -> times, raw narration")
-    words_after: Counts = Field(NO_COUNTS, description="the same, steps")
+    density_after: Counts = Field(default_factory=dict)
+    words_before: Counts = Field(
+        default_factory=dict, description="content word -> times, raw narration"
+    )
+    words_after: Counts = Field(default_factory=dict, description="the same, steps")
     documents: Counts = Field(
-        NO_COUNTS, description='"source: id" of a document -> steps taken from it'
+        default_factory=dict, description='"source: id" of a document -> steps taken from it'
     )
-    licences: Counts = NO_COUNTS
+    licences: Counts = Field(default_factory=dict)
     checks: Counts = Field(
-        NO_COUNTS, description="swaps with a number that is not said, and others"
+        default_factory=dict, description="swaps with a number that is not said, and others"
     )
-    excluded: Counts = Field(NO_COUNTS, description="evaluation set -> videos kept out")
+    excluded: Counts = Field(default_factory=dict, description="evaluation set -> videos kept out")
     seconds: float = Field(0.0, description="of all steps")
 
 

@@ -44,12 +44,10 @@ def owned(mark):
 
 @pytest.mark.parametrize("module", ["json.tool", "pip"])
 def test_a_child_runs_no_module_of_the_current_folder(trap, module):
-    process = start_module(
-        module, ["--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
-    )
+    process = start_module(module, ["--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
-    assert "usage" in output.lower()
+    assert b"usage" in output.lower()
     assert owned(trap) == ""
 
 
@@ -99,12 +97,11 @@ def test_a_child_has_no_descriptor_that_it_was_not_given(tmp_path):
         process = start_module(
             "listing",
             stdout=subprocess.PIPE,
-            encoding="utf-8",
             variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
         )
         output, _ = process.communicate(timeout=60)
     # the three streams, and that of the listing itself
-    assert output == "['0', '1', '2', '3']\n"
+    assert output == b"['0', '1', '2', '3']\n"
 
 
 def test_a_killed_parent_leaves_no_child(tmp_path):

@@ -79,5 +79,7 @@ def test_versions_that_keys_stand_for_are_those_of_libraries_that_stages_name():
     named = set()
     for overrides in ([], ["steps.vision.backbone=s3d"]):
         chosen = load_recipe("howtostep", overrides)
-        named |= {library for stage in STAGE_TABLE.values() for library in stage.libraries(chosen)}
+        named |= {
+            library for stage in STAGE_TABLE.values() for library in stage.library_names(chosen)
+        }
     assert named == set(KEYED_VERSIONS)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from lab.cli import lab
-from lab.nasva.prompts import write_from_timed_sentences, write_timed_lines
+from lab.nasva.prompts import experiment_prompts, write_from_timed_sentences, write_timed_lines
 from stepline.errors import WriterError
 from stepline.llm import servers
 from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
@@ -25,16 +25,14 @@ from stepline.writing.llm.citing import choose_in_order, cite_sources
 from stepline.writing.llm.prompts import (
     build_prompt,
     chunks_of,
-    experiment_prompts,
     find_model_orders,
     main_prompt,
     nasva_prompt,
     split_by_words,
     split_into_chunks,
 )
-from stepline.writing.llm.writer import write_llm
+from stepline.writing.llm.writer import talk_reasons, write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.talk import talk_reasons
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 

@@ -1,7 +1,7 @@
 """The actors of the Ray engine, and which of them holds which video.
 
-The driver gives each actor a few videos at a time. An item and what became of it travel inside the
-call, a few hundred bytes. So Ray's object store stays empty. Results go to OUT. A video whose actor
+The driver gives each actor a few videos at a time. An item and its outcome travel inside the call,
+a few hundred bytes. So Ray's object store stays empty. Results go to OUT. A video whose actor
 is lost is given to another one, which finds there what was finished of it. At the end idle actors
 take second copies, and the first to finish wins.
 """
@@ -36,21 +36,22 @@ END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 def last_line(error: Exception) -> str:
     """Return the last line of what Ray says of an error: the cause, after the places."""
     lines = str(error).strip().splitlines()
-    if not lines:
-        return ""
-    line = lines[-1].strip()
-    return line[:MAX_REASON_CHARS]
+    return lines[-1].strip()[:MAX_REASON_CHARS] if lines else ""
 
 
 class Actor:
     """Does some stages of the videos that it is given, in a worker process of its own, whose models
-    stay loaded."""
+    stay loaded.
+
+    Args:
+        url: of OUT.
+        device: for stages that use a GPU. Ray shows an actor only the actor's own. None: it asked
+            for none.
+    """
 
     def __init__(
         self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None
     ) -> None:
-        """device: for stages that use a GPU. Ray shows an actor only the actor's own. None: it
-        asked for none."""
         # The node's own process. One that Ray forgets would go on for a while.
         end_with_parent(os.getppid())
         self._until_end = contextlib.ExitStack()
@@ -61,50 +62,45 @@ class Actor:
         # Results that other actors write are not in a listing made here.
         results = ResultStore(out, listed=False)
         phase = Phase(plan, results, stages, retry, self._finish)
-        devices = []
-        if device:
-            devices.append(device)
+        devices = [device] if device else []
         self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
         self._until_end.callback(self._scheduler.close)
         # A thread of its own works, and takes commands.
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._end: Future[None] = Future()  # of the thread, with what ended it
-        thread = threading.Thread(target=self._work, daemon=True, name="scheduler")
-        thread.start()
+        threading.Thread(target=self._work, daemon=True, name="scheduler").start()
 
     def ready(self) -> bool:
         """Return True, once it has started."""
         return True
 
     def do(self, item: VideoItem) -> FinishedVideo:
-        """Return what became of a video. Raises SteplineError where the run must end."""
+        """Return a video once it is finished. Raises SteplineError where the run must end."""
         reply: Future[FinishedVideo] = Future()
-        command = partial(self._add, item, reply)
-        self._commands.put(command)
-        either: list[Future[Any]] = [reply, self._end]
+
+        def add() -> None:
+            self._replies[item.id] = reply
+            self._scheduler.add(item)
+
+        self._commands.put(add)
         # The video's end, or that of the whole actor, whichever comes first.
-        wait(either, return_when=FIRST_COMPLETED)
+        futures: list[Future[Any]] = [reply, self._end]
+        wait(futures, return_when=FIRST_COMPLETED)
         if not reply.done():
             self._end.result()
         return reply.result()
 
-    def withdraw(self, identity: str, *, begun: bool) -> None:
+    def cancel(self, identity: str, *, begun: bool) -> None:
         """Give up a video that another actor does. begun: also where a task of it ran."""
-        command = partial(self._scheduler.withdraw, identity, begun=begun)
-        self._commands.put(command)
+        self._commands.put(partial(self._scheduler.cancel, identity, begun=begun))
 
     def close(self) -> None:
         """End its worker and its log. What is under way is given up."""
         self._commands.put(None)
         self._end.exception()
 
-    def _add(self, item: VideoItem, reply: "Future[FinishedVideo]") -> None:
-        self._replies[item.id] = reply
-        self._scheduler.add(item)
-
     def _finish(self, video: FinishedVideo) -> None:
-        reply = self._replies.pop(video.item.id)
-        reply.set_result(video)
+        self._replies.pop(video.item.id).set_result(video)
 
     def _work(self) -> None:
         try:
@@ -116,8 +112,7 @@ class Actor:
             self._end.set_exception(error)
 
     def _run_commands(self) -> bool:
-        """Run commands, and wait for one while there is no video. Return whether to go on."""
-        # Commands come first. Without a video there is nothing else to wait for.
+        """Run commands, and wait for one while there is no video. Return whether to continue."""
         while not self._scheduler.is_busy or not self._commands.empty():
             command = self._commands.get()
             if command is None:
@@ -149,8 +144,11 @@ class AssignedVideo:
 class ActorGroup:
     """Actors that do the same stages: which are there, which video each holds, which videos wait.
 
-    start: makes an actor and returns its handle. most, fewest: actors. ahead: videos that one holds
-    together.
+    Args:
+        start: makes an actor and returns its handle.
+        most: actors.
+        fewest: actors.
+        ahead: videos that an actor holds together.
     """
 
     def __init__(
@@ -194,10 +192,7 @@ class ActorGroup:
 
         more: whether further videos may come. Where none do, idle actors take copies, or end.
         """
-        # Waiting videos go to the emptiest actors.
-        count = len(self._waiting)
-        if most is not None:
-            count = min(most, count)
+        count = len(self._waiting) if most is None else min(most, len(self._waiting))
         for _ in range(count):
             # Actors that start cannot take a video yet.
             ready = [actor for actor in self._actors if actor.ready]
@@ -207,13 +202,10 @@ class ActorGroup:
             self._give(actor, self._waiting.popleft())
 
         # More actors, where there is work for them.
-        useful = 0
-        if self._waiting:
-            useful = len(self._open)
+        useful = len(self._open) if self._waiting else 0
         if more:
             useful = max(self._fewest, useful)
-        missing = min(self._most, useful) - len(self._actors)
-        for _ in range(missing):
+        for _ in range(len(self._actors), min(self._most, useful)):
             self._start_actor()
 
         # At the end an actor without work takes a copy, or ends.
@@ -223,7 +215,7 @@ class ActorGroup:
                     self._copy_or_end(actor)
 
     def take(self, call: Any) -> FinishedVideo | None:
-        """Take what a call came to. Return the video that it finished, if it was the first to.
+        """Take the result of a call. Return the video that it finished, if it was the first to.
 
         Raises SteplineError where the run must end.
         """
@@ -248,11 +240,11 @@ class ActorGroup:
         video.actors.remove(actor)
         if video.finished:
             return None
-        if isinstance(reply, FinishedVideo) and not reply.withdrawn:
+        if isinstance(reply, FinishedVideo) and not reply.cancelled:
             video.finished = True
             del self._open[video.item.id]
             for other in video.actors:
-                other.handle.withdraw.remote(video.item.id, begun=True)
+                other.handle.cancel.remote(video.item.id, begun=True)
             return reply
         # No other actor holds it, so it goes on elsewhere, before the rest.
         if not video.actors:
@@ -272,17 +264,14 @@ class ActorGroup:
             self._ray.kill(handle)
 
     def _start_actor(self) -> None:
-        handle = self._start()
-        actor = StartedActor(handle)
+        actor = StartedActor(self._start())
         self._actors.append(actor)
-        call = handle.ready.remote()
-        self.calls[call] = (actor, None)
+        self.calls[actor.handle.ready.remote()] = (actor, None)
 
     def _give(self, actor: StartedActor, video: AssignedVideo) -> None:
         actor.videos.append(video)
         video.actors.append(actor)
-        call = actor.handle.do.remote(video.item)
-        self.calls[call] = (actor, video)
+        self.calls[actor.handle.do.remote(video.item)] = (actor, video)
 
     def _copy_or_end(self, idle: StartedActor) -> None:
         """Give an actor a copy of what another one holds, the last one that was handed out first.
@@ -290,8 +279,7 @@ class ActorGroup:
         # The video that was handed out last has the most left to do.
         for video in reversed(self._open.values()):
             if idle.ready and len(video.actors) == 1:
-                holder = video.actors[0]
-                holder.handle.withdraw.remote(video.item.id, begun=False)
+                video.actors[0].handle.cancel.remote(video.item.id, begun=False)
                 self._give(idle, video)
                 return
         self._end(idle)
@@ -321,5 +309,4 @@ class ActorGroup:
         self._actors.remove(actor)
         if actor.videos:
             self.left_work = True
-        call = actor.handle.close.remote()
-        self._ending.append((actor.handle, call))
+        self._ending.append((actor.handle, actor.handle.close.remote()))

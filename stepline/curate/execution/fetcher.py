@@ -4,8 +4,9 @@ them.
 A file of this machine is used where it is.
 """
 
+import itertools
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +19,10 @@ PARALLEL_FETCHES = 2  # files fetched at the same time
 MAX_SUFFIX_CHARS = 16  # of an address, that the copy's name keeps
 
 
-def file_urls(item: VideoItem) -> Mapping[str, str]:
+def file_urls(item: VideoItem) -> dict[str, str]:
     """Return the addresses of an item's files: "media", "captions", "features"."""
-    urls = {}
-    if item.video is not None:
-        urls["media"] = item.video
-    if item.captions is not None:
-        urls["captions"] = item.captions
-    if item.features is not None:
-        urls["features"] = item.features
-    return urls
+    urls = {"media": item.video, "captions": item.captions, "features": item.features}
+    return {name: url for name, url in urls.items() if url is not None}
 
 
 @dataclass
@@ -52,7 +47,7 @@ class Fetcher:
         self._bound = bound
         self._settings = settings
         self._videos: dict[str, VideoFiles] = {}
-        self._folder_count = 0
+        self._numbers = itertools.count(1)  # of the folders
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
     def prefetch(self, item: VideoItem, names: Iterable[str]) -> None:
@@ -75,20 +70,15 @@ class Fetcher:
         """Return where files of an item are, or None while one is on its way. Raises SteplineError
         where one failed."""
         files = self._files_of(item)
-        paths = {}
         for name in names:
-            fetch = files.pending.get(name)
             # A finished fetch is taken over when its file is asked for.
+            fetch = files.pending.get(name)
             if fetch is not None and fetch.done():
-                path = fetch.result()
+                files.here[name] = fetch.result()
+                files.size += files.here[name].stat().st_size
                 del files.pending[name]
-                files.here[name] = path
-                files.size += path.stat().st_size
-            if name in files.here:
-                paths[name] = files.here[name]
-        if len(paths) < len(names):
-            return None
-        return paths
+        paths = {name: files.here[name] for name in names if name in files.here}
+        return paths if len(paths) == len(names) else None
 
     def release(self, item: VideoItem) -> None:
         """Remove what was fetched for an item."""
@@ -109,9 +99,8 @@ class Fetcher:
 
     def _files_of(self, item: VideoItem) -> VideoFiles:
         if item.id not in self._videos:
-            self._folder_count += 1
-            folder = self._scratch / f"video-{self._folder_count}"
-            self._videos[item.id] = VideoFiles(folder)
+            number = next(self._numbers)
+            self._videos[item.id] = VideoFiles(self._scratch / f"video-{number}")
         return self._videos[item.id]
 
     def _has_room(self, files: VideoFiles) -> bool:
@@ -120,10 +109,8 @@ class Fetcher:
         if files.size or files.pending:
             return True
         # A video that has fetched nothing yet waits until the others take less than the bound.
-        pending = size = 0
-        for video in self._videos.values():
-            pending += len(video.pending)
-            size += video.size
+        pending = sum(len(video.pending) for video in self._videos.values())
+        size = sum(video.size for video in self._videos.values())
         return size < self._bound and pending < 2 * PARALLEL_FETCHES
 
 

@@ -32,7 +32,7 @@ def run_locally(
 
     Raises SteplineError where the run must end. What was finished is kept.
     """
-    devices = worker_devices(phase.plan.recipe.engine.gpus)[:workers]
+    devices = worker_devices(phase.plan.recipe.engine.gpus)
     with contextlib.closing(Scheduler(phase, workers, scratch, run_log, devices)) as scheduler:
         scheduler.run(items)
 
@@ -57,8 +57,7 @@ def worker_devices(share: float) -> list[str]:
     for number in range(0, len(gpus) - step + 1, step):
         devices += [gpus[number]] * workers
     if set(devices) <= {"cpu"}:
-        count = len(gpus) - gpus.count("cpu")
-        what = f"engine.gpus={share:g}: {count} GPUs are here"
+        what = f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here"
         raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
     return devices
 

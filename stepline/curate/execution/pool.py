@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from stepline.curate.execution.worker import TaskReply, TaskRequest, WorkerSetup
 from stepline.curate.plan import StageTask
-from stepline.curate.stage import StageFailure, never, no_libraries, no_settings
+from stepline.curate.stage import StageFailure
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote.settings import BYTES_PER_MIB
@@ -41,7 +41,7 @@ class TaskWorker(WorkerProcess):
         # which to be sent.
         stages = {}
         for name, stage in setup.stages.items():
-            stages[name] = replace(stage, settings=no_settings, gpu=never, libraries=no_libraries)
+            stages[name] = replace(stage, settings=None, gpu=False, libraries=None)
         super().__init__(
             "stepline.curate.execution.worker:start_worker",
             replace(setup, stages=stages),

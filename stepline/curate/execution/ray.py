@@ -83,7 +83,7 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem 
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
-            phase.on_finished(FinishedVideo(item, video.failure, worked=False))
+            phase.on_finished(FinishedVideo(item, video.failure, computed=False))
             yield None
         else:
             yield item
@@ -94,16 +94,14 @@ def _finished_videos(
 ) -> Iterator[FinishedVideo]:
     """Yield videos as they have gone through all groups, or failed in one. No others are held than
     the groups'."""
-    worked: set[str] = set()  # ids of what an earlier group has worked on
+    computed: set[str] = set()  # ids of videos that an earlier group has worked on
     # Where a video goes from each group: into the next one, or nowhere.
     following = dict(zip(groups, [*groups[1:], None], strict=True))
     first = groups[0]
     more = True
     while more or any(group.is_busy for group in groups):
         # New videos, as many as there is room for.
-        room = 0
-        if more:
-            room = min(MAX_LOOKED_AT, first.room)
+        room = min(MAX_LOOKED_AT, first.room) if more else 0
         if room > 0:
             # In blocks, so that replies do not wait until all videos are looked at.
             block = list(islice(items, room))
@@ -115,16 +113,12 @@ def _finished_videos(
         # To the actors, the groups in their order.
         comes = more
         for group, later in following.items():
-            limit = None
-            if later is not None:
-                limit = max(0, later.room)
+            limit = max(0, later.room) if later is not None else None
             group.hand_out(limit, more=comes)
             comes = comes or group.is_busy
 
         # From the actors: on to the next group, or finished.
-        seconds = REPLY_SECONDS
-        if more and first.room > 0:
-            seconds = 0.0
+        seconds = 0.0 if more and first.room > 0 else REPLY_SECONDS
         for group, call in _replied(ray, groups, seconds):
             video = group.take(call)
             later = following[group]
@@ -133,11 +127,11 @@ def _finished_videos(
             identity = video.item.id
             if video.failure is None and later is not None:
                 later.add(video.item)
-                if video.worked:
-                    worked.add(identity)
+                if video.computed:
+                    computed.add(identity)
             else:
-                yield replace(video, worked=video.worked or identity in worked)
-                worked.discard(identity)
+                yield replace(video, computed=video.computed or identity in computed)
+                computed.discard(identity)
 
 
 def _replied(
@@ -157,13 +151,12 @@ def _replied(
 def _finish(phase: Phase, video: FinishedVideo) -> None:
     """Count a video that other machines have worked on. Raises SteplineError where too many failed
     in a row."""
-    failure = video.failure
-    # The tasks before the failure went well. Those behind it did not run.
+    # The tasks before the failure went well. Those after it did not run.
     for task in phase.plan.tasks(video.item):
         if task.stage not in phase.stages:
             continue
-        if failure is not None and failure.stage == task.stage:
-            phase.count_in_a_row(task.stage, failure)
+        if video.failure is not None and video.failure.stage == task.stage:
+            phase.count_in_a_row(task.stage, video.failure)
             break
         phase.count_in_a_row(task.stage, None)
         phase.results.add_key(phase.plan.stages[task.stage], task.key)
@@ -191,13 +184,11 @@ def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
         kind = ray.remote(Actor).options(
             num_cpus=1,
             num_gpus=gpus or None,
-            # `do` takes a thread for each video, `withdraw` and `close` one.
+            # `do` takes a thread for each video, `cancel` and `close` one.
             max_concurrency=engine.ahead + 2,
             max_restarts=0,
         )
-        device = None
-        if gpus:
-            device = "cuda"
+        device = "cuda" if gpus else None
         start = partial(kind.remote, plan, phase.results.out.url, stages, phase.retry, device)
         groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
     return groups
@@ -208,13 +199,10 @@ def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple
     there are no GPUs."""
     gpus = recipe.engine.gpus
     runs = []
-    # Neighbours on the same device become one actor. Results go from one to the next by OUT.
-    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe)):
-        own_gpus = 0.0
-        if uses_gpu:
-            own_gpus = gpus
+    # Neighbours on the same device have one actor. Results go from one to the next by OUT.
+    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.uses_gpu(recipe)):
         names = tuple(stage.name for stage in run)
-        runs.append((names, own_gpus))
+        runs.append((names, gpus if uses_gpu else 0.0))
     return runs
 
 
@@ -224,12 +212,10 @@ def cluster(plan: Plan) -> Iterator[Any]:
     here ends."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    variables = RAY_ENVIRONMENT
-    if address == "local":
-        variables = variables | LOCAL_ENVIRONMENT
-    ray = _import_ray(variables)
+    is_local = address == "local"
+    ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if is_local else {}))
     ours = not ray.is_initialized()
-    if ours and address == "local":
+    if ours and is_local:
         # As many as groups at least: where one got no actor, those before it would wait for it.
         groups = stages_by_actor(plan.video_stages, plan.recipe)
         cpus = max(engine.workers or core_count(), len(groups))

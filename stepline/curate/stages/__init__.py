@@ -18,7 +18,7 @@ _STAGE_LIST = (
         per_video.transcribe,
         reads=("speech",),
         settings=cache_keys.transcribe,
-        gpu=cache_keys.always,
+        gpu=True,
         libraries=cache_keys.hearing_libraries,
         run_many=per_video.transcribe_many,
     ),
@@ -47,7 +47,7 @@ _STAGE_LIST = (
         reads=("picture",),
         settings=cache_keys.encode,
         suffix=".safetensors",
-        gpu=cache_keys.sees,
+        gpu=cache_keys.encode_uses_gpu,
         libraries=cache_keys.seeing_libraries,
     ),
     Stage(
@@ -67,8 +67,8 @@ _STAGE_LIST = (
         ("coarse", "encode"),
         settings=cache_keys.ground,
         suffix=".safetensors",
-        gpu=cache_keys.places,
-        reads_media=cache_keys.asks,
+        gpu=cache_keys.ground_uses_gpu,
+        reads_media=cache_keys.ground_uses_vlm,
         libraries=cache_keys.text_libraries,
     ),
     Stage(
@@ -78,7 +78,7 @@ _STAGE_LIST = (
         per_video.judge,
         ("coarse", "encode", "ground"),
         settings=cache_keys.judge,
-        gpu=cache_keys.detects,
+        gpu=cache_keys.judge_uses_gpu,
         libraries=cache_keys.text_libraries,
     ),
     Stage(
@@ -100,7 +100,7 @@ _STAGE_LIST = (
         ("gather",),
         settings=cache_keys.sieve_swap,
         resumes=True,
-        gpu=cache_keys.always,
+        gpu=True,
     ),
     Stage(
         "train",
@@ -111,7 +111,7 @@ _STAGE_LIST = (
         settings=cache_keys.train,
         takes=("sieve-swap",),
         resumes=True,
-        gpu=cache_keys.always,
+        gpu=True,
     ),
     Stage(
         "refine",
@@ -122,7 +122,7 @@ _STAGE_LIST = (
         settings=cache_keys.refine,
         takes=("sieve-swap",),
         resumes=True,
-        gpu=cache_keys.always,
+        gpu=True,
     ),
     Stage(
         "clean",
@@ -132,7 +132,7 @@ _STAGE_LIST = (
         ("gather",),
         settings=partial(section, "clean"),
         takes=("sieve-swap", "refine"),
-        gpu=cache_keys.always,
+        gpu=True,
     ),
     Stage(
         "visible",

@@ -206,33 +206,27 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     predict."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
     has_torch_backbone = "torch" in seeing_libraries(recipe)
-    if has_torch_backbone or places(recipe) or detects(recipe):
+    if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
 
 
-def always(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Return True: a stage runs a network with every recipe, for recognition or to encode many
-    texts."""
-    return True
-
-
-def sees(recipe: "Recipe") -> bool:
+def encode_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `encode` runs a network."""
     return recipe.steps.vision.backbone not in NO_NETWORK_BACKBONES
 
 
-def places(recipe: "Recipe") -> bool:
+def ground_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
-def asks(recipe: "Recipe") -> bool:
+def ground_uses_vlm(recipe: "Recipe") -> bool:
     """Return whether `ground` shows pictures of the video to a vision-language model."""
     return recipe.steps.vision.vlm.named
 
 
-def detects(recipe: "Recipe") -> bool:
+def judge_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 

@@ -75,8 +75,13 @@ def grammar_actions(
     text: str, reading: "SentenceReading", resolve: PlaceResolver
 ) -> list[GrammarAction]:
     """Return the actions of one sentence that the tagger lets be, in order, further ones joined."""
-    place_of = _places_of_words(text)
-    pieces = _segments(text)
+    # for each word between spaces its place among the spoken words, or that of the one before
+    place_of = []
+    count = -1
+    for word in text.split():
+        count += bool(spoken_words(word))
+        place_of.append(max(count, 0))
+    pieces = list(split_into_segments(text))
     docs = parse([piece.text for piece in pieces])
     actions: list[GrammarAction] = []
     for piece, doc in zip(pieces, docs, strict=True):
@@ -86,11 +91,12 @@ def grammar_actions(
                 continue
             has_begun = bool(actions)
             action = _action(clause, piece, place_of, reading, resolve, has_begun=has_begun)
-            if action is None:
-                continue
-            if actions and _is_one_step(actions[-1], action):
-                actions[-1] = _joined(actions[-1], action)
-            else:
+            joined = None
+            if actions and action is not None:
+                joined = _joined(actions[-1], action)
+            if joined is not None:
+                actions[-1] = joined
+            elif action is not None:
                 actions.append(action)
     return _with_phrases_behind(actions, text, reading)
 
@@ -108,9 +114,7 @@ def _with_phrases_behind(
     for action, following in zip_longest(actions, actions[1:]):
         # The words between this action and the next.
         begin = action.places[-1] + 1
-        limit = len(words)
-        if following is not None:
-            limit = following.places[0]
+        limit = len(words) if following is None else following.places[0]
         end = begin
         # Whole phrases, as long as the tagger keeps them and a preposition opens them.
         while end < limit:
@@ -170,7 +174,7 @@ def grammar_findings(texts: Sequence[str]) -> Findings:
     pieces: list[Segment] = []
     rows: list[int] = []
     for row, text in enumerate(texts):
-        own_pieces = _segments(text)
+        own_pieces = list(split_into_segments(text))
         pieces += own_pieces
         rows += [row] * len(own_pieces)
     docs = parse([piece.text for piece in pieces])
@@ -184,21 +188,6 @@ def grammar_findings(texts: Sequence[str]) -> Findings:
             else:
                 findings[row, 1] = 1.0
     return findings
-
-
-def _segments(text: str) -> list[Segment]:
-    return list(split_into_segments(text, 0))
-
-
-def _places_of_words(text: str) -> list[int]:
-    """Return for each word between spaces its place among the spoken words, or of the one before."""
-    places = []
-    count = -1
-    for word in text.split():
-        if spoken_words(word):
-            count += 1
-        places.append(max(count, 0))
-    return places
 
 
 def _action(
@@ -266,12 +255,8 @@ def _mean_keep(clause: Clause, keep: "Callable[[Token], float]") -> float:
     """Return the mean chance that the things stay which a clause acts on, 0 without any."""
     chances = []
     for part in parts_of(clause):
-        for token in part:
-            if token.pos_ in NOUN_TAGS:
-                chances.append(keep(token))
-    if not chances:
-        return 0.0
-    return sum(chances) / len(chances)
+        chances += [keep(token) for token in part if token.pos_ in NOUN_TAGS]
+    return sum(chances) / len(chances) if chances else 0.0
 
 
 def keep_at(edits: "object") -> Callable[[int], float]:
@@ -296,17 +281,13 @@ def _keeps_not(
     return False
 
 
-def _is_one_step(before: GrammarAction, action: GrammarAction) -> bool:
-    """Return whether the later action goes on with the step of the one before."""
+def _joined(before: GrammarAction, action: GrammarAction) -> GrammarAction | None:
+    """Return two actions as one step, None where the later does not continue the step."""
     if not action.is_further or before.is_negated or action.is_negated:
-        return False
+        return None
     between = action.places[0] - before.places[-1] - 1
     text = f"{before.text} and {action.text}"
-    length = len(text.split())
-    return between <= MAX_WORDS_BETWEEN and length <= MAX_JOINED_WORDS
-
-
-def _joined(before: GrammarAction, action: GrammarAction) -> GrammarAction:
-    text = f"{before.text} and {action.text}"
+    if between > MAX_WORDS_BETWEEN or len(text.split()) > MAX_JOINED_WORDS:
+        return None
     places = sorted({*before.places, *action.places})
     return replace(before, text=text, places=tuple(places))

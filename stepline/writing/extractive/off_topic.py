@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from stepline.text.narration.words import word_set
-from stepline.writing.extractive.clauses import CARRIER_VERBS, Clause
+from stepline.writing.extractive.clauses import CARRIER_VERBS, Clause, has_child
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -39,6 +39,7 @@ TELLING_VERBS = word_set(
     """
 )
 SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
+START_WORDS = word_set("started into over onto straight")
 # States of mind and being: they order nothing, in whatever mood.
 STATE_VERBS = word_set(
     """
@@ -114,7 +115,12 @@ def _is_about_me(clause: Clause) -> bool:
 def _tells(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
     if lemma in TELLING_VERBS:
-        return not _asks_someone(clause)
+        # "ask someone to call for help" asks someone nearby
+        after = [child for child in clause.verb.children if child.i > clause.verb.i]
+        does = any(child.dep_ in ("xcomp", "ccomp", "advcl") for child in after)
+        people = {child.lower_ for child in after if child.dep_ in ("dobj", "dative")}
+        asks = lemma in ("ask", "tell") and does and people.isdisjoint(("me", "us", "you"))
+        return not asks
     words = _words(clause)
     if lemma in ("follow", "use", "try", "learn"):
         return bool(_objects(clause) & {"step", "steps", "tip", "tips"})
@@ -126,33 +132,15 @@ def _tells(clause: Clause) -> bool:
         return "look" in words
     if lemma in ("keep", "bear"):
         return "mind" in words
-    return lemma in SETTING_OUT and _sets_out(clause)
-
-
-def _sets_out(clause: Clause) -> bool:
-    """Return whether a speaker only begins: "let's get STARTED", "let's jump straight INTO it"."""
-    after = clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]
-    words = {token.lower_ for token in after}
-    if words.isdisjoint(("started", "into", "over", "onto", "straight")):
-        return False
-    return not _concrete(clause)
-
-
-def _asks_someone(clause: Clause) -> bool:
-    """Return whether someone nearby is to be asked to do something: "ask someone to call for
-    help"."""
-    verb = clause.verb
-    if verb.lemma_ not in ("ask", "tell"):
-        return False
-    after = [child for child in verb.children if child.i > verb.i]
-    does = any(child.dep_ in ("xcomp", "ccomp", "advcl") for child in after)
-    people = {child.lower_ for child in after if child.dep_ in ("dobj", "dative")}
-    return does and people.isdisjoint(("me", "us", "you"))
+    # a speaker only begins: "let's get STARTED", "let's jump straight INTO it"
+    first_words = {token.lower_ for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]}
+    is_start = lemma in SETTING_OUT and not START_WORDS.isdisjoint(first_words)
+    return is_start and not _concrete(clause)
 
 
 def _is_state(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
-    if lemma == "aim" and not any(child.dep_ == "dobj" for child in clause.verb.children):
+    if lemma == "aim" and not has_child(clause.verb, ("dobj",)):
         return True  # "aim for 20": how much, not what
     if lemma == "come" and clause.voice == "order" and _words(clause) & {"up", "down", "forward"}:
         return False
@@ -162,7 +150,7 @@ def _is_state(clause: Clause) -> bool:
         return not (clause.voice == "order" and "careful" in _words(clause))
     if lemma == "imagine" and clause.voice == "order":
         # "imagine that you push it away"
-        return not any(child.dep_ == "ccomp" for child in clause.verb.children)
+        return not has_child(clause.verb, ("ccomp",))
     if lemma not in STATE_VERBS:
         return False
     if lemma == "get" and not _is_gotten(clause.verb):
@@ -172,8 +160,11 @@ def _is_state(clause: Clause) -> bool:
     if clause.voice == "order":
         return False
     is_plan = clause.planned and clause.voice in ("i", "we")
-    moves = lemma in ("get", "come") and (is_plan or _is_moved(clause.verb))
-    return not moves
+    # Something is brought somewhere: "get your bike UP IN a stand". "get a better result" is not.
+    after = [child for child in clause.verb.children if child.i > clause.verb.i]
+    directions = {child.lower_ for child in after if child.dep_ in ("prt", "prep", "advmod")}
+    is_moved = _is_gotten(clause.verb) and not MOTION_WORDS.isdisjoint(directions)
+    return lemma not in ("get", "come") or not (is_plan or is_moved)
 
 
 def _is_gotten(verb: "Token") -> bool:
@@ -186,25 +177,8 @@ def _is_gotten(verb: "Token") -> bool:
     return False
 
 
-def _is_moved(verb: "Token") -> bool:
-    """Return whether something is brought somewhere: "get your bike UP IN a stand". "get a better
-    result" is not."""
-    if not _is_gotten(verb):
-        return False
-    after = [child for child in verb.children if child.i > verb.i]
-    directions = {child.lower_ for child in after if child.dep_ in ("prt", "prep", "advmod")}
-    return not MOTION_WORDS.isdisjoint(directions)
-
-
-def _sentence_words(clause: Clause) -> set[str]:
-    return {token.lower_ for token in clause.verb.doc}
-
-
-def _announces(clause: Clause) -> bool:
-    """ "Today we're making lemonade": what the video is about, and not yet an action."""
-    if clause.voice not in ("i", "we", "you"):
-        return False
-    return bool(_sentence_words(clause) & TODAY_WORDS)
+def _is_said_with(clause: Clause, words: frozenset[str]) -> bool:
+    return any(token.lower_ in words for token in clause.verb.doc)
 
 
 def _is_habit(clause: Clause) -> bool:
@@ -229,12 +203,6 @@ def _invites(clause: Clause) -> bool:
     return wish is not None
 
 
-def _is_past(clause: Clause) -> bool:
-    if clause.voice not in ("i", "we"):
-        return False
-    return bool(_sentence_words(clause) & PAST_WORDS)
-
-
 def _is_choice(clause: Clause) -> bool:
     text = " ".join(token.lower_ for token in clause.verb.doc)
     for ending in ("n't", "'d", "'re"):
@@ -248,10 +216,6 @@ def _is_choice(clause: Clause) -> bool:
     words = {token.lower_ for token in _spine(clause.verb)}
     words |= _words(clause)
     return bool(words & CHOICE_WORDS)
-
-
-def _is_not_me(clause: Clause) -> bool:
-    return clause.negated and clause.voice in ("i", "we")
 
 
 def _says_nothing(clause: Clause) -> bool:
@@ -280,12 +244,18 @@ _OFF_TOPIC_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
     ("chat: about the speaker", _is_about_me),
     ("talk about the video", _tells),
     (STATE_REASON, _is_state),
-    ("an announcement of what the video is about", _announces),
+    (
+        "an announcement of what the video is about",
+        lambda clause: clause.voice in ("i", "we", "you") and _is_said_with(clause, TODAY_WORDS),
+    ),
     ("an announcement of what the video is about", _invites),
     ("a habit of the speaker", _is_habit),
-    ("about the past", _is_past),
+    (
+        "about the past",
+        lambda clause: clause.voice in ("i", "we") and _is_said_with(clause, PAST_WORDS),
+    ),
     ("left to the viewer", _is_choice),
-    ("what the speaker does not do", _is_not_me),
+    ("what the speaker does not do", lambda clause: clause.negated and clause.voice in ("i", "we")),
     (NO_ACTION_REASON, _says_nothing),
 )
 
@@ -361,30 +331,49 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
         return "says which thing is meant"
     if _asks(verb):
         return "asks, and says nothing to do"
-    if _is_warned_of(verb):
+    subjects = _child_words(verb, "nsubj")
+    has_will = not WILL_WORDS.isdisjoint(_child_words(verb, "aux"))
+    if has_will and "you" in subjects and _is_next_to_forbidden(verb):
         return "says what would come of it"
-    if _tells_state(verb):
+    # "we HAVE the right filter"
+    is_state = verb.lemma_ in STATIVE_VERBS and verb.tag_ != "VBN" and has_child(verb, ("dobj",))
+    if is_state and not PERSON_WORDS.isdisjoint(subjects):
         return "describes a state, not an action"
-    before = [child.lower_ for child in verb.children if child.i < verb.i]
-    if "how" in before:
+    if any(child.lower_ == "how" and child.i < verb.i for child in verb.children):
         return "says how something is done, and no one does it"
-    if _is_conditional(verb):
+    # In "if we keep cutting" the "if" belongs to the verb that carries this one.
+    carrier = verb
+    while carrier.dep_ == "xcomp" and carrier.head is not carrier:
+        carrier = carrier.head
+    has_condition = not CONDITION_WORDS.isdisjoint(_child_words(carrier, "mark"))
+    if carrier.dep_ in ("advcl", "ROOT") and has_condition:
         return "states a condition"
-    if verb.lemma_ in SEEING_VERBS and _tells_what_is_seen(verb):
+    if verb.lemma_ in SEEING_VERBS and _is_seen(verb):
         return "says what is seen, not what is done"
-    if _is_left_undone(verb):
-        return "says what is not to be done"
+    if verb.dep_ == "pcomp":
+        preposition = verb.head
+        if preposition.lower_ == "without" or "instead" in _child_words(preposition, "advmod"):
+            return "says what is not to be done"
     if verb.dep_ == "advcl" and verb.i < verb.head.i and "to" in _child_words(verb, "aux"):
         return "says what something is done for"
     return None
 
 
-def _is_left_undone(verb: "Token") -> bool:
-    """Return whether a verb comes after "without" or "instead of"."""
-    if verb.dep_ != "pcomp":
+def _is_next_to_forbidden(verb: "Token") -> bool:
+    """Return whether an order with a "not" is linked to a verb: "don't use a lever, you'll PINCH
+    the tube"."""
+    linked = [other for other in verb.lefts if other.dep_ in LINKED_ROLES]
+    if verb.dep_ in LINKED_ROLES:
+        linked.append(verb.head)
+    return any(_child_words(other, "neg") and not _child_words(other, "nsubj") for other in linked)
+
+
+def _is_seen(verb: "Token") -> bool:
+    """Return whether "you see" has a clause of its own, or "you can see" anything."""
+    if not any(child.lower_ in ("you", "we") for child in verb.children):
         return False
-    preposition = verb.head
-    return preposition.lower_ == "without" or "instead" in _child_words(preposition, "advmod")
+    has_modal = any(child.tag_ == "MD" for child in verb.children)
+    return has_modal or any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
 
 
 def _asks(verb: "Token") -> bool:
@@ -399,59 +388,8 @@ def _asks(verb: "Token") -> bool:
     return False
 
 
-def _is_warned_of(verb: "Token") -> bool:
-    """Return whether a verb says what comes of an action that is forbidden: "don't use a lever,
-    you'll PINCH the tube"."""
-    helpers = _child_words(verb, "aux")
-    if WILL_WORDS.isdisjoint(helpers) or "you" not in _child_words(verb, "nsubj"):
-        return False
-    linked = []
-    for other in (*verb.lefts, verb):
-        if other.dep_ not in LINKED_ROLES:
-            continue
-        if other is verb:
-            other = verb.head
-        linked.append(_is_forbidden(other))
-    return any(linked)
-
-
-def _is_forbidden(verb: "Token") -> bool:
-    """Return whether a verb is an order with a "not"."""
-    return bool(_child_words(verb, "neg")) and not _child_words(verb, "nsubj")
-
-
-def _tells_state(verb: "Token") -> bool:
-    """Return whether a verb says what someone has, wants or sees: "we HAVE the right filter"."""
-    if verb.lemma_ not in STATIVE_VERBS or verb.tag_ == "VBN":
-        return False
-    subjects = _child_words(verb, "nsubj")
-    has_object = any(child.dep_ == "dobj" for child in verb.children)
-    return has_object and not PERSON_WORDS.isdisjoint(subjects)
-
-
-def _is_conditional(verb: "Token") -> bool:
-    """Return whether a verb, or the one that carries it, belongs to a clause with "if"."""
-    # In "if we keep cutting" the "if" belongs to the verb that carries this one.
-    while verb.dep_ == "xcomp" and verb.head is not verb:
-        verb = verb.head
-    if verb.dep_ not in ("advcl", "ROOT"):
-        return False
-    marks = _child_words(verb, "mark")
-    return not CONDITION_WORDS.isdisjoint(marks)
-
-
 def _child_words(verb: "Token", relation: str) -> list[str]:
     return [child.lower_ for child in verb.children if child.dep_ == relation]
-
-
-def _tells_what_is_seen(verb: "Token") -> bool:
-    """Return whether "you see" has a clause of its own, or "you can see" anything."""
-    words = {child.lower_ for child in verb.children}
-    if words.isdisjoint(("you", "we")):
-        return False
-    has_modal = any(child.tag_ == "MD" for child in verb.children)
-    relations = [child.dep_ for child in verb.children if child.i > verb.i]
-    return has_modal or "ccomp" in relations
 
 
 def flaw_of_step(doc: "Doc") -> str | None:
@@ -462,14 +400,10 @@ def flaw_of_step(doc: "Doc") -> str | None:
             return "speaks to the viewer, not about the work"
     if len(doc) < MAX_SURE_WORDS:
         return None
-    is_make_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
-    if is_make_sure:
-        return "its end was lost"
-    has_sure = doc[1].lower_ == "sure"
-    if not has_sure or doc[0].lower_ not in ("make", "be"):
-        return None
+    ends_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
     # "Make sure" without a verb behind it lost what is to be sure.
-    for token in doc[1:]:
-        if token.pos_ in ("VERB", "AUX"):
-            return None
-    return "its end was lost"
+    begins_sure = doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
+    has_verb = any(token.pos_ in ("VERB", "AUX") for token in doc[1:])
+    if ends_sure or (begins_sure and not has_verb):
+        return "its end was lost"
+    return None

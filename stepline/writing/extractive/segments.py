@@ -116,20 +116,14 @@ class SpokenWord:
 class Segment:
     """A stretch of one sentence that the parser reads on its own.
 
-    sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it
-    ends with "?".
-    sequenced: words of order ("then", "next") were before it. otherwise: an "or" did, so it says
-    what goes wrong.
-    spoken: all words of the sentence, as they were said.
+    ordered: a "you" was put before a bare verb. question: it ends with "?".
+    sequenced: words of order ("then", "next") were before it.
     """
 
     words: tuple[SpokenWord, ...]
-    sentence: int
     ordered: bool = False
     question: bool = False
     sequenced: bool = False
-    otherwise: bool = False
-    spoken: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -147,34 +141,24 @@ class Segment:
         return self.words[-1].index
 
 
-def split_into_segments(text: str, sentence: int) -> Iterator[Segment]:
+def split_into_segments(text: str) -> Iterator[Segment]:
     """Return the segments of one sentence, plain and ready for the parser."""
-    spoken = tuple(text.replace("’", "'").split())
+    spoken = text.replace("’", "'").split()
     words = [SpokenWord(word, index) for index, word in enumerate(spoken)]
     for part in _at_stops(words):
         plain = _rewritten(part)
         start = _opened(plain)
         question = part[-1].text.endswith("?")
-        otherwise = False
-        sequenced = _tells_order(plain, start)
-        for piece in _at_joints(_joined_orders(start)):
+        sequenced = _has_sequence_word(plain, start)
+        for piece in _at_joints(_joined_may_be_order(start)):
             opened = _opened(piece)
-            sequenced |= _tells_order(piece, opened)
+            sequenced |= _has_sequence_word(piece, opened)
             if opened:
-                segment = Segment(
-                    tuple(opened),
-                    sentence,
-                    question=question,
-                    sequenced=sequenced,
-                    otherwise=otherwise,
-                    spoken=spoken,
-                )
-                yield _ordered(segment)
-            otherwise = piece[-1].bare == "or"
+                yield _ordered(Segment(tuple(opened), question=question, sequenced=sequenced))
             sequenced = False
 
 
-def _tells_order(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
+def _has_sequence_word(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
     """Return whether "then" or the like is among the opening words that were taken off."""
     opening = words[: len(words) - len(opened)]
     return any(word.bare in SEQUENCE_WORDS for word in opening)
@@ -235,22 +219,26 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     return current
 
 
-def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+def _joined_may_be_order(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads
     rightly."""
     result = list(words)
     is_conditional = bool(result) and result[0].bare in CONDITION_OPENERS
     for place in range(1, len(result) - 1):
         after = result[place + 1 : place + 3]
-        if result[place].bare != "then" or not _chained(after):
+        # a further order, in front of the object that both share
+        before_object = len(after) > 1 and after[0].text.endswith(",")
+        before_object = before_object and after[1].bare in AFTER_ORDER
+        is_order = after[0].bare in verbs() or before_object
+        if result[place].bare != "then" or after[0].bare in NEVER_ORDERS or not is_order:
             continue
         if is_conditional and result[place - 1].text.endswith(","):
             # "if it sticks, THEN pull" has one order, not two.
-            return [*result[:place], *_joined_orders(result[place + 1 :])]
+            return [*result[:place], *_joined_may_be_order(result[place + 1 :])]
         if result[place - 1].bare != "and":
             result[place] = replace(result[place], text="and")
         result[place - 1] = _without_comma(result[place - 1])
-        if _is_before_object(after):
+        if before_object:
             result[place + 1] = _without_comma(result[place + 1])
 
     # "and then" is "and"
@@ -267,30 +255,13 @@ def _without_comma(word: SpokenWord) -> SpokenWord:
     return replace(word, text=word.text.rstrip(","))
 
 
-def _chained(after: Sequence[SpokenWord]) -> bool:
-    """Return whether the words after a "then" go on with a further order, in front of the object
-    they share."""
-    verb = after[0]
-    if verb.bare in NEVER_ORDERS:
-        return False
-    return verb.bare in verbs() or _is_before_object(after)
-
-
-def _is_before_object(words: Sequence[SpokenWord]) -> bool:
-    """Return whether a comma is between a word and the object that it shares: "juice, our
-    lemons"."""
-    if len(words) < 2 or not words[0].text.endswith(","):
-        return False
-    return words[1].bare in AFTER_ORDER
-
-
 def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
     """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now
     I'm"."""
     part: list[SpokenWord] = []
     for place, word in enumerate(words):
         after = words[place : place + 3]
-        if part and (_begins_clause(part, word) or _goes_on(part, after)):
+        if part and (_begins_clause(part, word) or _continues_with_order(part, after)):
             yield part
             part = []
         part.append(word)
@@ -298,17 +269,15 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
         yield part
 
 
-def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
+def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
     """Return whether a further order follows an "and", a comma or ", so": "go up to Edit and |
     choose Transform"."""
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
-    if not after or not _orders(after[0]) or after[0].bare in ("let", "and"):
+    if not after or not _may_be_order(after[0]) or after[0].bare in ("let", "and"):
         return False
     verb = after[0].bare
-    following = ""
-    if len(after) > 1:
-        following = after[1].bare
+    following = after[1].bare if len(after) > 1 else ""
 
     # what is said before: "so", "and", a comma
     has_thing = following in DETERMINER_WORDS
@@ -318,23 +287,25 @@ def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
     is_joined = last_word == "and"
     if not is_joined and not part[-1].text.endswith(","):
         return False
-    before = part
-    if is_joined:
-        before = part[:-1]
+    before = part[:-1] if is_joined else part
 
     # an order: its thing, its manner, or a verb that always is one
     moves = not is_joined and following in MANNER_WORDS
     is_clear = has_thing or moves
     if not is_clear and verb not in ORDER_VERBS:
         return False
-    if _waits_for_object(before):
+    # A verb that shares the next one's object: "you peel | and slice the potatoes".
+    last_verb = before[-1].bare
+    shares = (*SUBJECT_WORDS, "to", "and")
+    word_before = before[-2].bare if len(before) > 1 else ""
+    if last_verb in verbs() and (last_verb in ORDER_VERBS or word_before in shares):
         return False
-    if _tells_to_do(before) and (moves or len(before) > 2):
+    if _is_instruction(before) and (moves or len(before) > 2):
         return True
-    return is_clear and _tells_nothing(before, is_joined)
+    return is_clear and _has_no_verb(before, is_joined)
 
 
-def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
+def _has_no_verb(part: Sequence[SpokenWord], joined: bool) -> bool:
     """Return whether no verb, or before a comma only what a thing is, precedes an order: "last is
     tapping, | tap"."""
     words = _content_words(part)
@@ -344,35 +315,16 @@ def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
         return False
     if words[0] not in QUESTION_WORDS and not {"is", "are"}.isdisjoint(words):
         return not joined
-    return not any(_may_be_verb(word) for word in words[1:] or words)
+    others = words[1:] or words
+    return not any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in others)
 
 
 def _content_words(part: Sequence[SpokenWord]) -> list[str]:
     """Return the words of a part that neither join nor order it."""
-    words = []
-    for word in part:
-        if word.bare not in JOINT_WORDS and word.bare not in SEQUENCE_WORDS:
-            words.append(word.bare)
-    return words
+    return [word.bare for word in part if word.bare not in JOINT_WORDS | SEQUENCE_WORDS]
 
 
-def _may_be_verb(word: str) -> bool:
-    return word in verbs() or word.endswith(("s", "ed", "n't"))
-
-
-def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
-    """Return whether the part ends in a verb that shares the next one's object: "you peel | and
-    slice the potatoes"."""
-    verb = part[-1].bare
-    if verb not in verbs():
-        return False
-    before = ""
-    if len(part) > 1:
-        before = part[-2].bare
-    return verb in ORDER_VERBS or before in SUBJECT_WORDS or before in ("to", "and")
-
-
-def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
+def _is_instruction(part: Sequence[SpokenWord]) -> bool:
     """Return whether the part is an order or says what the speaker does, without a no that would
     reach further."""
     words = _content_words(part)
@@ -444,20 +396,18 @@ def _ordered(segment: Segment) -> Segment:
     if first.bare in INTRODUCTORY_WORDS:
         return _ordered_later(segment)
     rest = segment.words[1:]
-    verb = first
-    after = rest
+    verb, after = first, rest
     if rest and first.bare.endswith("ly"):
-        verb = rest[0]
-        after = rest[1:]
-    if not after or not _orders(verb) or verb.text.endswith(","):
+        verb, after = rest[0], rest[1:]
+    if not after or not _may_be_order(verb) or verb.text.endswith(","):
         return segment
     following = after[0].bare
     is_order = following in AFTER_ORDER or following in MANNER_WORDS or following.endswith("ly")
     if not is_order and verb.bare not in ORDER_VERBS:
         return segment
-    subject = SpokenWord("you", first.index)
     lower_first = replace(first, text=first.text.lower())
-    return replace(segment, words=(subject, lower_first, *rest), ordered=True)
+    words = (SpokenWord("you", first.index), lower_first, *rest)
+    return replace(segment, words=words, ordered=True)
 
 
 def _ordered_later(segment: Segment) -> Segment:
@@ -469,17 +419,16 @@ def _ordered_later(segment: Segment) -> Segment:
         word, verb, after = words[place : place + 3]
         if has_comma and word.bare in SUBJECT_WORDS:
             return segment  # the main clause has a subject of its own
-        if _orders(verb) and _free(word, verb, after, place):
+        if _may_be_order(verb) and _can_begin_order(word, verb, after, place):
             before = replace(word, text=f"{word.text.rstrip(',')},")
             subject = SpokenWord("you", verb.index)
-            rest = words[place + 1 :]
-            new_words = (*words[:place], before, subject, *rest)
+            new_words = (*words[:place], before, subject, *words[place + 1 :])
             return replace(segment, words=new_words, ordered=True)
         has_comma |= word.text.endswith(",")
     return segment
 
 
-def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, place: int) -> bool:
+def _can_begin_order(before: SpokenWord, verb: SpokenWord, after: SpokenWord, place: int) -> bool:
     """Return whether an order can begin after the word: after a comma, or without one where the
     verb is plainly one."""
     is_order = verb.bare in ORDER_VERBS
@@ -492,10 +441,9 @@ def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, place: int) -
     return before.bare not in BINDING_WORDS and not before.bare.endswith("n't")
 
 
-def _orders(word: SpokenWord) -> bool:
-    if word.bare in NEVER_ORDERS or word.bare in SUBORDINATE_WORDS:
-        return False
-    return word.bare in verbs()
+def _may_be_order(word: SpokenWord) -> bool:
+    is_other = word.bare in NEVER_ORDERS or word.bare in SUBORDINATE_WORDS
+    return word.bare in verbs() and not is_other
 
 
 NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"

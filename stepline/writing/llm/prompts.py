@@ -191,14 +191,13 @@ LIST_REMINDER = (
 class Prompt:
     """A prompt's name and text.
 
-    times_in: sentences carry their seconds. times_out: the model writes times. in_context: it has a
-    place for what surrounds a chunk, and asks for JSON.
+    times_in: sentences carry their seconds. in_context: it has a place for what surrounds a chunk,
+    and asks for JSON.
     """
 
     name: str
     text: str
     times_in: bool = False
-    times_out: bool = False
     in_context: bool = False
 
 
@@ -286,20 +285,6 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     if pictures:
         text += PICTURE_REMINDER
     return Prompt("own", text, times_in=times_in)
-
-
-@cache
-def experiment_prompts() -> dict[str, Prompt]:
-    """Return the two prompts that lost in NaSVA Table 6, for experiments alone: the main job never
-    takes them.
-
-    steps_with_times (first row): times go in and the model writes times. steps_from_timed (second
-    row): times go in.
-    """
-    written_text = _read("steps_with_times")
-    written = Prompt("steps_with_times", written_text, times_in=True, times_out=True)
-    timed = Prompt("steps_from_timed", _read("steps_from_timed"), times_in=True)
-    return {prompt.name: prompt for prompt in (written, timed)}
 
 
 def build_prompt(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import Final
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
@@ -18,9 +19,13 @@ from stepline.llm.checked_requests import DEADLINE_PASSED
 from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
 from stepline.llm.requests import RequestLimits, run_in_threads
 from stepline.llm.servers import open_server
-from stepline.records import Matrix, Rejected, Step, Transcript
+from stepline.records import Rejected, Step, Transcript
+from stepline.text import embed as minilm
+from stepline.text.narration import load_tagger
+from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.reading import foreign_note
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.citing import Embed, cite_sources, say_different_things
 from stepline.writing.llm.prompts import (
     Chunk,
@@ -35,7 +40,6 @@ from stepline.writing.llm.prompts import (
 from stepline.writing.llm.replies import ParsedReply
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.settings import LlmSettings
-from stepline.writing.talk import talk_reasons
 from stepline.writing.types import WrittenSteps
 
 logger = logging.getLogger(__name__)
@@ -93,7 +97,7 @@ def write_llm(
         pictures = None
     sees = pictures is not None
     prompt = prompt or chosen_prompt(settings, pictures=sees)
-    fallback = fallback or _extractive
+    fallback = fallback or write_extractive
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
         note = dry_run_note(chunks, prompt, settings, pictures=sees)
@@ -113,7 +117,7 @@ def write_llm(
         jpegs=jpegs,
         start=start,
         title=title,
-        embed=embed or _minilm,
+        embed=embed or minilm,
         is_english=foreign_note(transcript) is None,
     )
     written = _write_by_model(request, transcript, fallback, withheld)
@@ -135,11 +139,41 @@ class TranscriptRequest:
     is_english: bool
 
     def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
-        """Return the model's steps for a chunk with what they rest on."""
+        """Return the model's steps for a chunk with what they rest on, or why none can be used."""
         seconds = tuple(self.jpegs.get(chunk.number, ()))
         if self.is_english:
             reply = _without_talk(reply)
-        return _cite(chunk, reply, self.embed, self.settings.floor, seconds, self.start)
+        reading = reply.reading or ParsedReply()
+
+        # texts, and the seconds of the pictures that each names
+        texts: list[str] = []
+        pictures: list[list[float]] = []
+        for text in reading.texts:
+            letters: tuple[str, ...] = ()
+            if seconds:
+                text, letters = split_citation(text)
+            numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
+            texts.append(text)
+            pictures.append([seconds[number] for number in numbers if number < len(seconds)])
+        steps, unsupported = cite_sources(
+            texts,
+            chunk,
+            floor=self.settings.floor,
+            embed=self.embed,
+            seconds=pictures,
+            start=self.start,
+        )
+
+        # why it has no steps, and what is noted
+        reason = reply.reason
+        if unsupported and not steps:
+            reason = "no sentence supports any step of the reply"
+        sentences = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
+        notes = [f"{sentences}: {note}" for note in reply.notes]
+        if reason:
+            notes.append(f"{sentences}: provisional, from the extractive writer, because {reason}")
+        dropped = (*reply.dropped, *reading.dropped, *unsupported)
+        return ChunkSteps(chunk, tuple(steps), dropped, tuple(notes), reason)
 
 
 def _write_by_model(
@@ -162,19 +196,14 @@ def _write_by_model(
     folded = fold_by_meaning(merge_repeats(steps), embed=request.embed, differ=say_different_things)
 
     # what a record holds next to the steps
-    notes = _picture_notes(server.name, request.start, request.jpegs)
+    seconds = [f"{request.start + at:.1f}" for chunk in request.jpegs.values() for at in chunk]
+    notes = []
+    if seconds:
+        notes.append(f"pictures went to {server.name}: those at {', '.join(seconds)} s")
     notes += filled.notes
     if cache.broken:
         notes.append(cache.broken)
     return WrittenSteps(number_steps(folded), filled.dropped, tuple(notes))
-
-
-def _picture_notes(server: str, start: float, jpegs: Pictures) -> list[str]:
-    """Return where pictures went, if any did. start: of the part of the video."""
-    seconds = [f"{start + second:.1f}" for chunk in jpegs.values() for second in chunk]
-    if not seconds:
-        return []
-    return [f"pictures went to {server}: those at {', '.join(seconds)} s"]
 
 
 def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[ChunkSteps]:
@@ -242,11 +271,9 @@ def _read_pictures(
         if end <= start:
             continue
         # The middles of `count` equal parts.
-        own = []
-        for number in range(count):
-            middle = start + (end - start) * (number + 0.5) / count
-            own.append(round(middle, 1))
-        seconds[chunk.number] = own
+        seconds[chunk.number] = [
+            round(start + (end - start) * (number + 0.5) / count, 1) for number in range(count)
+        ]
     # All pictures in one reading of the video. Some may be unreadable.
     jpegs = pictures.reader(list(chain(*seconds.values())))
     pictures_of: dict[int, dict[float, bytes]] = {}
@@ -264,18 +291,14 @@ def dry_run_note(
     pixels = []
     if pictures:
         pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
-    requests = len(chunks)
-
     # tokens of replies, and of questions
-    tokens = requests * settings.max_tokens
+    tokens = len(chunks) * settings.max_tokens
     for chunk in chunks:
-        length = len(build_prompt(prompt, chunk))
-        tokens += question_tokens(length, pixels)
-
-    # in words
-    cost = f"{requests} requests, {tokens} tokens and {settings.seconds_for(requests):g} s"
+        tokens += question_tokens(len(build_prompt(prompt, chunk)), pixels)
+    seconds = settings.seconds_for(len(chunks))
+    cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
     if pixels:
-        cost = f"{cost}, {len(chunks) * len(pixels)} pictures with them"
+        cost += f", {len(chunks) * len(pixels)} pictures with them"
     request = f"the language model that writes would be asked at most {cost}"
     return f"dry run: {request}; the grammar wrote the steps"
 
@@ -297,49 +320,6 @@ def _without_talk(reply: ChunkReply) -> ChunkReply:
             dropped.append(Rejected(what="step", text=text, reason=reason))
     reading = replace(reading, texts=tuple(work), dropped=tuple(dropped))
     return replace(reply, reading=reading)
-
-
-def _cite(
-    chunk: Chunk,
-    reply: ChunkReply,
-    embed: Embed,
-    floor: float,
-    seconds: Sequence[float] = (),
-    start: float = 0.0,
-) -> ChunkSteps:
-    """Return the model's steps for a chunk, cited, or why it has no steps that can be used.
-
-    seconds: of the pictures that it was shown, in their order.
-    start: of the part of the video.
-    """
-    reading = reply.reading or ParsedReply()
-
-    # texts, and the seconds of the pictures that each names
-    texts: list[str] = []
-    pictures: list[list[float]] = []
-    for text in reading.texts:
-        letters: tuple[str, ...] = ()
-        if seconds:
-            text, letters = split_citation(text)
-        numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
-        texts.append(text)
-        pictures.append([seconds[number] for number in numbers if number < len(seconds)])
-    steps, unsupported = cite_sources(
-        texts, chunk, floor=floor, embed=embed, seconds=pictures, start=start
-    )
-
-    # why it has no steps, and what is noted
-    reason = reply.reason
-    if unsupported and not steps:
-        reason = "no sentence supports any step of the reply"
-    first = chunk.indices[0] + 1
-    last = chunk.indices[-1] + 1
-    sentences = f"sentences {first}-{last}"
-    notes = [f"{sentences}: {note}" for note in reply.notes]
-    if reason:
-        notes.append(f"{sentences}: provisional, from the extractive writer, because {reason}")
-    dropped = (*reply.dropped, *reading.dropped, *unsupported)
-    return ChunkSteps(chunk, tuple(steps), dropped, tuple(notes), reason)
 
 
 def _fill_gaps(
@@ -372,13 +352,25 @@ def _fill_gaps(
     return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))
 
 
-def _extractive(transcript: Transcript) -> WrittenSteps:
-    from stepline.writing.extractive.writer import write_extractive
+# P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
+# words of a channel ("peel a thumb sized piece of ginger") or are strange, 2 are above.
+MIN_TALK: Final = 0.9
+# A step is read between these two: alone, or among talk, "cut the onion" passes for talk.
+WORK_BEFORE: Final = "Now put the water on the heat."
+WORK_AFTER: Final = "Then add the rest and stir it."
+TALK_REASON: Final = "chat: talk to the audience, not a step of the work"
 
-    return write_extractive(transcript)
 
+def talk_reasons(texts: Sequence[str]) -> list[str | None]:
+    """Return for each English step why it is talk to the audience, None for one that is work.
 
-def _minilm(texts: Sequence[str]) -> Matrix:
-    from stepline.text import embed
-
-    return embed(texts)
+    Raises ModelError when the sentence encoder is not installed.
+    """
+    talk = SENTENCE_KINDS.index("talk")
+    tagger = load_tagger()
+    reasons: list[str | None] = []
+    for text in texts:
+        sentence = text.rstrip(".") + "."
+        _, reading, _ = tagger.read_sentences([WORK_BEFORE, sentence, WORK_AFTER])
+        reasons.append(TALK_REASON if reading.kinds[talk] >= MIN_TALK else None)
+    return reasons

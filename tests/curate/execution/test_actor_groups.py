@@ -92,7 +92,7 @@ def group_of(ray, videos, *, most=2, ahead=2, fewest=1):
 def answer(group, handle, method="do", number=0, outcome=True):
     call = handle.asked(method)[number]
     if outcome is True and method == "do":
-        outcome = FinishedVideo(call.given[0], None, worked=True)
+        outcome = FinishedVideo(call.given[0], None, computed=True)
     call.outcome = outcome
     return group.take(call)
 
@@ -151,11 +151,11 @@ def test_idle_actors_take_copies_at_the_end_and_the_first_to_finish_wins(ray):
     assert second.held() == ["v1"]  # more may come: nothing is done twice
     group.hand_out(None, more=False)
     assert second.held() == ["v1", "v2"]
-    (told,) = first.asked("withdraw")
+    (told,) = first.asked("cancel")
     # given back where it has not begun
     assert (told.given, told.options) == (("v2",), {"begun": False})
     assert answer(group, second, number=1).item.id == "v2"
-    assert first.asked("withdraw")[1].options == {"begun": True}
+    assert first.asked("cancel")[1].options == {"begun": True}
     assert answer(group, first, number=1) is None  # the copy was first
     group.hand_out(None, more=False)
     assert second.held() == ["v1", "v2", "v0"]
@@ -175,7 +175,9 @@ def test_a_video_that_was_given_back_waits_again_only_where_no_one_else_has_it(r
     group.hand_out(None, more=False)
     assert second.held() == ["v1", "v0"]
     assert answer(group, second, number=1, outcome=LostError("gone")) is None
-    answer(group, first, outcome=FinishedVideo(VideoItem("v0"), None, worked=False, withdrawn=True))
+    answer(
+        group, first, outcome=FinishedVideo(VideoItem("v0"), None, computed=False, cancelled=True)
+    )
     group.hand_out(None, more=False)
     assert first.held() == ["v0", "v0"]
 
