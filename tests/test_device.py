@@ -107,24 +107,16 @@ WITHOUT = {  # commands that run no network
         "datasets",
         "doctor",
         "evaluate",
-        "excluded",
-        "export-onnx",
+        "curate excluded",
+        "train export-onnx",
         "features check",
         "features import",
         "keys add",
         "keys list",
         "keys revoke",
         "schema",
-        "shots",
     ),
-    *(
-        "completion",
-        "curate status",
-        "text-base show",
-        "weights check",
-        "weights get",
-        "weights list",
-    ),
+    *("curate status", "text-base show", "weights check", "weights get", "weights list"),
 }
 
 

@@ -75,7 +75,7 @@ def test_the_index_shows_the_readme_with_links_to_a_repository_that_is_known(rea
     ("shell", "words"), [("bash", "complete -o nosort"), ("zsh", "compdef"), ("fish", "complete ")]
 )
 def test_a_shell_gets_its_completion(stepline, shell, words):
-    result = stepline("completion", shell)
+    result = stepline(env={"_STEPLINE_COMPLETE": f"{shell}_source"})
     assert result.exit_code == 0
     assert words in result.stdout
     assert "_STEPLINE_COMPLETE" in result.stdout

@@ -214,7 +214,7 @@ def test_a_record_whose_sentence_ends_never_is_refused_in_one_line(odd_record, t
 
 
 def test_clips_that_nest_without_an_end_are_refused_in_one_line(tmp_path):
-    from stepline.annotate.clips import read_clips
+    from stepline.review.clips import read_clips
 
     path = tmp_path / "clips.json"
     path.write_text("[" * 100_000)

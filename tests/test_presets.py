@@ -308,7 +308,7 @@ NEEDED = {
     "refine": ("records", "--features", "f", "--out", "o"),
     "curate run": ("videos", "--out", "o"),
     "predict": ("youcook2", "--model", "m", "--features", ".", "--reference", "r", "--out", "o"),
-    "calibrate": ("ht-step", "--aligner", "a", "--features", "f", "--reference", "r"),
+    "train calibrate": ("ht-step", "--aligner", "a", "--features", "f", "--reference", "r"),
     "sieve-swap": ("records", "--text-base", "b", "--out", "o"),
     "text-base build": ("recipes.json", "--out", "b"),
     "text-base index": ("b",),

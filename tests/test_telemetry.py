@@ -109,7 +109,7 @@ OTHERS = (
         "--out",
         "told",
     ),
-    ("excluded", "youcook2=references/youcook2.json", "--out", "excluded.txt"),
+    ("curate", "excluded", "youcook2=references/youcook2.json", "--out", "excluded.txt"),
     ("features", "extract", "media/small.mp4", "--out", "extracted"),
 )
 PREDICTION = (

@@ -229,7 +229,7 @@ def test_the_studio_starts_without_the_extras(library):
 
 
 def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_path):
-    command = ["learn", library, "--export", tmp_path / "data"]
+    command = ["curate", "corrections", library, "--export", tmp_path / "data"]
     missing = stepline_without(["pyarrow"], *command)
     assert "needs pyarrow, which is not installed; pip install 'stepline[data]'" in missing.stderr
     assert not (tmp_path / "data").exists()  # so that the next run may write it

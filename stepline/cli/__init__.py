@@ -14,10 +14,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from stepline.cli.annotate import annotate
 from stepline.cli.compare import compare
 from stepline.cli.curate import curate
-from stepline.cli.data import excluded, features, sieve_swap
-from stepline.cli.doctor import completion, datasets, doctor
+from stepline.cli.data import features, sieve_swap
+from stepline.cli.doctor import datasets, doctor
 from stepline.cli.errors import Group, LogHandler, LogLines, log
-from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
+from stepline.cli.evaluate import evaluate, predict
 from stepline.cli.keys import keys
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
@@ -25,7 +25,7 @@ from stepline.cli.options import offer_verbosity, verbosity_options
 from stepline.cli.refine import refine
 from stepline.cli.schema import schema
 from stepline.cli.steps import demo, describe, steps
-from stepline.cli.studio import learn, mcp, search, studio
+from stepline.cli.studio import mcp, search, studio
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.weights import weights
@@ -48,11 +48,10 @@ COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
         doctor,
         weights,
         schema,
-        completion,
     ),
-    "Correct and search": (studio, keys, search, compare, mcp, annotate, learn),
-    "Data sets": (curate, datasets, features, text_base, sieve_swap, excluded),
-    "Train": (train, refine, predict, evaluate, calibrate, export_onnx),
+    "Correct and search": (studio, keys, search, compare, mcp, annotate),
+    "Data sets": (curate, datasets, features, text_base, sieve_swap),
+    "Train": (train, refine, predict, evaluate),
 }
 COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
 

@@ -50,11 +50,11 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
     CLIPS are records or a list of clips. The page is served on this machine.
     """
-    from stepline.annotate import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
-    from stepline.annotate.answers import LABELS_FILE, export
-    from stepline.annotate.clips import check_qualifying
     from stepline.errors import SettingsError
     from stepline.files.atomic_files import check_writable
+    from stepline.review import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
+    from stepline.review.answers import LABELS_FILE, export
+    from stepline.review.clips import check_qualifying
 
     # when annotators agree
     rule = AgreementRule(options["asked"], options["needed"])
@@ -77,7 +77,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
     # the page, until it is stopped
     if not options["only_export"]:
-        from stepline.annotate.server import serve
+        from stepline.review.server import serve
 
         serve_until_stopped(
             lambda: serve(queue, out / "clips", options["port"]),

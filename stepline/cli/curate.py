@@ -28,12 +28,12 @@ from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
-    from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import StageFailure
     from stepline.curate.status import RunStatus
     from stepline.files.remote import RemotePath
+    from stepline.review import AnswerLog
 
 MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
@@ -327,7 +327,7 @@ def _folder_and_settings(
     return RemotePath(out, recipe.remote), settings
 
 
-def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
+def _agreement_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
     """Print the manual check (NaSVA, Table 5) and the agreement."""
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 

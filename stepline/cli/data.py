@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepline.cli.curate import curate
 from stepline.cli.errors import (
     MIN_DATASET_ADDRESS_BYTES,
     Group,
@@ -210,7 +211,7 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-@click.command()
+@curate.command()
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET[:SPLIT,...]=PATH...")
 @out_option("The list file to write.")
 def excluded(datasets: tuple[str, ...], out: Path) -> None:
@@ -218,7 +219,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
 
     \b
     Example:
-      stepline excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
+      stepline curate excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
 
     All splits of a dataset but the training one are listed, or those that you name. Its test videos
     are always listed.

@@ -1,5 +1,5 @@
 """What Stepline reports of itself: `doctor` (what is here, what is missing), `datasets` (what it
-reads), `completion`."""
+reads)."""
 
 import importlib.util
 import json
@@ -160,23 +160,3 @@ def datasets(name: str | None) -> None:
     from stepline.datasets import describe
 
     print_data(describe(name), end="")
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
-
-    \b
-    Example:
-      stepline completion bash
-
-    Source it in the file that the shell reads at its start.
-    """
-    from click.shell_completion import BashComplete, FishComplete, ZshComplete
-
-    kind = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
-    program = context.find_root().command
-    completer = kind(program, {}, "stepline", "_STEPLINE_COMPLETE")
-    print_data(completer.source())

@@ -1,5 +1,5 @@
 """Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network,
-`calibrate` fits its P(shown) to a benchmark's truth. Nothing heavy is imported before a command
+`train calibrate` fits its P(shown) to a benchmark's truth. Nothing heavy is imported before a command
 runs.
 """
 
@@ -21,6 +21,7 @@ from stepline.cli.options import (
     settings_options,
     table_json_option,
 )
+from stepline.cli.train import train
 from stepline.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
@@ -278,12 +279,12 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a detector of visual narrations. Return how many items are in the file, and why
     others are not."""
-    from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
     from stepline.models.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
     from stepline.pipeline.sources import find_videos, name_videos
+    from stepline.review.clips import read_clips
 
     # the detector, and what it sees
     loaded = load_for_benchmarks(options["detector"])
@@ -320,7 +321,7 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
     return videos[video]
 
 
-@click.command()
+@train.command()
 @click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
 @click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
 @benchmark_options
@@ -330,7 +331,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
     \b
     Example:
-      stepline calibrate ht-step --aligner trained --features features --reference htstep --subset val_seen
+      stepline train calibrate ht-step --aligner trained --features features --reference htstep --subset val_seen
 
     P(shown) is fitted to the truth of BENCHMARK and stored next to the network.
 
@@ -401,7 +402,7 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     print_message(f"wrote {file}")
 
 
-@click.command("export-onnx")
+@train.command("export-onnx")
 @click.argument("run", type=PATH_TYPE)
 @click.option(
     "-o", "--out", type=PATH_TYPE, default="aligner.onnx", show_default=True, help="The file."
@@ -411,7 +412,7 @@ def export_onnx(run: Path, out: Path) -> None:
 
     \b
     Example:
-      stepline export-onnx run --out aligner.onnx
+      stepline train export-onnx run --out aligner.onnx
 
     RUN is what `stepline train nasva` wrote.
 

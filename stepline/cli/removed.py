@@ -6,6 +6,11 @@ from stepline.errors import SettingsError
 
 # command without `stepline` -> what to use instead, as the end of a sentence
 REMOVED_COMMANDS = {
+    "calibrate": "`stepline train calibrate` does it",
+    "completion": "`_STEPLINE_COMPLETE=bash_source stepline` prints the script (also zsh, fish)",
+    "excluded": "`stepline curate excluded` does it",
+    "export-onnx": "`stepline train export-onnx` does it",
+    "learn": "`stepline curate corrections` does it",
     "train writer": "`python -m lab.writer_training.train` in a checkout of the repository trains "
     "the narration tagger",
     "curate workflow": "`curate run`, `annotate vnd`, `train`, `evaluate` and `curate run` "

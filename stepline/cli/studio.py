@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepline.cli.curate import curate
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
@@ -246,7 +247,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
         tools.close()
 
 
-@click.command()
+@curate.command()
 @click.argument("library", type=PATH_TYPE)
 @click.option(
     "--export",
@@ -257,12 +258,12 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     "those that several people corrected.",
 )
 @device_options
-def learn(library: Path, out: Path) -> None:
+def corrections(library: Path, out: Path) -> None:
     """Export corrected videos as training data and a test set.
 
     \b
     Example:
-      stepline learn out --export corrected
+      stepline curate corrections out --export corrected
 
     LIBRARY is the folder that the studio serves.
     """

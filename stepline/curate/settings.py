@@ -59,7 +59,7 @@ class SourceSettings(Settings):
     ids: Path | None = Field(None, description="keep only the ids of this file, one per line")
     excluded: tuple[Path, ...] = Field(
         (),
-        description="lists of evaluation videos, as `stepline excluded` writes them. These videos "
+        description="lists of evaluation videos, as `stepline curate excluded` writes them. These videos "
         "are kept out",
     )
     captions: str | None = Field(

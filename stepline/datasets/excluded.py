@@ -1,7 +1,7 @@
 """Ids of evaluation videos, kept out of every training set: a list in a file, made from the
 datasets' own files.
 
-    # made by `stepline excluded`
+    # made by `stepline curate excluded`
     3oK7LxzSPto   youcook2
     GLd3aX16zBg   youcook2,crosstask
 
@@ -27,7 +27,8 @@ TEST_PREFIX = "test"  # of the names of test splits: test, testing, test_seen
 MARKUP_BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
 NamesById: TypeAlias = defaultdict[str, set[str]]  # of the datasets that hold a video
 LIST_HEADING = (
-    "# Ids of evaluation videos and the datasets that hold them; made by `stepline excluded`\n"
+    "# Ids of evaluation videos and the datasets that hold them; "
+    "made by `stepline curate excluded`\n"
 )
 
 
@@ -136,7 +137,7 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
             if not video.isprintable() or video[0] in MARKUP_BRACKETS:
                 cure = (
                     "give one id per line; "
-                    "`stepline excluded DATASET=FILE` makes such a list of annotations"
+                    "`stepline curate excluded DATASET=FILE` makes such a list of annotations"
                 )
                 raise DatasetError(f"{path}: line {number} is not a video id; {cure}")
             names[plain_id(video)].update(sets or [UNNAMED_SET])

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.annotate.answers import Answer, cohen_kappa
 from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
@@ -35,6 +34,7 @@ from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
+from stepline.review.answers import Answer, cohen_kappa
 from stepline.settings import validate
 from stepline.vision import Backbone, load_backbone
 

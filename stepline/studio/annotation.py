@@ -17,16 +17,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from stepline.annotate import AnnotationClip, AnnotationQueue
-from stepline.annotate.clips import clips_of
-from stepline.annotate.server import annotation_routes
 from stepline.library.corrected_library import LibraryVideo
 from stepline.records import Video
+from stepline.review import AnnotationClip, AnnotationQueue, Answer, AnswerLog
+from stepline.review.clips import clips_of
+from stepline.review.server import annotation_routes
 from stepline.studio.store import Studio
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
-    from stepline.curate.audit.verdicts import Verdict, Verdicts
 
 ANNOTATORS_PER_CLIP = 2  # agreement needs two, and a household or an office has no seven
 CLIPS_FOLDER = ".stepline-annotate"  # in the library: the clips that were watched
@@ -118,17 +117,17 @@ class StoredVerdicts:
     the database restores.
     """
 
-    def __init__(self, studio: Studio, log: "Verdicts", sample: "AuditSample") -> None:
+    def __init__(self, studio: Studio, log: AnswerLog, sample: "AuditSample") -> None:
         self._stored = studio.verdicts
         self._log = log
         ids = {text.id for text in sample.texts}
-        logged = {(verdict.asked, verdict.annotator) for verdict in log}
+        logged = {(verdict.item, verdict.annotator) for verdict in log}
         # What the file lost comes back from the database.
         for verdict in self._stored:
-            if verdict.asked in ids and (verdict.asked, verdict.annotator) not in logged:
+            if verdict.item in ids and (verdict.item, verdict.annotator) not in logged:
                 log.add(verdict)
 
-    def __iter__(self) -> "Iterator[Verdict]":
+    def __iter__(self) -> Iterator[Answer]:
         """Yield the verdicts in the order first given."""
         # What the command added since goes to the database.
         stored = set(self._stored)
@@ -138,7 +137,7 @@ class StoredVerdicts:
                 self._stored.add(verdict)
         return iter(logged)
 
-    def add(self, entry: "Verdict") -> None:
+    def add(self, entry: Answer) -> None:
         """Keep a verdict."""
         self._log.add(entry)
         self._stored.add(entry)

@@ -15,21 +15,19 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from stepline.annotate import Answer
-from stepline.files.append_log import Entry
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json
 from stepline.records import FrozenModel
+from stepline.review import Answer
 
 if TYPE_CHECKING:
-    from stepline.curate.audit.verdicts import Verdict
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -118,50 +116,41 @@ class Studio:
         self.events = EventOutbox(self.database)
         self.jobs = JobStore(self.database, self.events)
         self.uploads = UploadStore(self.database, self.jobs)
-        self.answers = AnswerStore(self.database, "answer", "clip", Answer)
+        # what people said about clips, and about texts of a dataset
+        self.answers = AnswerStore(self.database, "answer", "clip")
+        self.verdicts = AnswerStore(self.database, "verdict", "asked")
         # An event is written with the correction that it reports, or neither is.
         self.library.in_transaction = self.events.add_video
-
-    @cached_property
-    def verdicts(self) -> "AnswerStore[Verdict]":
-        """What auditors said about texts of a dataset."""
-        from stepline.curate.audit.verdicts import Verdict
-
-        return AnswerStore(self.database, "verdict", "asked", Verdict)
 
     def close(self) -> None:
         """Close the database."""
         self.library.close()
 
 
-class AnswerStore(Generic[Entry]):
+class AnswerStore:
     """What people answered: one answer per person and item, a later one replaces it.
 
-    column: the one of `table` that names the item. kind: the model of an answer.
+    column: the one of `table` that names the item.
     """
 
-    def __init__(
-        self, database: LibraryDatabase, table: str, column: str, kind: type[Entry]
-    ) -> None:
+    def __init__(self, database: LibraryDatabase, table: str, column: str) -> None:
         self._database = database
-        self._kind = kind
         self._table = table
         self._column = column
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[Answer]:
         """Yield the answers in the order first given."""
         rows = self._database.rows(f"SELECT body FROM {self._table} ORDER BY rowid")
         for (body,) in rows:
             try:
-                yield self._kind.model_validate_json(body)
+                yield Answer.model_validate_json(body)
             except ValidationError as error:
                 raise self._database.row_error(self._table) from error
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Answer) -> None:
         """Keep an answer."""
-        fields = entry.model_dump()
         # A table of answers has three columns: what was asked, who answered, and the answer.
-        row = (fields[self._column], fields["annotator"], entry.model_dump_json())
+        row = (entry.item, entry.annotator, entry.model_dump_json())
         replace = f"ON CONFLICT({self._column}, annotator) DO UPDATE SET body = excluded.body"
         with self._database.change() as connection:
             connection.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?) {replace}", row)

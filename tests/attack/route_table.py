@@ -8,9 +8,8 @@ from urllib.parse import quote
 from pydantic import BaseModel
 from starlette.routing import Route
 
-from stepline.annotate.answers import Answer
-from stepline.annotate.server import Annotator, ClipStart
-from stepline.curate.audit.verdicts import Verdict
+from stepline.review.answers import Answer
+from stepline.review.server import Annotator, ClipStart
 from stepline.studio.annotation import View
 from stepline.studio.api import ShareBody
 from stepline.studio.job_api import PriorityBody
@@ -139,7 +138,7 @@ ENTRIES = {
     ("POST", "/annotate/answer"): Entry(body=ANSWER, model=Answer, statuses=(200, 400, 409)),
     ("GET", "/audit/"): Entry(),
     ("GET", "/audit/verdicts"): Entry(query={"annotator": "Ann"}),
-    ("POST", "/audit/verdict"): Entry(body=VERDICT, model=Verdict),
+    ("POST", "/audit/verdict"): Entry(body=VERDICT, model=Answer),
 }
 
 

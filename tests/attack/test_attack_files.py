@@ -6,7 +6,6 @@ import os
 import numpy as np
 import pytest
 
-from stepline.annotate import Answer
 from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
 from stepline.files.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
@@ -14,6 +13,7 @@ from stepline.live.run_files import RunFiles
 from stepline.media.links import MARK_NAME, Link, _fetched, fetch_link, link_folder
 from stepline.media.settings import LinkSettings
 from stepline.models.training.run_folder import StepLog
+from stepline.review import Answer
 
 PRECIOUS = b"what a person wrote\n"
 

@@ -466,7 +466,10 @@ def test_no_settings_are_read_from_a_library(folder, opened_files, monkeypatch, 
     tools = LibraryTools(folder)
     assert tools.search_moments("lemons").moments
     tools.close()
-    for command in (("search", folder, "lemons"), ("learn", folder, "--export", folder / "out")):
+    for command in (
+        ("search", folder, "lemons"),
+        ("curate", "corrections", folder, "--export", folder / "out"),
+    ):
         stepline(*command)
     assert any(path.endswith("v0.json") for path in opened_files)
     assert [path for path in opened_files if path.endswith(names)] == []

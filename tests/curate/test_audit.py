@@ -9,11 +9,8 @@ from browser import CHROMIUM, Browser
 from http_client import ask
 from made_records import record
 
-from stepline.annotate.answers import cohen_kappa
 from stepline.curate.audit.sample import AuditSampler
 from stepline.curate.audit.verdicts import (
-    Verdict,
-    Verdicts,
     annotator_agreements,
     audit_table,
     import_verdicts,
@@ -24,6 +21,7 @@ from stepline.curate.report.collect import collect
 from stepline.curate.report.page import render_page
 from stepline.curate.settings import ReportSettings
 from stepline.errors import DatasetError, StoreError
+from stepline.review.answers import Answer, AnswerLog, cohen_kappa
 
 RECORDS = [
     record(
@@ -69,7 +67,7 @@ def test_shares_of_audit_answers_are_those_counted_by_hand():
         (narration[0], "ann", "unsure"),
         ("gone", "ann", "aligned"),
     ]
-    said = [Verdict(asked=asked, annotator=who, said=word) for asked, who, word in told]
+    said = [Answer(item=asked, annotator=who, answer=word) for asked, who, word in told]
     raw, final = audit_table(sample, said)
     assert (raw.checked, raw.unsure, str(raw.alignable)) == (0, 1, "not known")
     assert final.checked == 2
@@ -91,7 +89,7 @@ def test_two_people_agree_beyond_chance_or_not():
     sample = draw_sample(RECORDS)
     asked = [one.id for one in sample.texts]
     ann = [
-        Verdict(asked=id, annotator="ann", said="aligned" if n % 2 else "not shown")
+        Answer(item=id, annotator="ann", answer="aligned" if n % 2 else "not shown")
         for n, id in enumerate(asked)
     ]
     bob = [verdict.model_copy(update={"annotator": "bob"}) for verdict in ann]
@@ -104,7 +102,9 @@ def test_two_people_agree_beyond_chance_or_not():
         1.0,
     )
     assert (aligned.low, aligned.high) == (1.0, 1.0)
-    eve = [verdict.model_copy(update={"annotator": "eve", "said": "misplaced"}) for verdict in ann]
+    eve = [
+        verdict.model_copy(update={"annotator": "eve", "answer": "misplaced"}) for verdict in ann
+    ]
     alignable, aligned = annotator_agreements(sample, [*ann, *bob, *eve])
     # Fleiss by hand: six texts (3, 0), six (1, 2); pairs .6667; yes 24 of 36: chance 5/9; kappa
     # .25.
@@ -116,7 +116,7 @@ def test_two_people_agree_beyond_chance_or_not():
 @pytest.fixture
 def served(tmp_path):
     found = collect(RECORDS, ReportSettings(frames=False))
-    verdicts = Verdicts(tmp_path / "verdicts.jsonl")
+    verdicts = AnswerLog(tmp_path / "verdicts.jsonl")
     server = serve(lambda: render_page(found, list(verdicts)), found.sample, verdicts)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -137,7 +137,7 @@ def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
     assert say(served, first, "ann", "aligned") == (200, b"{}")
     assert say(served, first, "ann", "misplaced")[0] == 200
     assert say(served, first, "bob", "unsure")[0] == 200
-    kept = {(one.annotator, one.said) for one in Verdicts(served.file)}
+    kept = {(one.annotator, one.answer) for one in AnswerLog(served.file)}
     assert kept == {("ann", "misplaced"), ("bob", "unsure")}
     assert json.loads(ask(served, "GET", "/verdicts?annotator=ann")[1]) == {
         "said": {first: "misplaced"}
@@ -158,18 +158,18 @@ def test_what_is_not_a_verdict_of_the_page_is_refused(served):
 
 def test_a_line_that_a_kill_cut_short_is_forgotten(tmp_path):
     file = tmp_path / "verdicts.jsonl"
-    Verdicts(file).add(Verdict(asked="a", annotator="ann", said="aligned"))
+    AnswerLog(file).add(Answer(item="a", annotator="ann", answer="aligned"))
     with file.open("ab") as open_file:
         open_file.write(b'{"asked": "b", "anno')
-    verdicts = Verdicts(file)
-    verdicts.add(Verdict(asked="c", annotator="ann", said="unsure"))
-    assert [one.asked for one in Verdicts(file)] == ["a", "c"]
+    verdicts = AnswerLog(file)
+    verdicts.add(Answer(item="c", annotator="ann", answer="unsure"))
+    assert [one.item for one in AnswerLog(file)] == ["a", "c"]
 
 
 def test_verdicts_of_another_machine_are_taken_over_whole_or_not_at_all(tmp_path):
-    verdicts = Verdicts(tmp_path / "verdicts.jsonl")
+    verdicts = AnswerLog(tmp_path / "verdicts.jsonl")
     saved = tmp_path / "ann.jsonl"
-    line = Verdict(asked="a", annotator="ann", said="aligned").model_dump_json() + "\n"
+    line = Answer(item="a", annotator="ann", answer="aligned").model_dump_json() + "\n"
     saved.write_text(line + line.replace('"a"', '"b"'))
     with pytest.raises(DatasetError, match="'b' is not in this run's sample"):
         import_verdicts(saved, verdicts, frozenset("a"))
@@ -201,7 +201,7 @@ def test_two_people_audit_in_a_browser(served, tmp_path):
     finally:
         browser.close()
     words = {"1": "aligned", "2": "misplaced", "3": "not shown"}
-    kept = [(one.annotator, one.said) for one in Verdicts(served.file)]
+    kept = [(one.annotator, one.answer) for one in AnswerLog(served.file)]
     assert kept == [
         *(("ann", words[key]) for key in "112"),
         *(("bob", words[key]) for key in "132"),

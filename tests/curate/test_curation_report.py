@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from made_records import left_out, lost, record
 
 from stepline.cli import main
-from stepline.curate.audit.verdicts import Verdict
 from stepline.curate.report.collect import collect
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.page import render_page
@@ -29,6 +28,7 @@ from stepline.curate.stage import StageFailure
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
 from stepline.files.storage import write_parquet
+from stepline.review.answers import Answer
 
 SETTINGS = ReportSettings(frames=False)
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -244,7 +244,7 @@ def test_saved_verdicts_are_taken_over_and_give_the_table(out):
     asked = [one["id"] for one in json.loads(told)["asked"]]
     for who, word in (("ann", "aligned"), ("bob", "misplaced")):
         lines = [
-            Verdict(asked=id, annotator=who, said=word).model_dump_json() + "\n" for id in asked
+            Answer(item=id, annotator=who, answer=word).model_dump_json() + "\n" for id in asked
         ]
         (out / f"{who}.jsonl").write_text("".join(lines))
     files = ["--import", str(out / "ann.jsonl"), "--import", str(out / "bob.jsonl")]

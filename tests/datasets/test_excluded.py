@@ -86,11 +86,11 @@ def test_a_split_that_is_not_there_or_that_no_one_is_scored_on_is_reported(
             "no one is scored on its videos, all of split 'train'; tasty:train=",
         ),
     ):
-        result = stepline("excluded", given, "--out", tmp_path / "list.txt")
+        result = stepline("curate", "excluded", given, "--out", tmp_path / "list.txt")
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
         assert reason in result.stderr
     (htstep / "video_splits.json").unlink()
-    result = stepline("excluded", f"ht-step={htstep}", "--out", tmp_path / "list.txt")
+    result = stepline("curate", "excluded", f"ht-step={htstep}", "--out", tmp_path / "list.txt")
     assert (
         "no file states which videos are in the hidden test splits; put the release's video_splits.json"
         in result.stderr
@@ -101,7 +101,7 @@ def test_every_video_of_crosstask_may_be_drawn_for_a_test(stepline, tmp_path):
     from official_forms import crosstask
 
     result = stepline(
-        "excluded", f"crosstask={crosstask(tmp_path)}", "--out", tmp_path / "list.txt"
+        "curate", "excluded", f"crosstask={crosstask(tmp_path)}", "--out", tmp_path / "list.txt"
     )
     assert result.exit_code == 0, result.output
     assert "qLnTkIUO0so" in read_excluded([tmp_path / "list.txt"])
@@ -138,5 +138,5 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="cannot be read"):
         read_excluded([tmp_path / "none.txt"])
     (tmp_path / "htm_align.json").write_text('{"abcdefghijk": [[1, 0, 2, "stir"]]}')
-    with pytest.raises(DatasetError, match="line 1 is not a video id.*stepline excluded"):
+    with pytest.raises(DatasetError, match="line 1 is not a video id.*stepline curate excluded"):
         read_excluded([tmp_path / "htm_align.json"])

@@ -75,7 +75,13 @@ def commands(given: Material, out: Path) -> dict[str, list[str]]:
     return {
         "transcribe": ["transcribe", *job],
         "import": ["features", "import", str(given.features), "--out", str(out / "store")],
-        "excluded": ["excluded", f"htm-align={given.list}", "--out", str(out / "list.txt")],
+        "excluded": [
+            "curate",
+            "excluded",
+            f"htm-align={given.list}",
+            "--out",
+            str(out / "list.txt"),
+        ],
         "datasets": ["datasets", "htm-align"],
         "missing": ["steps", str(out / "none.mp4"), "--out", str(out)],
         "steps": ["steps", *job, "--backbone", "none", "--out", str(out)],
@@ -148,7 +154,7 @@ def archives(given: Material, rng: random.Random, scratch: Path) -> Iterator[Cas
             rng.choice(
                 (
                     ["features", "import", str(path), "--out", str(out)],
-                    ["excluded", f"htm-align={path}", "--out", str(out / "l.txt")],
+                    ["curate", "excluded", f"htm-align={path}", "--out", str(out / "l.txt")],
                     ["curate", "status", str(path)],
                 )
             ),
@@ -260,7 +266,7 @@ def names(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
                     ["transcribe", "--captions", str(given.captions), "--", str(path)],
                     ["features", "import", str(given.features), "--out", str(out)],
                     ["features", "import", str(path), "--out", str(out)],
-                    ["excluded", f"htm-align={path}", "--out", str(out)],
+                    ["curate", "excluded", f"htm-align={path}", "--out", str(out)],
                     ["curate", "status", str(folder)],
                 )
             ),
@@ -311,7 +317,7 @@ def folders(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case
                     ["features", "import", str(source), "--out", str(out)],
                     ["features", "check", str(source)],
                     ["transcribe", str(source), "--captions", str(given.captions)],
-                    ["excluded", f"htm-align={source}", "--out", str(out)],
+                    ["curate", "excluded", f"htm-align={source}", "--out", str(out)],
                     ["curate", "status", str(source)],
                 )
             ),

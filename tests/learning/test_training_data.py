@@ -111,7 +111,7 @@ def library(tmp_path_factory, small_video):
 
 def test_what_people_corrected_is_what_trainers_read(library, stepline, tmp_path):
     data = tmp_path / "data"
-    result = stepline("learn", library.library.folder, "--export", data)
+    result = stepline("curate", "corrections", library.library.folder, "--export", data)
     assert result.exit_code == 0, result.output
     records = list(read_records(str(data / "records")))
     assert [record.id for record in records] == [f"v{number}" for number in range(7)]
@@ -135,7 +135,8 @@ def test_what_people_corrected_is_what_trainers_read(library, stepline, tmp_path
     kappa = json.loads((data / "agreement.json").read_text())
     assert (kappa["videos"], kappa["steps"], kappa["same"]) == (1, 4, 0.75)
     assert (
-        "holds files already" in stepline("learn", library.library.folder, "--export", data).stderr
+        "holds files already"
+        in stepline("curate", "corrections", library.library.folder, "--export", data).stderr
     )
 
 
@@ -145,7 +146,10 @@ def test_an_export_says_which_videos_it_left_out_and_needs_a_corrected_one(
     folder = tmp_path / "library"
     folder.mkdir()
     write_record(narrated("v0"), folder / "v0.json")
-    assert "no corrected video" in stepline("learn", folder, "--export", tmp_path / "data").stderr
+    assert (
+        "no corrected video"
+        in stepline("curate", "corrections", folder, "--export", tmp_path / "data").stderr
+    )
     studio = Studio(folder)
     id = video_id("v0.json")
     edits = (DeleteEdit(do="delete", step="1"),)
@@ -153,7 +157,7 @@ def test_an_export_says_which_videos_it_left_out_and_needs_a_corrected_one(
         id, Correction(id="a", video=id, by="Ann", when=0.0, base=0, edits=edits)
     )
     studio.close()
-    result = stepline("learn", folder, "--export", tmp_path / "data")
+    result = stepline("curate", "corrections", folder, "--export", tmp_path / "data")
     assert (result.exit_code, list((tmp_path / "data").glob("records/*"))) == (0, [])
     assert "left out v0: its video is not there; put it where its record says" in result.stderr
 

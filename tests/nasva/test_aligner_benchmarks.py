@@ -291,6 +291,7 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     texts = world / "texts" / "usual" / "recipe"
     job = ("--aligner", file, "--features", world / "features" / "usual", "--texts", texts)
     result = stepline(
+        "train",
         "calibrate",
         "ht-step",
         *job,

@@ -351,7 +351,7 @@ def test_what_is_left_out_is_reported_and_listed(tmp_path, stores, stepline):
         for id in ("v1", "v3", "v4", "v7"):
             writer.add(id, FeatureStore(stores / "video").matrix(id), rate=1.0, backbone="drawn")
     excluded = tmp_path / "test.txt"
-    excluded.write_text("# made by `stepline excluded`\nv3\tht-step\nv9\n")
+    excluded.write_text("# made by `stepline curate excluded`\nv3\tht-step\nv9\n")
     arguments = command(stores, tmp_path / "run", *QUICK_RUN, options=("--exclude", excluded))
     arguments[arguments.index("--features") + 1] = str(part)
     made = stepline(*arguments)

@@ -178,7 +178,7 @@ def test_calibrate_takes_it_and_stores_the_fit_next_to_it(stepline, files, tmp_p
         "--reference",
         files / "htm_align.json",
     )
-    result = stepline("calibrate", "htm-align", "--aligner", path, *given)
+    result = stepline("train", "calibrate", "htm-align", "--aligner", path, *given)
     assert result.exit_code == 0, result.output
     calibration = load_aligner(path).calibration
     assert calibration is not None
@@ -421,7 +421,9 @@ def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_
         htstep,
         *test,
     )
-    calibrated = stepline("calibrate", "ht-step", "--aligner", files / "ours.safetensors", *given)
+    calibrated = stepline(
+        "train", "calibrate", "ht-step", "--aligner", files / "ours.safetensors", *given
+    )
     assert (
         "the truth of these videos of ht-step is hidden; calibrate on others, such as val_seen"
         in calibrated.stderr

@@ -112,7 +112,7 @@ def test_other_weights_are_refused_by_name(change):
 def test_a_run_is_exported_and_runs_elsewhere(tmp_path, stepline):
     made = network()
     write_aligner(made, tmp_path / "best.safetensors", FeatureSpace("conse", "minilm"))
-    found = stepline("export-onnx", tmp_path, "--out", tmp_path / "a.onnx")
+    found = stepline("train", "export-onnx", tmp_path, "--out", tmp_path / "a.onnx")
     assert (found.exit_code, found.stderr) == (0, f"wrote {tmp_path / 'a.onnx'}\n")
     video, text = drawn(made.settings, 9, 4)
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
@@ -122,7 +122,9 @@ def test_a_run_is_exported_and_runs_elsewhere(tmp_path, stepline):
     wanted = score_texts(made, FeatureSequence(video, 1.0, "x"), text)
     np.testing.assert_allclose(scores, wanted.scores, atol=1e-5)
     (tmp_path / "x.safetensors").write_bytes(b"x")
-    refused = stepline("export-onnx", tmp_path / "x.safetensors", "--out", tmp_path / "b.onnx")
+    refused = stepline(
+        "train", "export-onnx", tmp_path / "x.safetensors", "--out", tmp_path / "b.onnx"
+    )
     assert refused.exit_code == 1
     assert "not a grounding network of Stepline" in refused.stderr
     assert not (tmp_path / "b.onnx").exists()

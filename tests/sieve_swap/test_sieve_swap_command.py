@@ -1,4 +1,4 @@
-"""`stepline sieve-swap` and `stepline excluded` from the command line, with the real encoder."""
+"""`stepline sieve-swap` and `stepline curate excluded` from the command line, with the real encoder."""
 
 import json
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
     )
     assert both.exit_code == 1
     assert "not both" in both.stderr
-    odd = invoke("excluded", "youcook2", "--out", tmp_path / "list.txt")
+    odd = invoke("curate", "excluded", "youcook2", "--out", tmp_path / "list.txt")
     assert odd.exit_code == 1
     assert "DATASET=PATH" in odd.stderr
 
@@ -125,7 +125,11 @@ def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
 def test_the_list_of_evaluation_videos_is_written(tmp_path):
     (tmp_path / "htm_align.json").write_text(json.dumps({"abcdefghijk": [[1, 0, 2, "stir"]]}))
     done = invoke(
-        "excluded", f"htm-align={tmp_path / 'htm_align.json'}", "--out", tmp_path / "list.txt"
+        "curate",
+        "excluded",
+        f"htm-align={tmp_path / 'htm_align.json'}",
+        "--out",
+        tmp_path / "list.txt",
     )
     assert done.exit_code == 0
     assert (tmp_path / "list.txt").read_text().splitlines()[-1] == "abcdefghijk\thtm-align"

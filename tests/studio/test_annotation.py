@@ -6,7 +6,7 @@ import json
 import pytest
 from studio_server import library, serving
 
-from stepline.annotate import AgreementRule, Answer, agreement, queue
+from stepline.review import AgreementRule, Answer, agreement, queue
 from stepline.studio.store import Studio
 
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from studio_server import library, serving
 
 from stepline.cli import main
-from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.files.storage import write_parquet
 from stepline.library.database import DATABASE_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.review.answers import Answer, AnswerLog
 from stepline.studio.store import Studio
 
 
@@ -79,13 +79,13 @@ def test_verdicts_are_in_the_store_and_give_curate_audits_own_table(server, data
         "said": {text: word for text, who, word in given[1::2]}
     }
     again = Studio(server.studio.library.folder)
-    assert {(one.asked, one.annotator, one.said) for one in again.verdicts} == set(given)
+    assert {(one.item, one.annotator, one.answer) for one in again.verdicts} == set(given)
     again.close()
     (tmp_path / "elsewhere").mkdir()
     shutil.copytree(dataset / "dataset", tmp_path / "elsewhere" / "dataset")
     saved = tmp_path / "saved.jsonl"
     lines = [
-        Verdict(asked=text, annotator=who, said=word).model_dump_json() + "\n"
+        Answer(item=text, annotator=who, answer=word).model_dump_json() + "\n"
         for text, who, word in given
     ]
     saved.write_text("".join(lines))
@@ -103,20 +103,20 @@ def test_a_studio_and_curate_audit_on_one_dataset_know_each_others_verdicts(
     first, second, third, *_ = asked_texts(server)
     file = dataset / "audit" / "verdicts.jsonl"
     assert say(server, first, "ann", "aligned") == 200
-    elsewhere = Verdicts(file)
-    elsewhere.add(Verdict(asked=first, annotator="ann", said="misplaced"))
-    elsewhere.add(Verdict(asked=second, annotator="ann", said="unsure"))
+    elsewhere = AnswerLog(file)
+    elsewhere.add(Answer(item=first, annotator="ann", answer="misplaced"))
+    elsewhere.add(Answer(item=second, annotator="ann", answer="unsure"))
     assert server.read("/audit/verdicts?annotator=ann") == {
         "said": {first: "misplaced", second: "unsure"}
     }
-    assert [one.said for one in server.studio.verdicts] == ["misplaced", "unsure"]
-    server.studio.verdicts.add(Verdict(asked=third, annotator="ann", said="aligned"))
-    server.studio.verdicts.add(Verdict(asked="of another dataset", annotator="ann", said="aligned"))
+    assert [one.answer for one in server.studio.verdicts] == ["misplaced", "unsure"]
+    server.studio.verdicts.add(Answer(item=third, annotator="ann", answer="aligned"))
+    server.studio.verdicts.add(Answer(item="of another dataset", annotator="ann", answer="aligned"))
     file.unlink()
     shutil.copytree(server.studio.library.folder, tmp_path / "copy")
     with serving(tmp_path / "copy", audit=dataset) as next_server:
         asked_texts(next_server)
-    assert [(one.asked, one.said) for one in Verdicts(file)] == [
+    assert [(one.item, one.answer) for one in AnswerLog(file)] == [
         (first, "misplaced"),
         (second, "unsure"),
         (third, "aligned"),
@@ -162,8 +162,8 @@ def test_a_store_from_before_there_were_verdicts_takes_them(tmp_path, small_vide
         database.execute("DROP TABLE verdict")
     database.close()
     studio = Studio(folder)
-    studio.verdicts.add(Verdict(asked="a", annotator="ann", said="aligned"))
-    assert [one.said for one in studio.verdicts] == ["aligned"]
+    studio.verdicts.add(Answer(item="a", annotator="ann", answer="aligned"))
+    assert [one.answer for one in studio.verdicts] == ["aligned"]
     studio.close()
 
 
@@ -183,4 +183,4 @@ def test_the_page_of_the_audit_works_in_the_studio(server, browser):
     assert tab.unreadable() == []
     assert tab.run("document.documentElement.scrollWidth <= innerWidth")
     assert tab.complaints() == []
-    assert [one.said for one in server.studio.verdicts] == ["aligned", "aligned", "misplaced"]
+    assert [one.answer for one in server.studio.verdicts] == ["aligned", "aligned", "misplaced"]

@@ -9,49 +9,26 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from stepline.annotate.answers import AnnotatorName, cohen_kappa, fleiss_kappa
 from stepline.curate.audit.sample import AuditSample, TextKind
 from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
-from stepline.files.append_log import AppendLog, EntryStore
+from stepline.files.append_log import EntryStore
 from stepline.pages.web.local_server import LocalServer, post, serve_page
-from stepline.records import FrozenModel
-
-VerdictAnswer: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
+from stepline.review.answers import Answer, AnswerLog, AnswerValue, cohen_kappa, fleiss_kappa
 
 VERDICTS_FILE = "verdicts.jsonl"
 
 
-class Verdict(FrozenModel):
-    """What one person says of one text: shown in its seconds, shown at others, nowhere shown, or
-    they cannot tell."""
-
-    asked: Annotated[str, Field(min_length=1, max_length=500)]
-    annotator: AnnotatorName
-    said: VerdictAnswer
-
-
-class Verdicts(AppendLog[Verdict]):
-    """The verdicts in a file. An annotator's later verdict on a text replaces the earlier."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Verdict, _verdict_key, "a verdict")
-
-
-def _verdict_key(verdict: Verdict) -> tuple[str, str]:
-    return verdict.asked, verdict.annotator
-
-
-def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
+def import_verdicts(file: Path, verdicts: AnswerLog, ids: frozenset[str]) -> int:
     """Add the verdicts of a file that a page or another machine wrote, all or none. Return how
     many.
 
@@ -68,12 +45,12 @@ def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
     imported = []
     for number, line in enumerate(lines, start=1):
         try:
-            verdict = Verdict.model_validate_json(line)
+            verdict = Answer.model_validate_json(line)
         except ValidationError as error:
             what = f"{file}:{number}: not a verdict"
             raise StoreError(f"{what}; give the file that the page saved") from error
-        if verdict.asked not in ids:
-            what = f"{file}:{number}: {verdict.asked!r} is not in this run's sample"
+        if verdict.item not in ids:
+            what = f"{file}:{number}: {verdict.item!r} is not in this run's sample"
             raise DatasetError(f"{what}; give verdicts on this one")
         imported.append(verdict)
     for verdict in imported:
@@ -83,7 +60,7 @@ def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
 
 KIND_NAMES: dict[TextKind, str] = {"narration": "raw narration", "step": "steps of the dataset"}
 # The verdicts that answer a question with yes.
-YES_ANSWERS: dict[str, frozenset[VerdictAnswer]] = {
+YES_ANSWERS: dict[str, frozenset[AnswerValue]] = {
     "alignable": frozenset({"aligned", "misplaced"}),
     "well aligned": frozenset({"aligned"}),
 }
@@ -135,7 +112,7 @@ class AnnotatorAgreement:
         return f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
-def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditRow]:
+def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRow]:
     """Return the table's rows. A text's value is the mean over its annotators. "unsure" is not an
     answer."""
     verdicts = list(verdicts)
@@ -146,7 +123,7 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditR
         well_aligned = _proportion(sample, verdicts, "well aligned", kind)
         unsure = 0
         for verdict in verdicts:
-            if verdict.asked in ids and verdict.said == "unsure":
+            if verdict.item in ids and verdict.answer == "unsure":
                 unsure += 1
         row = AuditRow(name, alignable.texts, unsure, alignable, well_aligned)
         rows.append(row)
@@ -154,7 +131,7 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditR
 
 
 def _proportion(
-    sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind
+    sample: AuditSample, verdicts: Iterable[Answer], question: str, kind: TextKind
 ) -> Proportion:
     hits: dict[str, float] = defaultdict(float)
     totals: Counter[str] = Counter()
@@ -171,7 +148,7 @@ def _proportion(
 
 
 def mean_answers(
-    sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind
+    sample: AuditSample, verdicts: Iterable[Answer], question: str, kind: TextKind
 ) -> dict[str, float]:
     """Return the mean answer (yes = 1) to a question of each audited text of a kind, by its id."""
     ids = {text.id for text in sample.of_kind(kind)}
@@ -179,9 +156,9 @@ def mean_answers(
     yes_answers = YES_ANSWERS[question]
     # "unsure" counts neither as yes nor as no.
     for verdict in verdicts:
-        if verdict.asked in ids and verdict.said != "unsure":
-            is_yes = verdict.said in yes_answers
-            answers[verdict.asked].append(is_yes)
+        if verdict.item in ids and verdict.answer != "unsure":
+            is_yes = verdict.answer in yes_answers
+            answers[verdict.item].append(is_yes)
     means = {}
     for id, votes in answers.items():
         means[id] = sum(votes) / len(votes)
@@ -189,16 +166,16 @@ def mean_answers(
 
 
 def annotator_agreements(
-    sample: AuditSample, verdicts: Iterable[Verdict], *, seed: int = 0
+    sample: AuditSample, verdicts: Iterable[Answer], *, seed: int = 0
 ) -> list[AnnotatorAgreement]:
     """Return how well people agree on each question, or nothing where no two answered the same
     text."""
     # Who answered what.
-    answers: dict[str, dict[str, VerdictAnswer]] = defaultdict(dict)
+    answers: dict[str, dict[str, AnswerValue]] = defaultdict(dict)
     annotators = set()
     for verdict in verdicts:
-        if verdict.said != "unsure":
-            answers[verdict.asked][verdict.annotator] = verdict.said
+        if verdict.answer != "unsure":
+            answers[verdict.item][verdict.annotator] = verdict.answer
             annotators.add(verdict.annotator)
     people = tuple(sorted(annotators))
 
@@ -271,7 +248,7 @@ CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its 
 
 
 def serve(
-    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], port: int = 0
+    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], port: int = 0
 ) -> LocalServer:
     """Return a server on this machine. `page` is made again for each visit, with the verdicts so
     far."""
@@ -280,7 +257,7 @@ def serve(
 
 
 def audit_routes(
-    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], at: str = "/"
+    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], at: str = "/"
 ) -> list[Route]:
     """Return the page and what it asks for below the path `at`."""
     ids = frozenset(text.id for text in sample.texts)
@@ -292,16 +269,16 @@ def audit_routes(
     def answers(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
         # Raises ValidationError for no name.
-        annotator = Verdict(asked="-", annotator=name, said="unsure").annotator
+        annotator = Answer(item="-", annotator=name, answer="unsure").annotator
         own = {}
         for verdict in verdicts:
             if verdict.annotator == annotator:
-                own[verdict.asked] = verdict.said
+                own[verdict.item] = verdict.answer
         return JSONResponse({"said": own})
 
-    def take(verdict: Verdict) -> None:
-        if verdict.asked not in ids:
-            raise DatasetError(f"{verdict.asked!r} is not in this sample; load the page again")
+    def take(verdict: Answer) -> None:
+        if verdict.item not in ids:
+            raise DatasetError(f"{verdict.item!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route(at, visit), Route(f"{at}verdicts", answers), post(f"{at}verdict", Verdict, take)]
+    return [Route(at, visit), Route(f"{at}verdicts", answers), post(f"{at}verdict", Answer, take)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from stepline.curate.audit.sample import AuditSample, AuditText
-from stepline.curate.audit.verdicts import Verdict, annotator_agreements, audit_table
+from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 from stepline.curate.report.collect import ReportFindings
 from stepline.curate.report.examples import ShownExample
 from stepline.curate.report.sections import (
@@ -27,6 +27,7 @@ from stepline.curate.report.sections import (
 from stepline.errors import SteplineError
 from stepline.outputs.html import picture_link
 from stepline.pages.layout import page_html
+from stepline.review.answers import Answer
 
 if TYPE_CHECKING:
     from stepline.media.frames import Image
@@ -120,7 +121,7 @@ MAX_ROWS = 12  # of each list: languages, recognisers ...
 
 def render_page(
     findings: ReportFindings,
-    verdicts: Sequence[Verdict] = (),
+    verdicts: Sequence[Answer] = (),
     frames: Frames | None = None,
     examples: Sequence[ShownExample] = (),
 ) -> str:
@@ -174,7 +175,7 @@ def _facts(findings: ReportFindings) -> list[str]:
     return facts
 
 
-def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames) -> str:
+def _audit_json(sample: AuditSample, verdicts: Sequence[Answer], frames: Frames) -> str:
     """Return what the script asks about, as JSON that can end no element, without scores and other
     people's verdicts."""
     # The seconds and their pictures, without what the dataset believes.

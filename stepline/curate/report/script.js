@@ -37,7 +37,7 @@ async function earlier() {
 }
 
 async function keep(id, word) {
-  if (served) await ask("verdict", { asked: id, annotator, said: word });
+  if (served) await ask("verdict", { item: id, annotator, answer: word });
   said.set(id, word);
   if (!served) {
     try { localStorage.setItem(shelf(), JSON.stringify(Object.fromEntries(said))); } catch { /* saved as a file instead */ }
@@ -145,7 +145,7 @@ document.addEventListener("keydown", (event) => {
   if (button) button.click();
 });
 part("save").addEventListener("click", () => {
-  const lines = [...said].map(([asked, word]) => JSON.stringify({ asked, annotator, said: word }) + "\n");
+  const lines = [...said].map(([asked, word]) => JSON.stringify({ item: asked, annotator, answer: word }) + "\n");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob(lines, { type: "application/jsonl" }));
   link.download = `verdicts-${annotator.replace(/\W+/g, "-")}.jsonl`;

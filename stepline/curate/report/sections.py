@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepline.curate.audit.sample import TextKind
-from stepline.curate.audit.verdicts import Verdict, audit_table, mean_answers
+from stepline.curate.audit.verdicts import audit_table, mean_answers
 from stepline.curate.report.collect import ReportFindings, without_numbers
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.sampling import NOT_KNOWN, Proportion, audited_mean, proportion
+from stepline.review.answers import Answer
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
 TOP_TASKS = 10  # that are counted together
@@ -129,7 +130,7 @@ class QualityEstimate:
 
 
 def quality_estimates(
-    findings: ReportFindings, verdicts: Sequence[Verdict]
+    findings: ReportFindings, verdicts: Sequence[Answer]
 ) -> list[QualityEstimate]:
     """Return four proportions: raw narration and steps, alignable and well aligned.
 
@@ -166,7 +167,7 @@ def quality_estimates(
 
 def _corrected(
     findings: ReportFindings,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[Answer],
     question: str,
     kind: TextKind,
     scored: Proportion,

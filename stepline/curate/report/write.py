@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepline.curate.audit.sample import AuditSample
-from stepline.curate.audit.verdicts import VERDICTS_FILE, Verdict, Verdicts
+from stepline.curate.audit.verdicts import VERDICTS_FILE
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.examples import (
     ExamplePictures,
@@ -26,6 +26,7 @@ from stepline.files.remote import RemotePath
 from stepline.files.storage import read_parquet
 from stepline.limits import parse_json
 from stepline.records import Record
+from stepline.review.answers import Answer, AnswerLog
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
@@ -85,7 +86,7 @@ class Report:
     frames: Frames
     examples: tuple[ShownExample, ...] = ()
 
-    def html(self, verdicts: Sequence[Verdict] = ()) -> str:
+    def html(self, verdicts: Sequence[Answer] = ()) -> str:
         """Return the page with the verdicts so far."""
         return render_page(self.findings, verdicts, self.frames, self.examples)
 
@@ -139,7 +140,7 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     # An audit serves the report that it has made already.
     if report is None:
         report = make_report(out, settings)
-    verdicts: list[Verdict] = []
+    verdicts: list[Answer] = []
     if out.local is not None:
         verdicts = list(local_verdicts(out))
     page = report.html(verdicts)
@@ -147,7 +148,7 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     return report
 
 
-def local_verdicts(out: RemotePath) -> Verdicts:
+def local_verdicts(out: RemotePath) -> AnswerLog:
     """Return the verdicts of auditors, to be added to.
 
     Raises StoreError where OUT is not on this machine.
@@ -155,7 +156,7 @@ def local_verdicts(out: RemotePath) -> Verdicts:
     if out.local is None:
         what = f"{out.display_url}: an audit keeps its verdicts on this machine"
         raise StoreError(f"{what}; copy OUT/dataset here first")
-    return Verdicts(out.local / AUDIT_FOLDER / VERDICTS_FILE)
+    return AnswerLog(out.local / AUDIT_FOLDER / VERDICTS_FILE)
 
 
 def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[str, str]:

@@ -130,10 +130,10 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         calibration = Calibration(tree["aligner"], modes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
-            f"{path}: not a calibration ({error}); fit it again with `stepline calibrate`"
+            f"{path}: not a calibration ({error}); fit it again with `stepline train calibrate`"
         ) from error
     if calibration.aligner != aligner:
         other = calibration.aligner[:12]
-        cure = "fit it again with `stepline calibrate`, or remove it"
+        cure = "fit it again with `stepline train calibrate`, or remove it"
         raise ModelError(f"{path}: fitted on another network, of sha256 {other}; {cure}")
     return calibration

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 UNCALIBRATED_NOTE = (
     "P(shown) is not calibrated, so every step counts as shown; "
-    "`stepline calibrate` fits it to a truth"
+    "`stepline train calibrate` fits it to a truth"
 )
 
 

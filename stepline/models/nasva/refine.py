@@ -67,7 +67,7 @@ class RefineSources:
     narrations: a source of what is said, which the final network also learns, next to the steps, or
     None.
     narration_vectors: None for the source's own, else as the steps'.
-    excluded: lists that `stepline excluded` wrote.
+    excluded: lists that `stepline curate excluded` wrote.
     """
 
     dataset: str

@@ -161,7 +161,7 @@ class AlignerSources:
     narrations, steps: as `read_labelled_texts` takes them.
     narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes
     it.
-    excluded: lists that `stepline excluded` wrote.
+    excluded: lists that `stepline curate excluded` wrote.
     """
 
     features: Path | str

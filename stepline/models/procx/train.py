@@ -83,7 +83,7 @@ class ProcxSources:
     subset: only that split.
     words: further sources whose texts the vocabulary is to hold, such as those of a later
     fine-tuning.
-    excluded: lists that `stepline excluded` wrote.
+    excluded: lists that `stepline curate excluded` wrote.
     """
 
     features: Path | str

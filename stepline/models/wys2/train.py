@@ -127,7 +127,7 @@ class DetectorSources:
     unlabelled: narrated videos without key-steps.
     vectors: an encoder as `text_encoder` takes it.
     s3d: released weights.
-    excluded: lists that `stepline excluded` wrote.
+    excluded: lists that `stepline curate excluded` wrote.
     """
 
     key_steps: tuple[str, ...]

@@ -14,9 +14,9 @@ import pytest
 from browser import CHROMIUM, Browser
 from http_client import ask
 
-from stepline.annotate import AnnotationClip, AnnotationQueue, AnswerLog, write_clips
-from stepline.annotate.server import serve
 from stepline.records import Span
+from stepline.review import AnnotationClip, AnnotationQueue, AnswerLog, write_clips
+from stepline.review.server import serve
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
         assert not page.complaints()
     finally:
         browser.close()
-    assert [(answer.clip, answer.shown, answer.confidence) for answer in server.answers] == [
+    assert [(answer.item, answer.shown, answer.confidence) for answer in server.answers] == [
         ("q", True, "somewhat"),
         ("a", True, "somewhat"),
     ]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from stepline.annotate.answers import PAPER_RULE, Answer
-from stepline.annotate.clips import AnnotationClip
 from stepline.errors import DatasetError
 from stepline.files.append_log import EntryStore
+from stepline.review.answers import PAPER_RULE, Answer
+from stepline.review.clips import AnnotationClip
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
 MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions. WYS2, supplement 2
@@ -99,9 +99,9 @@ class AnnotationQueue:
         counts: Counter[str] = Counter()
         own = {}
         for answer in self._answers:
-            counts[answer.clip] += 1
+            counts[answer.item] += 1
             if answer.annotator == annotator:
-                own[answer.clip] = answer.shown
+                own[answer.item] = answer.shown
         # First the qualifying questions, which must be answered well enough ...
         questions = [clip for clip in self._qualifying if clip.id not in own]
         if questions:
@@ -135,14 +135,16 @@ class AnnotationQueue:
 
         Raises DatasetError for any other answer.
         """
+        if answer.confidence is None or answer.answer not in ("aligned", "not shown"):
+            raise DatasetError("an answer is shown or not, and how sure; load the page again")
         with self._lock:
             # The answer has to be to the clip in front of them, watched long enough.
             clip = self._next(answer.annotator).clip
-            if clip is None or clip.id != answer.clip:
+            if clip is None or clip.id != answer.item:
                 raise DatasetError(
-                    f"{answer.clip!r} is not the clip that was asked about; load the page again"
+                    f"{answer.item!r} is not the clip that was asked about; load the page again"
                 )
-            begun = self._begun.get((answer.annotator, answer.clip))
+            begun = self._begun.get((answer.annotator, answer.item))
             watched = 0.0 if begun is None else self._clock() - begun
             if begun is None or watched < clip.span.duration - CLOCK_TOLERANCE_SECONDS:
                 raise DatasetError(
@@ -150,7 +152,7 @@ class AnnotationQueue:
                 )
             self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
             self._taken_back.pop(answer.annotator, None)
-            self._last[answer.annotator] = answer.clip
+            self._last[answer.annotator] = answer.item
 
     def undo(self, annotator: str) -> None:
         """Ask an annotator again about the clip that they answered last. The new answer replaces
@@ -167,4 +169,4 @@ class AnnotationQueue:
     def annotations(self) -> list[Answer]:
         """Return the answers about clips to annotate, by people who are qualified."""
         ids = {clip.id for clip in self.to_annotate}
-        return [answer for answer in self._answers if answer.clip in ids]
+        return [answer for answer in self._answers if answer.item in ids]

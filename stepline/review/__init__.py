@@ -1,7 +1,7 @@
 """A test set of visual narrations by people: clips to watch, answers, agreement, the set kept
 (WYS2, section 4)."""
 
-from stepline.annotate.answers import (
+from stepline.review.answers import (
     Agreement,
     AgreementRule,
     Answer,
@@ -9,8 +9,8 @@ from stepline.annotate.answers import (
     agreement,
     consensus,
 )
-from stepline.annotate.clips import AnnotationClip, read_clips, write_clips
-from stepline.annotate.queue import AnnotationQueue, AnnotationTask
+from stepline.review.clips import AnnotationClip, read_clips, write_clips
+from stepline.review.queue import AnnotationQueue, AnnotationTask
 
 __all__ = [
     "Agreement",

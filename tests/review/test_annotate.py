@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from stepline.annotate import (
+from stepline.errors import DatasetError, StoreError
+from stepline.files.storage import to_json
+from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.review import (
     AnnotationClip,
     AnnotationQueue,
     Answer,
@@ -14,11 +17,8 @@ from stepline.annotate import (
     read_clips,
     write_clips,
 )
-from stepline.annotate.answers import export, fleiss_kappa
-from stepline.annotate.clips import check_qualifying
-from stepline.errors import DatasetError, StoreError
-from stepline.files.storage import to_json
-from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.review.answers import export, fleiss_kappa
+from stepline.review.clips import check_qualifying
 
 
 def clip(name, seconds=4.0, **more):
@@ -161,7 +161,7 @@ def test_the_last_answer_can_be_taken_back_once_and_given_again(tmp_path, clock)
         queue.undo("ann")
     watch(queue, clock, "ann", False)
     assert queue.next("ann").clip.id == "b"
-    assert [(row.clip, row.shown) for row in queue.annotations()] == [("a", False)]
+    assert [(row.item, row.shown) for row in queue.annotations()] == [("a", False)]
     with pytest.raises(DatasetError, match="no answer can be taken back"):
         queue.undo("bob")
 
@@ -183,9 +183,9 @@ def test_answers_outlive_a_kill_in_mid_line(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"clip": "b", "anno')
     again = AnswerLog(path)
-    assert [answer.clip for answer in again] == ["a"]
+    assert [answer.item for answer in again] == ["a"]
     again.add(said("c", "ann", False))
-    assert [answer.clip for answer in AnswerLog(path)] == ["a", "c"]
+    assert [answer.item for answer in AnswerLog(path)] == ["a", "c"]
     path.write_text("{}\n" + whole.decode())
     with pytest.raises(StoreError, match=r"answers.jsonl:1: not an answer"):
         AnswerLog(path)
@@ -260,3 +260,24 @@ def test_nothing_agreed_is_an_error_of_one_line(tmp_path, stepline):
     assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1)
     done = stepline("annotate", "vnd", tmp_path / "clips.json", "--out", tmp_path, "--needed", "3")
     assert "more than half" in done.stderr
+
+
+def test_answers_of_earlier_releases_are_read(tmp_path):
+    clips = tmp_path / "answers.jsonl"
+    line = {"clip": "a", "annotator": "ann", "shown": False, "confidence": "not", "seconds": 3.5}
+    clips.write_text(json.dumps(line | {"reason": "dark"}) + "\n")
+    expected = Answer(
+        item="a", annotator="ann", answer="not shown", confidence="not", reason="dark", seconds=3.5
+    )
+    assert list(AnswerLog(clips)) == [expected]
+    texts = tmp_path / "verdicts.jsonl"
+    texts.write_text('{"asked": "v/step 1", "annotator": "ann", "said": "misplaced"}\n')
+    assert list(AnswerLog(texts)) == [Answer(item="v/step 1", annotator="ann", answer="misplaced")]
+
+
+@pytest.mark.parametrize("fields", [{"confidence": None}, {"answer": "misplaced"}])
+def test_an_answer_about_a_clip_is_shown_or_not_and_how_sure(tmp_path, fields):
+    queue = AnnotationQueue([clip("a")], AnswerLog(tmp_path / "a.jsonl"), clock=lambda: 0.0)
+    queue.begin("ann", "a")
+    with pytest.raises(DatasetError, match="shown or not, and how sure"):
+        queue.answer(said("a", "ann", True).model_copy(update=fields))

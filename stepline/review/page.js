@@ -77,7 +77,8 @@ part("clip").addEventListener("error", () => trouble(new Error("This clip cannot
 part("answer").addEventListener("submit", guarded(async () => {
   const form = new FormData(part("answer"));
   const reason = part("reason").value.trim();
-  await ask("answer", { clip, annotator, shown: form.get("shown") === "yes", confidence: form.get("confidence"), reason });
+  const answer = form.get("shown") === "yes" ? "aligned" : "not shown";
+  await ask("answer", { item: clip, annotator, answer, confidence: form.get("confidence"), reason });
   await next();
   part("undo").hidden = false;
 }));

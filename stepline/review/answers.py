@@ -11,37 +11,61 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stepline.annotate.clips import AnnotationClip, write_clips
 from stepline.errors import DatasetError
 from stepline.files.append_log import AppendLog
 from stepline.files.atomic_files import write_atomic
 from stepline.records import FrozenModel
+from stepline.review.clips import AnnotationClip, write_clips
 from stepline.settings import NonNegative
 
 Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
+AnswerValue: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
+EARLIER_NAMES = {"clip": "item", "asked": "item", "said": "answer"}
 AnnotatorName: TypeAlias = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
 Counts: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 
 
 class Answer(FrozenModel):
-    """One person's answer about one clip. reason: why they are not sure. seconds: from its start to
-    the answer."""
+    """What one person answers about one item: whether the picture shows a text in its seconds
+    ("aligned"), at others ("misplaced"), nowhere, or they cannot say."""
 
-    clip: Annotated[str, Field(min_length=1)]
+    item: Annotated[
+        str, Field(min_length=1, max_length=500, description="id of a clip, or of a text")
+    ]
     annotator: AnnotatorName
-    shown: bool
-    confidence: Confidence
-    reason: Annotated[str, Field(max_length=500)] = ""
-    seconds: NonNegative = 0.0
+    answer: AnswerValue
+    confidence: Annotated[Confidence | None, Field(description="None where it is not asked")] = None
+    reason: Annotated[str, Field(max_length=500, description="why they are not sure")] = ""
+    seconds: Annotated[
+        NonNegative, Field(description="from the start of the clip to the answer")
+    ] = 0.0
+
+    @property
+    def shown(self) -> bool:
+        """Whether the item's own seconds show it."""
+        return self.answer == "aligned"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_earlier_release(cls, fields: Any) -> Any:
+        """Read the two earlier forms: {"clip", "shown"} of `annotate vnd`, {"asked", "said"} of an
+        audit."""
+        if not isinstance(fields, dict):
+            return fields
+        renamed = {EARLIER_NAMES.get(name, name): value for name, value in fields.items()}
+        shown = renamed.pop("shown", None)
+        if isinstance(shown, bool):
+            renamed["answer"] = "aligned" if shown else "not shown"
+        return renamed
 
 
 class AnswerLog(AppendLog[Answer]):
-    """The answers in a file, in the order first given. An annotator's later answer about a clip
+    """The answers in a file, in the order first given. An annotator's later answer about an item
     replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +73,7 @@ class AnswerLog(AppendLog[Answer]):
 
 
 def _answer_key(answer: Answer) -> tuple[str, str]:
-    return answer.clip, answer.annotator
+    return answer.item, answer.annotator
 
 
 @dataclass(frozen=True)
@@ -109,7 +133,7 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     no = rule.annotators - yes
     counts = np.stack([yes, no], axis=1)  # (clips, 2)
     kappa, same = fleiss_kappa(counts)
-    clips = {answer.clip for answer in answers}
+    clips = {answer.item for answer in answers}
     return Agreement(
         clips=len(clips),
         complete=len(verdicts),
@@ -125,7 +149,7 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
     votes: dict[str, list[bool]] = defaultdict(list)
     for answer in answers:
         # In the order of the answers, since the first ones count.
-        votes[answer.clip].append(answer.shown)
+        votes[answer.item].append(answer.shown)
     counts = {}
     for clip, values in votes.items():
         if len(values) >= rule.annotators:

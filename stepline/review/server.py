@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from stepline.annotate.answers import AnnotatorName, Answer
-from stepline.annotate.queue import AnnotationQueue
 from stepline.pages.layout import BASE_STYLE, page_html
 from stepline.pages.web.local_server import LocalServer, asset, file_response, post, serve_page
 from stepline.records import FrozenModel
+from stepline.review.answers import AnnotatorName, Answer
+from stepline.review.queue import AnnotationQueue
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; media-src 'self'; "
