@@ -24,6 +24,8 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -189,6 +191,12 @@ def replace_surrogates(text: str) -> str:
     their letter."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded.decode("utf-16-le", "replace")
+
+
+@cache
+def packaged_json(package: str, file: str) -> Tree:
+    """Return what a JSON file that is shipped in a package holds. It is read once a process."""
+    return json.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
 
 
 def parse_json_text(text: str | bytes) -> Tree:

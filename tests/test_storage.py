@@ -1,7 +1,6 @@
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -183,16 +182,6 @@ def test_text_that_is_not_utf8_in_anyones_parquet_is_an_error_of_one_line(tmp_pa
     assert ".parquet" in str(caught.value)
     if name != "words":  # whose rows are read as a whole
         assert f"column '{column}', row 0: text that is not UTF-8" in str(caught.value)
-
-
-def test_only_one_place_opens_parquet_for_reading(request):
-    package = request.config.rootpath / "stepline"
-    opens = [
-        path
-        for path in package.rglob("*.py")
-        if re.search(r"\.(ParquetFile|read_table)\(", path.read_text())
-    ]
-    assert opens == [package / "files" / "parquet.py"]
 
 
 def test_a_cell_that_python_has_no_value_for_names_its_column_after_the_rows_before_it(tmp_path):

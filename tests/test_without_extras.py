@@ -45,9 +45,10 @@ def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, 
 def test_a_trained_network_places_steps_without_torch(job, tmp_path, stepline):
     import torch
 
-    from stepline.models.nasva.checkpoint import FeatureSpace, write_aligner
+    from stepline.models.nasva.checkpoint import write_aligner
     from stepline.models.nasva.model import Aligner
     from stepline.models.nasva.settings import AlignerNetworkSettings
+    from stepline.models.training.network import FeatureSpace
 
     torch.manual_seed(0)
     sizes = {"video_width": 384, "text_width": 384, "width": 32, "feed_forward": 48}

@@ -250,7 +250,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
     from stepline.models.training.benchmark_answers import StoredFeatures
-    from stepline.models.training.sources import read_records
+    from stepline.models.training.sources import read_transcripts
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
@@ -262,10 +262,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     speech = None
     if options["transcripts"]:
         settings = settings.model_copy(update={"speech": True})
-        speech = {}
-        for record in read_records(options["transcripts"]):
-            if record.transcript is not None:
-                speech[record.video.id] = record.transcript
+        speech = read_transcripts(options["transcripts"])
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])

@@ -37,8 +37,8 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.nasva.train import PreparedAligner
-    from stepline.models.procx.seeds import SeedResult
     from stepline.models.procx.train import PreparedRun as ProcxPrepared
+    from stepline.models.procx.train import SeedResult
     from stepline.models.training.loop import Progress
 
 tensorboard_option = click.option(
@@ -154,7 +154,7 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     """Say what is trained on, what is left out, and that nothing was, where lists of videos were to
     be."""
     from stepline.models.training.distributed import is_first
-    from stepline.models.training.gather import EXCLUDED_REASON
+    from stepline.models.training.sources import EXCLUDED_REASON
 
     if not is_first():
         return
@@ -255,8 +255,7 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
-    from stepline.models.procx.seeds import seed_summary
-    from stepline.models.procx.train import BEST_FILE, FINAL_FILE
+    from stepline.models.procx.train import BEST_FILE, FINAL_FILE, seed_summary
     from stepline.models.training.distributed import peak_memory
 
     paths = [result.folder / name for result in results for name in (FINAL_FILE, BEST_FILE)]
@@ -334,7 +333,7 @@ def train_wys2(
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
-    from stepline.models.wys2.detector import DETECTOR_FILE
+    from stepline.models.wys2.detector import NETWORK
     from stepline.models.wys2.settings import Wys2Settings
     from stepline.models.wys2.train import DetectorSources, train_detector_run
     from stepline.pipeline.sources import find_videos, name_videos
@@ -367,7 +366,7 @@ def train_wys2(
         print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
-    path = str(out / DETECTOR_FILE)
+    path = str(out / NETWORK.names[-1])
     if as_json:
         error = None if run.calibration is None else run.calibration.error
         print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))
@@ -416,10 +415,14 @@ def train_summarizer(
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
     from stepline.features import open_video_store
-    from stepline.models.training.sources import read_records, text_encoder
+    from stepline.models.training.sources import NarratedRecords, read_records, text_encoder
     from stepline.models.wys2.settings import SummarizerRunSettings
-    from stepline.models.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
-    from stepline.models.wys2.summarizer.train import gather_summaries, train_summarizer_run
+    from stepline.models.wys2.summarizer import (
+        NETWORK,
+        gather_summaries,
+        read_frame_labels,
+        train_summarizer_run,
+    )
     from stepline.records import count_reasons
     from stepline.settings import load_settings
 
@@ -430,15 +433,12 @@ def train_summarizer(
         raise SettingsError(
             "give --key-steps or --frames: one of them says what belongs in a summary"
         )
-    records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
-    transcripts = {}
-    if options["narrations"] is not None:
-        for record in read_records(options["narrations"]):
-            if record.transcript:
-                transcripts[record.video.id] = record.transcript
+    read = partial(read_frame_labels, frames) if frames else partial(read_records, key_steps)
+    narrations = () if options["narrations"] is None else (options["narrations"],)
+    records = NarratedRecords(read, narrations)
     features = open_video_store(options["features"])
     encode = None if text is None else text_encoder(text)
-    samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
+    samples = gather_summaries(records, features, encode, settings.summarizer)
     with training_bar() as bar:
         trained = train_summarizer_run(
             samples, out, settings, video=features.backbone, text=text or "", report=bar
@@ -446,7 +446,7 @@ def train_summarizer(
     _say_left_out(count_reasons(samples.omitted))
 
     # the scores of the videos that were withheld
-    path = str(out / SUMMARIZER_FILE)
+    path = str(out / NETWORK.names[-1])
     scores = asdict(trained.scores)
     numbers = []
     for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho")):

@@ -48,9 +48,7 @@ class Damage:
             lines.append(f"{_counted(self.stamps, 'broken time stamp')} corrected")
         if self.jumps:
             noun = "jump" if self.jumps == 1 else "jumps"
-            leap = ""
-            if self.leap:
-                leap = f", the longest by {self.leap:.0f} s,"
+            leap = f", the longest by {self.leap:.0f} s," if self.leap else ""
             lines.append(
                 f"{self.jumps} {noun} of the time stamps{leap} corrected: the parts are taken to "
                 "follow each other"

@@ -111,9 +111,7 @@ def _is_audible(frame: Any) -> bool:
     kind = samples.dtype.kind
     highest = np.iinfo(samples.dtype).max if kind in "iu" else 1.0
     # Unsigned samples are silent in the middle of their range.
-    middle = 0.0
-    if kind == "u":
-        middle = highest / 2
+    middle = highest / 2 if kind == "u" else 0.0
     peak = np.abs(samples.astype(np.float32) - middle).max(initial=0.0)
     return bool(peak > MIN_PEAK * highest)
 

@@ -94,6 +94,4 @@ def _read_length(file: BinaryIO) -> int | None:
     width = 9 - first[0].bit_length()  # bytes
     value = int.from_bytes(first + file.read(width - 1), "big") - (1 << 7 * width)
     # Ones alone: the length is not known.
-    if value == (1 << 7 * width) - 1:
-        return None
-    return value
+    return None if value == (1 << 7 * width) - 1 else value

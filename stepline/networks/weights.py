@@ -158,9 +158,7 @@ def weights_folder() -> Path:
     """Return the folder of all fetched weights: STEPLINE_WEIGHTS, else "weights" in the cache
     folder."""
     variable = os.environ.get("STEPLINE_WEIGHTS")
-    if variable:
-        return Path(variable).expanduser()
-    return cache_folder() / "weights"
+    return Path(variable).expanduser() if variable else cache_folder() / "weights"
 
 
 def fetch_weights(

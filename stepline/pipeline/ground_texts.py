@@ -90,7 +90,7 @@ def text_vectors(
 
     Raises ModelError where that encoder is not available, StoreError where the file lacks a text.
     """
-    from stepline.models.training.network_file import UNKNOWN_SOURCES
+    from stepline.models.training.network import UNKNOWN_SOURCES
     from stepline.text import embed
     from stepline.vision import PrecomputedBackbone, load_backbone
 
@@ -101,7 +101,7 @@ def text_vectors(
         ).encode_texts(texts)
     # Else the encoder has to be the one that the network was trained with.
     vision = settings.vision
-    trained = aligner.space.text if aligner.space is not None else ""
+    trained = aligner.space.text
     # a released network names no encoder: that of the backbone whose rows it takes
     of_backbone = trained in UNKNOWN_SOURCES and vision.text_space == vision.backbone
     if (trained == vision.text_space or of_backbone) and vision.backbone != "precomputed":

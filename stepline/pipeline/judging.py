@@ -91,7 +91,7 @@ def _judge_by_detector(
             cure = "give the video to `stepline judge`, without --from and --to"
             raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
         video = media
-    vectors = encode_texts(detector.text, backbone, _texts(transcript))
+    vectors = encode_texts(detector.space.text, backbone, _texts(transcript))
     return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
 
 

@@ -143,7 +143,7 @@ def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetect
     from stepline.models.wys2.predict import check_backbone, load_detector
 
     loaded = load_detector(settings.detector)
-    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    check_backbone(loaded, vision.backbone)
     return loaded
 
 
@@ -162,7 +162,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
     if vision.backbone == "none":
         need = "a network that describes needs pictures"
         raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
-    loaded.check_space(vision.backbone, vision.rate)
+    loaded.check_space(vision.backbone, rate=vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     if settings.speech:
         loaded.check_speech()
@@ -179,7 +179,7 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
     from stepline.models.wys2.summarizer import read_summarizer
 
     loaded = read_summarizer(path)
-    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    check_backbone(loaded, vision.backbone)
     return loaded
 
 

@@ -108,6 +108,6 @@ def score_seconds(
     vectors = None
     if network.settings.text_width > 0:
         texts = [sentence.text for sentence in record.sentences]
-        vectors = encode_texts(summarizer.text, visual.backbone, texts)
+        vectors = encode_texts(summarizer.space.text, visual.backbone, texts)
     video = segment_video(record, visual.features, vectors, network.settings)
     return predict_importance(network, video)

@@ -6,14 +6,13 @@ A logistic regression on MiniLM vectors, fitted to WhenAct's labels by
 """
 
 import functools
-import json
-from importlib import resources
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
+from stepline.limits import packaged_json
 from stepline.numeric import sigmoid
 from stepline.records import Matrix
 
@@ -42,8 +41,5 @@ def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
 
 @functools.cache
 def _read_regression(package: str, file: str) -> tuple[Array, float]:
-    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
-    model = json.loads(text)
-    weights = np.array(model["weights"])
-    intercept = float(model["intercept"])
-    return weights, intercept
+    model = packaged_json(package, file)
+    return np.array(model["weights"]), float(model["intercept"])

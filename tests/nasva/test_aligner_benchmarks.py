@@ -20,12 +20,13 @@ from stepline.models.nasva.benchmarks import (
     benchmark_questions,
     write_answers,
 )
-from stepline.models.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
+from stepline.models.nasva.checkpoint import load_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerSettings
 from stepline.models.nasva.train import train_aligner
 from stepline.models.training.batches import Sample
 from stepline.models.training.benchmark_answers import StoredFeatures
+from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
 from stepline.records import Span
 

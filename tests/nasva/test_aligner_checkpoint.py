@@ -6,25 +6,26 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import batch, tiny
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from stepline.errors import ModelError
 from stepline.models.nasva import model as rows
 from stepline.models.nasva.checkpoint import (
-    NETWORK_FILE,
-    FeatureSpace,
+    NETWORK,
+    NO_SPACE,
     import_official,
     load_aligner,
     our_name,
     read_aligner,
     write_aligner,
-    write_weights,
 )
 from stepline.models.nasva.loss import grounding_loss
-from stepline.models.nasva.model import Aligner
+from stepline.models.nasva.model import Aligner, dot_products
 from stepline.models.nasva.settings import AlignerLossSettings
 from stepline.models.training.batches import Batch
+from stepline.models.training.network import FeatureSpace
 from stepline.vision import VisionSettings
 
 
@@ -33,7 +34,7 @@ def test_a_checkpoint_says_whose_features_it_was_trained_on(tmp_path):
     write_aligner(network, tmp_path / "said.safetensors", FeatureSpace("conse", "minilm"))
     write_aligner(network, tmp_path / "silent.safetensors")
     assert load_aligner(tmp_path / "said.safetensors").space == FeatureSpace("conse", "minilm")
-    assert load_aligner(tmp_path / "silent.safetensors").space is None
+    assert load_aligner(tmp_path / "silent.safetensors").space == NO_SPACE
     assert read_aligner(tmp_path / "said.safetensors").settings == tiny()
 
 
@@ -54,14 +55,14 @@ def test_another_file_is_not_a_checkpoint(tmp_path):
     (tmp_path / "text.safetensors").write_text("no tensors")
     for name in ("other", "text", "absent"):
         with pytest.raises(ModelError, match="not a grounding network of Stepline"):
-            NETWORK_FILE.read_header(tmp_path / f"{name}.safetensors", dict)
+            NETWORK.load(tmp_path / f"{name}.safetensors")
 
 
 def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):
     for name in ("last", "aligner", "best"):
         (tmp_path / f"{name}.safetensors").write_bytes(b"")
         if name != "last":
-            assert NETWORK_FILE.find(tmp_path).name == f"{name}.safetensors"
+            assert NETWORK.find(tmp_path).name == f"{name}.safetensors"
 
 
 def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
@@ -69,14 +70,14 @@ def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
     with pytest.raises(
         ModelError, match="the run is not finished; run `stepline train nasva` again to end it"
     ):
-        NETWORK_FILE.find(tmp_path)
+        NETWORK.find(tmp_path)
 
 
 def test_a_folder_without_a_network_is_named(tmp_path):
     with pytest.raises(
         ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"
     ):
-        NETWORK_FILE.find(tmp_path)
+        NETWORK.find(tmp_path)
 
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}
@@ -118,7 +119,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
         compared = ~(data.text_pad[:, :, None] | data.video_pad[:, None]).numpy()
     with torch.no_grad():
         assert np.abs(aligned.scores.numpy() - arrays[f"{mode}_cosine"])[compared].max() < 2e-6
-        layers = aligned.layers(len(aligned.text)).numpy() / 0.07
+        layers = dot_products(aligned.text, aligned.video).numpy() / 0.07
         assert np.abs(layers - arrays[f"{mode}_layers_same_video"])[:, compared].max() < 2e-5
         best = aligned.scores.masked_fill(data.video_pad[:, None], -1).argmax(dim=2)
     assert (
@@ -164,7 +165,9 @@ def test_dead_heads_are_left_out_by_name_and_the_rest_kept(parity, tmp_path, cap
         settings.encoder_layers,
         settings.feature_scale,
     ) == (32, 16, 2, "none")
-    write_weights(settings, weights, tmp_path / "nasva.safetensors")
+    network = Aligner(settings)
+    network.load_state_dict(weights)
+    write_aligner(network, tmp_path / "nasva.safetensors")
     again = read_aligner(tmp_path / "nasva.safetensors")
     assert again.settings == settings
     assert_close(dict(again.state_dict()), weights, atol=0, rtol=0)
@@ -242,17 +245,21 @@ def test_a_network_comes_back_from_disk_as_it_was(tmp_path):
 def test_a_file_of_other_weights_is_refused(tmp_path):
     model, path = Aligner(tiny()), tmp_path / "model.safetensors"
     weights = dict(model.state_dict())
-    write_weights(model.settings, {key: weights[key] for key in list(weights)[1:]}, path)
+    write_aligner(model, path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({key: weights[key] for key in list(weights)[1:]}, path, metadata=metadata)
     with pytest.raises(ModelError, match=f"{next(iter(weights))} is missing"):
         read_aligner(path)
-    write_weights(tiny(width=36), weights, path)
+    write_aligner(Aligner(tiny(width=36)), path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    save_file(weights, path, metadata=metadata)
     with pytest.raises(ModelError, match=r"is \(.*and \d+ more"):
         read_aligner(path)
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ModelError, match="not a grounding network of Stepline"):
         read_aligner(path)
-    from safetensors.torch import save_file
-
     save_file(weights, path)
     with pytest.raises(ModelError, match="kind None"):
         read_aligner(path)

@@ -12,7 +12,7 @@ from stepline.files.storage import write_parquet, write_record
 from stepline.models.nasva import dataset as reasons
 from stepline.models.nasva.dataset import gather_samples, label_matrix, labelled_sample
 from stepline.models.nasva.settings import AlignerDataSettings
-from stepline.models.training import gather as gather_reasons
+from stepline.models.training import sources as gather_reasons
 from stepline.models.training.sources import (
     LabelledTexts,
     labelled_texts,

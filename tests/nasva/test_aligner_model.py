@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from stepline.errors import ShapeError
 from stepline.models.nasva import model as rows
 from stepline.models.nasva.loss import grounding_loss
-from stepline.models.nasva.model import Aligner, PackedRows
+from stepline.models.nasva.model import Aligner, PackedRows, dot_products
 from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.models.training.batches import Sample, collate
 
@@ -114,7 +114,13 @@ def test_it_learns_under_bf16_with_scores_kept_in_float32():
     with torch.autocast("cpu", torch.bfloat16):
         assert model(data).text.dtype == torch.float32
         # autocast does reach the network
-        assert torch.equal(aligned.layers(2), model(data).layers(2)) is False
+        assert (
+            torch.equal(
+                dot_products(aligned.text[-2:], aligned.video),
+                dot_products(model(data).text[-2:], model(data).video),
+            )
+            is False
+        )
         scores = aligned.scores
         losses = [
             grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item()
@@ -146,8 +152,8 @@ def test_attention_dropout_is_off_unless_asked_for():
 def test_each_decoder_layer_gives_a_matrix_of_cosines():
     model, data = fresh(), batch()
     aligned = model(data)
-    assert aligned.layers(2).shape == (2, 2, 4, 20)
-    assert torch.equal(aligned.layers(1)[0], aligned.scores)
+    assert dot_products(aligned.text[-2:], aligned.video).shape == (2, 2, 4, 20)
+    assert torch.equal(dot_products(aligned.text[-1:], aligned.video)[0], aligned.scores)
     assert aligned.scores.abs().max() <= 1 + 1e-6
     assert aligned.alignable is None
     assert fresh(alignability=True)(data).alignable.shape == (2, 4)
@@ -197,7 +203,7 @@ PAD = torch.tensor([[False, False, True], [False, True, True], [True, True, True
 
 
 def test_padding_is_left_out_and_comes_back_as_zeros():
-    layout = PackedRows.of(PAD, never_none=False)
+    layout = PackedRows.from_padding_mask(PAD, keep_fully_padded=False)
     values = torch.arange(1, 10.0).view(3, 3, 1)
     packed = layout.pack(values)
     assert layout.lengths == (2, 1, 0)
@@ -207,18 +213,20 @@ def test_padding_is_left_out_and_comes_back_as_zeros():
 
 
 def test_a_video_of_nothing_but_padding_can_keep_all_of_it():
-    assert PackedRows.of(PAD, never_none=True).lengths == (2, 1, 3)
+    assert PackedRows.from_padding_mask(PAD, keep_fully_padded=True).lengths == (2, 1, 3)
 
 
 def test_no_padding_needs_no_mask():
-    layout = PackedRows.of(torch.zeros(2, 3, dtype=torch.bool), never_none=True)
+    layout = PackedRows.from_padding_mask(
+        torch.zeros(2, 3, dtype=torch.bool), keep_fully_padded=True
+    )
     assert layout.even
     assert layout.key_keep is None
 
 
 def test_little_padding_is_masked(monkeypatch):
     monkeypatch.setattr(rows, "PACKING_PAYS", 1)
-    layout = PackedRows.of(PAD, never_none=True)
+    layout = PackedRows.from_padding_mask(PAD, keep_fully_padded=True)
     assert layout.even
     assert layout.key_keep[:, 0, 0].tolist() == [
         [True, True, False],
@@ -230,7 +238,7 @@ def test_little_padding_is_masked(monkeypatch):
 
 def test_gradients_reach_what_was_left_in():
     values = torch.ones(3, 3, 1, requires_grad=True)
-    layout = PackedRows.of(PAD, never_none=False)
+    layout = PackedRows.from_padding_mask(PAD, keep_fully_padded=False)
     layout.unpack(layout.pack(values) * 2).sum().backward()
     assert values.grad[..., 0].tolist() == [[2, 2, 0], [2, 0, 0], [0, 0, 0]]
 

@@ -434,7 +434,7 @@ def one_of_two(rank, port, arguments):
     step = loop._step
 
     def stopped(*given, **named):
-        if named["batch"].step.number == 10:
+        if named["batch"].number == 10:
             raise Stopped
         return step(*given, **named)
 

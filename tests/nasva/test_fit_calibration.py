@@ -17,7 +17,7 @@ from stepline.models.nasva.calibration import (
     uncalibrated_probability,
     write_calibration,
 )
-from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.checkpoint import NO_SPACE, LoadedAligner
 from stepline.models.nasva.fit_calibration import (
     calibrate_by_foreign_texts,
     cross_validate,
@@ -90,7 +90,9 @@ def test_each_half_of_the_videos_needs_twenty_texts_of_each_kind():
         cross_validate(videos)
 
 
-NETWORK = LoadedAligner(cast(Aligner, None), Path("aligner.safetensors"), "abc", None, None)
+NETWORK = LoadedAligner(
+    Path("aligner.safetensors"), "abc", NO_SPACE, 0, True, cast(Aligner, None), None
+)
 
 
 def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:

@@ -15,8 +15,9 @@ from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
 from stepline.files.storage import from_json, read_record
 from stepline.models.nasva.benchmarks import benchmark_questions
-from stepline.models.nasva.checkpoint import FeatureSpace, load_aligner, read_aligner, write_aligner
+from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
+from stepline.models.training.network import FeatureSpace
 from stepline.pipeline.packed_features import pack_features, to_bytes, unpack
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Step, Transcript

@@ -10,10 +10,11 @@ from aligner_samples import tiny
 
 from stepline.errors import ModelError, ShapeError
 from stepline.models.nasva.align import score_texts
-from stepline.models.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
+from stepline.models.nasva.checkpoint import load_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.onnx_aligner import OnnxAligner
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerSettings
+from stepline.models.training.network import FeatureSpace
 from stepline.records import FeatureSequence
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from stepline.errors import ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.models.nasva.align import TextScores, posterior_spans
 from stepline.models.nasva.calibration import Calibration
-from stepline.models.nasva.predict import UNCALIBRATED_NOTE, place_steps
+from stepline.models.nasva.predict import place_steps
 from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
@@ -32,7 +32,7 @@ def test_a_step_that_stands_out_is_shown_and_the_other_is_not():
     assert first.spans[0].iou(Span(10.0, 15.0)) > 0.7
     assert first.score > 0.99
     assert (second.status, second.spans, second.at) == ("not found", (), None)
-    assert (placing.at[1], placing.note) == (30.5, None)
+    assert (placing.at[1], placing.calibrated) == (30.5, True)
     assert placing.alignment.scores[0, 10:15].sum() == pytest.approx(1.0, abs=0.02)
 
 
@@ -42,7 +42,7 @@ def test_a_step_that_is_said_but_not_shown_says_so():
 
 def test_without_calibration_every_step_counts_as_shown_and_a_note_says_so():
     placing = place_steps(steps(), fit())
-    assert placing.note == UNCALIBRATED_NOTE
+    assert not placing.calibrated
     assert [step.status for step in placing.steps] == ["shown", "shown"]
 
 

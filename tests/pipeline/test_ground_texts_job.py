@@ -18,11 +18,12 @@ from stepline.files.digests import sha256
 from stepline.files.storage import from_json, read_record
 from stepline.media import probe
 from stepline.models.nasva.calibration import Calibration, calibration_path, write_calibration
-from stepline.models.nasva.checkpoint import FeatureSpace, write_aligner
+from stepline.models.nasva.checkpoint import write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerNetworkSettings
 from stepline.models.nasva.train import train_aligner
 from stepline.models.training.batches import Sample
+from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
 from stepline.pipeline.ground_texts import read_order
 from stepline.pipeline.networks import fingerprint, load_networks

@@ -18,15 +18,15 @@ from stepline.models.procx.dataset import (
 )
 from stepline.models.procx.settings import DataSettings
 from stepline.models.procx.train import augment_sample
-from stepline.models.training.gather import (
+from stepline.models.training.sources import (
     EXCLUDED_REASON,
     NO_FEATURES,
     NO_ROWS,
     OTHER_LENGTH,
     OTHER_WIDTH,
     SEEN_TWICE,
+    read_records,
 )
-from stepline.models.training.sources import read_records
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 
 
@@ -209,7 +209,7 @@ def test_sources_are_records_or_a_public_dataset(tmp_path):
     dataset = f"youcook2:{flat}"
     assert steps_given_by(dataset) == "reference"
     assert [record.id for record in read_records(dataset)] == ["v0", "v1"]
-    assert [record.id for record in read_records(dataset, "val")] == []
+    assert [record.id for record in read_records(dataset, subset="val")] == []
     parts = tmp_path / "swapped"
     parts.mkdir()
     write_parquet(records(2), parts / "a.parquet")
@@ -217,7 +217,7 @@ def test_sources_are_records_or_a_public_dataset(tmp_path):
     assert steps_given_by(str(parts)) == "steps"
     assert [record.id for record in read_records(str(parts))] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
-        list(read_records(str(parts), "val"))
+        list(read_records(str(parts), subset="val"))
     with pytest.raises(DatasetError, match="no records to train on"):
         list(read_records(str(tmp_path / "none")))
 

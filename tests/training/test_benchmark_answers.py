@@ -30,6 +30,7 @@ from stepline.models.procx.settings import (
 )
 from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.benchmark_answers import Questions, StoredFeatures, answer_each
+from stepline.models.training.network import FeatureSpace
 from stepline.models.wys2.benchmark import DetectorForBenchmarks, answer_sentences
 from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.settings import DetectorSettings
@@ -92,7 +93,9 @@ def wys2(ids, store, folder):
     torch.manual_seed(0)
     sizes = {"video_width": WIDTH, "text_width": WIDTH, "hidden": 8, "width": 4}
     network = Detector(DetectorSettings(**sizes)).eval()
-    loaded = DetectorForBenchmarks(network, encode, "drawn", folder / "detector.safetensors")
+    loaded = DetectorForBenchmarks(
+        folder / "detector.safetensors", "", FeatureSpace("drawn"), WIDTH, True, network, encode
+    )
     texts = dict.fromkeys(ids, TEXTS)
     return answer_sentences(texts, {}, loaded, store.read, folder / "out.json")
 

@@ -2,6 +2,7 @@
 started again ends with the same bytes, and what is left out is listed."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.files.storage import write_parquet
+from stepline.models.nasva.checkpoint import NETWORK
 from stepline.models.nasva.refine import RefineSources, refine_dataset
 from stepline.models.nasva.settings import (
     AlignerDataSettings,
@@ -40,7 +42,7 @@ from stepline.models.wys2.settings import (
     SummarizerSettings,
     Wys2Settings,
 )
-from stepline.models.wys2.summarizer.train import gather_summaries, train_summarizer_run
+from stepline.models.wys2.summarizer import gather_summaries, train_summarizer_run
 from stepline.models.wys2.train import DetectorClips, train_detector_run
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
@@ -238,14 +240,10 @@ def test_a_run_claims_its_folder_before_it_trains_and_writes_what_training_retur
         keep_best("better")
         return "last"
 
+    names = ("best", "final")
+    spec = replace(NETWORK, names=names)
     run = TrainingRun(
-        tmp_path,
-        {"seed": 1},
-        write,
-        final="final",
-        best="best",
-        facts={"videos": 3},
-        omitted=[{"video": "a"}],
+        tmp_path, spec, {"seed": 1}, write, facts={"videos": 3}, omitted=[{"video": "a"}]
     )
     assert run_training(run, train) == "last"
     assert (tmp_path / "best").read_text() == "better"

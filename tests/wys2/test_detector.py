@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from wys2_samples import pairs
 
 from stepline.errors import DatasetError, ModelError, ShapeError
+from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
 from stepline.models.wys2.clips import ClipTextPair, clip_text_pair, collate_pairs
 from stepline.models.wys2.detector import (
@@ -20,7 +21,6 @@ from stepline.models.wys2.detector import (
     nce_loss,
     read_detector,
     score_pairs,
-    trained_on,
     write_detector,
 )
 from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
@@ -76,7 +76,9 @@ def test_a_clips_own_score_is_the_diagonal_of_all_scores(form):
     detector, known = made(**form), pairs(4)
     batch = collate_pairs(known)
     with torch.no_grad():
-        torch.testing.assert_close(detector.own_scores(batch), detector(batch)[:, :, 0].diagonal())
+        torch.testing.assert_close(
+            detector.matched_pair_scores(batch), detector(batch)[:, :, 0].diagonal()
+        )
 
 
 def test_missing_candidates_score_nothing():
@@ -164,10 +166,10 @@ def test_a_detector_reads_back_what_was_written(tmp_path):
     detector, path = made(score="cosine"), tmp_path / "detector.safetensors"
     write_detector(detector, path, video="s3d", text="minilm")
     np.testing.assert_array_equal(
-        score_pairs(read_detector(path), pairs(5)), score_pairs(detector, pairs(5))
+        score_pairs(read_detector(path)[1], pairs(5)), score_pairs(detector, pairs(5))
     )
-    assert read_detector(path).settings == detector.settings
-    assert trained_on(path) == ("s3d", "minilm")
+    assert read_detector(path)[1].settings == detector.settings
+    assert read_detector(path)[0] == FeatureSpace("s3d", "minilm", None)
 
 
 def test_a_file_that_is_not_a_detector_is_refused(tmp_path):

@@ -1,12 +1,14 @@
 """Whether the picture shows what is said: evidence by hand, and the judges."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
+from stepline.models.training.network import FeatureSpace, LoadedNetwork
 from stepline.models.wys2.detector import Detector, write_detector
 from stepline.models.wys2.judge import (
     grounding_evidence,
@@ -202,12 +204,18 @@ def test_texts_are_encoded_as_in_training(name):
     assert vectors.shape == ((1, 384) if name else (1, WIDTH))
 
 
-def test_text_vectors_of_another_backbone_are_refused(tmp_path):
-    check_backbone(tmp_path, ("", ""), "clip")
-    check_backbone(tmp_path, ("clip", "clip:folder"), "clip")
-    check_backbone(tmp_path, ("conse", "minilm"), "conse")
+def trained_on(video, text):
+    return LoadedNetwork(
+        Path("network.safetensors"), "", FeatureSpace(video, text, None), 512, True
+    )
+
+
+def test_text_vectors_of_another_backbone_are_refused():
+    check_backbone(trained_on("", ""), "clip")
+    check_backbone(trained_on("clip", "clip:folder"), "clip")
+    check_backbone(trained_on("conse", "minilm"), "conse")
     with pytest.raises(SettingsError, match="trained on text vectors of 'clip'"):
-        check_backbone(tmp_path, ("", "clip:folder"), "conse")
+        check_backbone(trained_on("", "clip:folder"), "conse")
 
 
 def test_scores_become_chances_where_there_are_enough_of_both_kinds():

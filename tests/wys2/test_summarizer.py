@@ -13,24 +13,21 @@ from stepline.cli import main
 from stepline.errors import DatasetError, ModelError, SettingsError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.files.storage import write_parquet
-from stepline.models.training.gather import NO_FEATURES
 from stepline.models.training.settings import TrainSettings
-from stepline.models.wys2.settings import SummarizerRunSettings
+from stepline.models.training.sources import NO_FEATURES, with_transcripts
+from stepline.models.wys2.settings import SummarizerRunSettings, SummarizerSettings
 from stepline.models.wys2.summarizer import (
     SegmentedVideo,
     Summarizer,
-    SummarizerSettings,
+    gather_summaries,
     predict_importance,
+    read_frame_labels,
     read_summarizer,
+    score_summaries,
     segment_video,
     train_summarizer,
-    write_summarizer,
-)
-from stepline.models.wys2.summarizer.model import read_frame_labels
-from stepline.models.wys2.summarizer.train import (
-    gather_summaries,
-    score_summaries,
     train_summarizer_run,
+    write_summarizer,
 )
 from stepline.records import (
     FeatureSequence,
@@ -135,7 +132,7 @@ def test_a_network_is_read_as_written_and_other_files_are_refused(tmp_path):
     network = Summarizer(TINY).eval()
     write_summarizer(network, tmp_path / "s.safetensors", video="conse", text="minilm")
     again = read_summarizer(tmp_path / "s.safetensors")
-    assert (again.video, again.text) == ("conse", "minilm")
+    assert (again.space.video, again.space.text) == ("conse", "minilm")
     np.testing.assert_array_equal(
         predict_importance(network, made(1)), predict_importance(again.network, made(1))
     )
@@ -205,7 +202,7 @@ def test_a_run_learns_what_is_shown_and_scores_videos_that_it_never_saw(videos, 
     assert made.scores.rho > 0.7
     told = json.loads((tmp_path / "run.json").read_text())
     assert (told["videos"], told["withheld"]["f"]) == (10, made.scores.f)
-    assert read_summarizer(tmp_path / "summarizer.safetensors").video == "made"
+    assert read_summarizer(tmp_path / "summarizer.safetensors").space.video == "made"
     with pytest.raises(SettingsError, match="another run"):
         train_summarizer_run(lessons, tmp_path, SummarizerRunSettings())
 
@@ -219,7 +216,8 @@ def test_speech_is_used_where_it_is_asked_for(videos, store):
     lessons = gather_summaries([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
     assert count_reasons(lessons.omitted) == {"no narration": 1, "no reference step has a time": 1}
     assert {sample.speech.shape for sample in lessons.samples} == {(10, 3)}
-    told = gather_summaries([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
+    heard = with_transcripts([silent], {"v0": videos[0].transcript})
+    told = gather_summaries(heard, store, encode, SMALL.summarizer)
     assert told.samples[0].speech.any()
     with pytest.raises(
         DatasetError, match="0 videos to train on, 3 are needed; left out: 1 x no narration"
@@ -259,7 +257,7 @@ def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):
         loaded = read_summarizer(tmp_path / name / "summarizer.safetensors")
         assert told["summarizer"] == str(loaded.path)
         assert told["withheld"]["videos"] == 2
-        assert (loaded.text, loaded.network.settings.text_width) == (
+        assert (loaded.space.text, loaded.network.settings.text_width) == (
             ("minilm", 384) if more else ("", 0)
         )
     neither = CliRunner().invoke(

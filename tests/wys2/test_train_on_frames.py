@@ -16,8 +16,7 @@ from stepline.errors import DatasetError, MediaError, SettingsError
 from stepline.evaluate.calibration import Logistic
 from stepline.features import FeatureStore
 from stepline.models.training.settings import TrainSettings
-from stepline.models.wys2.clip_sources import VideoFrames
-from stepline.models.wys2.clips import ClipTextPair, FrameClip
+from stepline.models.wys2.clips import ClipTextPair, FrameClip, VideoFrames
 from stepline.models.wys2.dataset import ClipDataset, infer_labels
 from stepline.models.wys2.detector import Detector, score_pairs, write_detector
 from stepline.models.wys2.predict import DetectorCalibration, write_calibration

@@ -9,9 +9,8 @@ from lab.simulate import SimulationSettings, simulate
 from lab.wys2.listed_clips import ListedClips
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.models.training.gather import SEEN_TWICE
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import store_text_vectors
+from stepline.models.training.sources import SEEN_TWICE, store_text_vectors, with_transcripts
 from stepline.models.wys2 import unlabelled
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips
@@ -56,7 +55,7 @@ def store(world, tmp_path_factory):
 
 @pytest.fixture
 def stream(world, store, tmp_path):
-    return ClipStream(lambda: iter(world.records), store, kept_in(tmp_path / "vectors"), PLAIN)
+    return ClipStream(world.records, store, kept_in(tmp_path / "vectors"), PLAIN)
 
 
 def equal(one, other):
@@ -105,7 +104,7 @@ def test_a_small_window_still_gives_every_clip_once(stream, monkeypatch):
 
 
 def test_a_video_that_comes_twice_counts_once(world, store, tmp_path):
-    stream = ClipStream(lambda: [*world.records, world.records[3]], store, kept_in(tmp_path), PLAIN)
+    stream = ClipStream([*world.records, world.records[3]], store, kept_in(tmp_path), PLAIN)
     assert count_reasons(stream.omitted) == {SEEN_TWICE: 1}
     assert len({pair.id for _, pairs in stream.blocks() for pair in pairs}) == len(stream)
 
@@ -113,14 +112,14 @@ def test_a_video_that_comes_twice_counts_once(world, store, tmp_path):
 def test_narration_of_another_source_is_joined(world, store, tmp_path):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records[:2]}
-    stream = ClipStream(lambda: mute, store, kept_in(tmp_path), PLAIN, said)
+    stream = ClipStream(list(with_transcripts(mute, said)), store, kept_in(tmp_path), PLAIN)
     assert {pair.id.split()[0] for _, pairs in stream.blocks() for pair in pairs} == set(said)
     assert sum(count_reasons(stream.omitted).values()) == 10
 
 
 def test_records_that_change_between_passes_are_reported(world, store, tmp_path):
     given = list(world.records)
-    stream = ClipStream(lambda: given, store, kept_in(tmp_path), PLAIN)
+    stream = ClipStream(given, store, kept_in(tmp_path), PLAIN)
     del given[4]
     with pytest.raises(DatasetError, match="have changed during the run"):
         list(stream.blocks())
@@ -128,14 +127,14 @@ def test_records_that_change_between_passes_are_reported(world, store, tmp_path)
     other = Transcript(sentences=(said[0].model_copy(update={"text": "another"}), *said[1:]))
     again = [world.records[0].model_copy(update={"transcript": other})]
     # finds the vectors of what was said before
-    changed = ClipStream(lambda: again, store, kept_in(tmp_path), PLAIN)
+    changed = ClipStream(again, store, kept_in(tmp_path), PLAIN)
     with pytest.raises(DatasetError, match=r"are of other sentences; give another --out"):
         list(changed.blocks())
 
 
 def test_without_a_narrated_video_there_is_no_clip(world, store, tmp_path):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
-    stream = ClipStream(lambda: mute, store, kept_in(tmp_path / "vectors"), PLAIN)
+    stream = ClipStream(mute, store, kept_in(tmp_path / "vectors"), PLAIN)
     assert len(stream) == 0
     assert list(stream.blocks()) == []
 
@@ -162,7 +161,7 @@ class FirstNumber(Detector):
     def __init__(self):
         super().__init__(DetectorSettings(video_width=1, text_width=1))
 
-    def own_scores(self, batch):
+    def matched_pair_scores(self, batch):
         return batch.video[:, 0, 0]
 
 

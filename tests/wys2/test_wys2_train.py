@@ -16,12 +16,17 @@ from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.files.storage import write_parquet
-from stepline.models.training.gather import EXCLUDED_REASON, NO_FEATURES
+from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import store_text_vectors
+from stepline.models.training.sources import (
+    EXCLUDED_REASON,
+    NO_FEATURES,
+    store_text_vectors,
+    with_transcripts,
+)
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips, infer_labels
-from stepline.models.wys2.detector import Detector, read_detector, score_pairs, trained_on
+from stepline.models.wys2.detector import Detector, read_detector, score_pairs
 from stepline.models.wys2.pseudo_labels import (
     ValidationClips,
     choose_threshold,
@@ -87,9 +92,7 @@ def bare(records):
 
 def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     labelled = gather_clips(world.records[:10], store, words, PLAIN)
-    further = ClipStream(
-        lambda: bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN
-    )
+    further = ClipStream(bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN)
     made = train_detector_run(
         DetectorClips(labelled, lambda: further, "world", "words"), tmp_path, SMALL
     )
@@ -100,8 +103,8 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     parts = json.loads((tmp_path / "videos.json").read_text())
     assert [len(parts[name]) for name in ("train", "validation", "test")] == [6, 2, 2]
     path = tmp_path / "detector.safetensors"
-    assert trained_on(path) == ("world", "words")
-    same = score_pairs(read_detector(path), labelled.pairs[:5])
+    assert read_detector(path)[0] == FeatureSpace("world", "words", None)
+    same = score_pairs(read_detector(path)[1], labelled.pairs[:5])
     np.testing.assert_array_equal(same, score_pairs(made.detector, labelled.pairs[:5]))
 
 
@@ -149,7 +152,7 @@ def test_narration_may_come_from_another_source(world, store):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records}
     assert (
-        gather_clips(mute, store, words, PLAIN, said).clips
+        gather_clips(with_transcripts(mute, said), store, words, PLAIN).clips
         == gather_clips(world.records, store, words, PLAIN).clips
     )
 
@@ -209,7 +212,8 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     chosen = [part for one in sizes for part in ("--set", one)]
     result = CliRunner().invoke(main, ["train", "wys2", *map(str, paths), "--json", *chosen])
     assert result.exit_code == 0, result.output
-    assert trained_on(tmp_path / "run" / "detector.safetensors") == ("conse", "minilm")
+    space, _ = read_detector(tmp_path / "run" / "detector.safetensors")
+    assert space == FeatureSpace("conse", "minilm", None)
     report = json.loads(result.stdout.splitlines()[-1])
     assert 0 <= report["rounds"][0]["auc"] <= 1
     error = report["calibration_error"]
@@ -281,7 +285,7 @@ class FirstNumber(Detector):
     def __init__(self):
         super().__init__(DetectorSettings(video_width=6, text_width=6))
 
-    def own_scores(self, batch):
+    def matched_pair_scores(self, batch):
         return batch.video[:, 0, 0]
 
 

@@ -41,7 +41,7 @@ from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.files.storage import read_parquet, write_parquet
 from stepline.limits import parse_json
-from stepline.models.training.gather import Flaw
+from stepline.models.training.sources import Flaw
 from stepline.pipeline.packed_features import FeatureHeader, from_bytes, unpack
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video

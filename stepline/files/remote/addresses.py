@@ -6,12 +6,9 @@ An address is looked at as the connection is made, so that no name changes its m
 import ipaddress
 import re
 import socket
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError
-
-IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Of IPv6 only these are given out for the internet (RFC 4291, section 2.4). All others are local,
 # withdrawn (::/96, ::ffff:0:0:0/96, fec0::/10) or reserved.

@@ -121,9 +121,8 @@ def score_texts(
     # the mean of all windows that cover a cell, the greatest of their logits
     total = np.zeros((texts, rows), dtype=np.float32)
     count = np.zeros((texts, rows), dtype=np.uint16)
-    alignable = None
-    if aligner.alignable is not None:
-        alignable = np.full(texts, -np.inf, dtype=np.float32)
+    has_head = aligner.alignable is not None
+    alignable = np.full(texts, -np.inf, dtype=np.float32) if has_head else None
     windows = alignment_windows(rows, texts, middles, settings)
     for window, scores, logits in _passes(aligner, features.values, vectors, windows, settings):
         cells = (window.texts, window.rows)
@@ -133,8 +132,7 @@ def score_texts(
             alignable[window.texts] = np.maximum(alignable[window.texts], logits)
     total /= np.maximum(count, 1)
     total[count == 0] = UNSEEN_COSINE
-    cosines = np.clip(total, -1.0, 1.0)
-    return TextScores(cosines, alignable, features.rate)
+    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
 
 
 def alignment_windows(
@@ -157,9 +155,7 @@ def alignment_windows(
             near = np.flatnonzero(is_near)
             if not near.size:
                 continue
-            first = int(near[0])
-            last = int(near[-1]) + 1
-            window = replace(window, first=first, last=last)
+            window = replace(window, first=int(near[0]), last=int(near[-1]) + 1)
         if window.shape[0]:
             windows.append(window)
     return windows
@@ -177,10 +173,7 @@ def _passes(
     ordered = settings.mode == "narration"
     if isinstance(aligner, OnnxAligner):
         for window in windows:
-            rows = video[window.rows]
-            texts = vectors[window.texts]
-            scores, logits = aligner(rows, texts, ordered=ordered)
-            yield window, scores, logits
+            yield window, *aligner(video[window.rows], vectors[window.texts], ordered=ordered)
         return
     import torch
 
@@ -198,8 +191,7 @@ def _passes(
                 rows = np.ascontiguousarray(video[window.rows])
                 nothing = np.zeros(window.shape, dtype=np.bool_)
                 name = f"rows {window.start} to {window.end}"
-                sample = Sample(name, rows, vectors[window.texts], nothing, ordered)
-                samples.append(sample)
+                samples.append(Sample(name, rows, vectors[window.texts], nothing, ordered))
             batch = collate(samples, longest=len(video))
 
             # what the network says of them
@@ -214,9 +206,7 @@ def _passes(
                     logits = output.alignable.float().cpu().numpy()  # (B, K)
             for number, window in enumerate(chunk):
                 count, length = window.shape
-                own_logits = None
-                if logits is not None:
-                    own_logits = logits[number, :count]
+                own_logits = None if logits is None else logits[number, :count]
                 yield window, scores[number, :count, :length], own_logits
     finally:
         aligner.train(was_training)
@@ -265,27 +255,23 @@ def posterior(
     p_shown = _inside_margin(p_shown.astype(np.float64))
 
     # by the network's scores, and when each text is said
-    logits = scores.astype(np.float64) / settings.temperature
-    at = softmax(logits)
+    at = softmax(scores.astype(np.float64) / settings.temperature)
     is_said = np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
         is_said = np.ptp(prior, axis=1) > 0  # a text that no one says is as likely everywhere
-        weight = np.maximum(prior, MIN_PROBABILITY) ** settings.speech
-        at = sum_to_one(at * weight)
+        at = sum_to_one(at * np.maximum(prior, MIN_PROBABILITY) ** settings.speech)
 
     # by the other texts
     if settings.compete > 0:
         at = compete(at, p_shown, settings.compete, settings.typical)
     if before is not None:
-        both_known = np.outer(is_said, is_said)
-        before = np.where(both_known, 0.5, before)
+        before = np.where(np.outer(is_said, is_said), 0.5, before)
         at = prefer_order(at, p_shown, before, settings.order_cost)
     if settings.order == "none":
         return Posterior(at, p_shown)
 
     # order costs nothing where the text in front is said as well
-    previous_is_said = np.append(False, is_said[:-1])
-    both_said = is_said & previous_is_said
+    both_said = is_said & np.append(False, is_said[:-1])
     cost = np.where(both_said, 0.0, settings.order_cost)
     return ordered_posterior(at, p_shown, cost)
 
@@ -295,11 +281,9 @@ def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
     all) stays."""
 
     def leave_free(log_at: Array, occupancy: Array) -> Array:
-        sums = window_sums(occupancy, typical)
-        taken_share = np.minimum(sums, MAX_OCCUPANCY)
-        free = np.log1p(-taken_share)  # (K, T) log P(text k leaves the row free)
-        others_free = free.sum(axis=0) - free
-        return np.asarray(log_at + strength * others_free)
+        occupied = np.minimum(window_sums(occupancy, typical), MAX_OCCUPANCY)
+        free = np.log1p(-occupied)  # (K, T) log P(text k leaves the row free)
+        return np.asarray(log_at + strength * (free.sum(axis=0) - free))
 
     return _mean_field(at, p_shown, leave_free)
 
@@ -308,8 +292,8 @@ def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array
     """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
     `most`."""
     odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
-    others = 1 - np.eye(len(odds))
-    cost = np.clip(odds, 0.0, most) * others  # (K, K) of j being shown before i
+    # (K, K) of j being shown before i
+    cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))
 
     def keep_order(log_at: Array, occupancy: Array) -> Array:
         reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
@@ -349,16 +333,14 @@ def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posteri
     alike = np.full(at.shape, 1 / at.shape[1])
     _, none_alike = _marginals(alike * column, 1 - p_shown, cost)
     gain = _log_odds(1 - none) - _log_odds(1 - none_alike)
-    log_odds = gain + _log_odds(p_shown)
-    return Posterior(sum_to_one(occupancy), sigmoid(log_odds))
+    return Posterior(sum_to_one(occupancy), sigmoid(gain + _log_odds(p_shown)))
 
 
 def window_sums(rows: Array, width: int) -> Array:
     """Return, for each cell of (K, T), the sum over `width` rows around it. An even width reaches
     further back."""
     count = rows.shape[1]
-    sums = rows.cumsum(axis=1)
-    total = np.pad(sums, ((0, 0), (1, 0)))  # (K, T + 1)
+    total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
     numbers = np.arange(count)
     back = width // 2
     first = np.maximum(numbers - back, 0)
@@ -389,8 +371,7 @@ def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array
     for k in range(texts - 1, -1, -1):
         arrivals = _forward_step(forward[k], price[k])
         at[k] = arrivals * shown_at[k] * backward[:rows]
-        both = forward[k] * backward
-        absent[k] = both.sum() * none[k]
+        absent[k] = (forward[k] * backward).sum() * none[k]
         ahead = shown_at[k] * backward[:rows]
         backward = backward * none[k] + _backward_step(ahead, price[k])
         backward /= backward.max()
@@ -429,8 +410,7 @@ def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | 
             continue
         if values.shape != shape:
             raise ShapeError(f"{name} must be {shape} for {texts} texts, not {values.shape}")
-        is_probability = (values >= 0) & (values <= 1)
-        if not is_probability.all():
+        if not ((values >= 0) & (values <= 1)).all():
             raise ShapeError(f"{name} holds chances outside [0, 1] or NaN; give probabilities")
     if not np.isfinite(scores).all():
         raise ShapeError("scores hold NaN or infinity; align again from finite features")
@@ -466,9 +446,7 @@ def posterior_spans(
             spans.append(_inside(first / rate, stop / rate, end))
         return spans
     length = settings.duration * rate
-    back = 0.0
-    if settings.spans != "start":
-        back = (length - 1) / 2
+    back = 0.0 if settings.spans == "start" else (length - 1) / 2
     for best in at.argmax(axis=1).tolist():
         first_row = best - back
         spans.append(_inside(first_row / rate, (first_row + length) / rate, end))
@@ -484,9 +462,7 @@ def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -
         stop = max(math.ceil(span.end * rate), first + 1)
         best = first + int(row[first:stop].argmax())
         # of what the video shows of the row
-        middle_of_row = (best + 0.5) / rate
-        middle_to_end = (best / rate + end) / 2
-        middle = min(middle_of_row, middle_to_end)
+        middle = min((best + 0.5) / rate, (best / rate + end) / 2)
         seconds.append(min(max(middle, span.start), span.end))
     return seconds
 

@@ -51,16 +51,16 @@ class TextVectors:
         ModelError without one."""
         self._path = path
         self._store: FeatureStore | None = None
-        if path is not None and not path.is_file():
-            self._store = store_or_files(path)
         if path is None:
             self._encoder = loaded.text_encoder("--texts")
+        elif not path.is_file():
+            self._store = store_or_files(path)
 
-    def encoder(self, video: str) -> str | None:
-        """Return whose the vectors of a video's texts are, or None where files do not say it, or
-        the network made them."""
+    def encoder(self, video: str) -> str:
+        """Return whose the vectors of a video's texts are, or "" where files do not say it, or the
+        network made them."""
         if self._store is None or video not in self._store:
-            return None
+            return ""
         return self._store[video].backbone
 
     def read(self, video: str, texts: Sequence[str]) -> Matrix:
@@ -69,7 +69,7 @@ class TextVectors:
             from stepline.text import embed
 
             return embed(texts, model=self._encoder)
-        stored = self._whole if self._path.is_file() else self._of_video(video)
+        stored = self._stored(self._path, video)
         stored_texts = [text.strip() for text in stored.texts]
         asked_texts = [text.strip() for text in texts]
         if stored_texts == asked_texts:  # also where two texts are worded alike
@@ -88,13 +88,15 @@ class TextVectors:
     def _whole(self) -> TextFeatures:
         return read_text_features(Path(str(self._path)))
 
-    def _of_video(self, video: str) -> TextFeatures:
+    def _stored(self, path: Path, video: str) -> TextFeatures:
+        if path.is_file():
+            return self._whole
         if self._store is None:
-            return read_text_features(find_feature_file(Path(str(self._path)), video))
+            return read_text_features(find_feature_file(path, video))
         lines = self._store.texts(video)
         if lines is None:
             raise StoreError(
-                f"{self._path}: {video} holds no texts next to its vectors; import text features"
+                f"{path}: {video} holds no texts next to its vectors; import text features"
             )
         return TextFeatures(lines.texts, self._store.matrix(video))
 
@@ -141,24 +143,16 @@ def benchmark_questions(
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
     cannot be read."""
     # Splits whose truth is hidden are asked by a file of the server.
-    queries = None
-    if name == "ht-step":
-        queries = find_queries(reference, subset)
+    queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
         questions, unasked = _server_questions(queries, subset)
     else:
         questions, unasked = _annotated_questions(name, reference, subset)
     # A video without a text asks nothing.
-    with_texts = []
-    for question in questions:
-        if question.steps:
-            with_texts.append(question)
-        else:
-            unasked[question.id] = NO_TEXT
+    with_texts = [question for question in questions if question.steps]
+    unasked |= {question.id: NO_TEXT for question in questions if not question.steps}
     if not with_texts:
-        part = ""
-        if subset:
-            part = f" of subset {subset!r}"
+        part = f" of subset {subset!r}" if subset else ""
         raise DatasetError(
             f"{reference}: no video{part} names a text to place; give the annotations of {name}"
         )
@@ -171,9 +165,7 @@ def _annotated_questions(
     """Return what annotations ask, and by id why other videos of them ask nothing."""
     reading = read(name, reference, subset=subset)
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    rows = {}
-    if name == "htm-align":
-        rows = dict(read_rows(reference))
+    rows = dict(read_rows(reference)) if name == "htm-align" else {}
     questions = []
     for record in reading.records:
         id = record.id

@@ -62,8 +62,7 @@ def calibration_features(fit: TextScores) -> Array:
 
     # How far ahead of rows elsewhere. -1 is the least cosine.
     distance = np.abs(np.arange(rows) - at[:, None])
-    far_scores = np.where(distance > NEAR_ROWS, scores, -1.0)
-    lead = best - far_scores.max(axis=1)
+    lead = best - np.where(distance > NEAR_ROWS, scores, -1.0).max(axis=1)
 
     # How far ahead of the other texts in its best row.
     others = scores[:, at].copy()  # (K, K) others[j, k]: text j in the best row of text k
@@ -71,9 +70,7 @@ def calibration_features(fit: TextScores) -> Array:
     uncontested = best - others.max(axis=0, initial=-1.0)
 
     # What the network's own head says.
-    alignable = np.zeros(texts)
-    if fit.alignable is not None:
-        alignable = fit.alignable.astype(np.float64)
+    alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
     return np.stack([best, rise, spread, lead, uncontested, alignable], axis=1)
 
 
@@ -82,8 +79,7 @@ def uncalibrated_probability(fit: TextScores) -> Array:
     none below 0."""
     if fit.alignable is not None:
         return sigmoid(fit.alignable.astype(np.float64))
-    best = fit.scores.max(axis=1)
-    return np.asarray(np.clip(best, 0.0, 1.0), dtype=np.float64)
+    return np.asarray(np.clip(fit.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
 
 
 def shown_fraction(own: npt.NDArray[np.floating], foreign: npt.NDArray[np.floating]) -> float:
@@ -122,9 +118,9 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         return None
     try:
         tree = parse_json(path.read_bytes())
-        modes = {}
-        for mode, part in tree["modes"].items():
-            modes[mode] = read_logistic(part, len(FEATURE_NAMES))
+        modes = {
+            mode: read_logistic(part, len(FEATURE_NAMES)) for mode, part in tree["modes"].items()
+        }
         if tuple(tree["evidence"]) != FEATURE_NAMES:
             raise ValueError(f"evidence {tree['evidence']}")
         calibration = Calibration(tree["aligner"], modes)

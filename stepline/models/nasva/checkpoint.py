@@ -7,7 +7,6 @@ carry is run.
 """
 
 import importlib.util
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -22,17 +21,18 @@ from stepline.limits import check_zip
 from stepline.models.nasva.calibration import Calibration, calibration_path, read_calibration
 from stepline.models.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.models.nasva.settings import AlignerNetworkSettings
-from stepline.models.training.network_file import (
+from stepline.models.training.network import (
     UNKNOWN_SOURCES,
+    FeatureSpace,
     Header,
-    NetworkFile,
-    TrainedOn,
+    LoadedNetwork,
+    NetworkSpec,
     check_weights,
+    parse_settings,
 )
 from stepline.networks.device import current_device
 from stepline.networks.onnx_graph import Array
 from stepline.networks.weights import known_weights
-from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,67 +43,48 @@ log = logging.getLogger(__name__)
 
 N = TypeVar("N")
 
-NETWORK_FILE = NetworkFile(
+NO_SPACE = FeatureSpace("", "", None)  # of a file that does not say whose features it takes
+MINILM_WIDTH = 384  # of its vectors
+
+
+def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace]:
+    settings = parse_settings(AlignerNetworkSettings, header["settings"])
+    if "space" not in header:
+        return settings, NO_SPACE
+    from stepline.models.training.sources import encoder_name
+
+    space = FeatureSpace(**header["space"])
+    # Earlier runs wrote the option ("conse"), not the space that it stands for.
+    return settings, replace(space, text=encoder_name(space.text))
+
+
+def _build(header: tuple[AlignerNetworkSettings, FeatureSpace]) -> "Aligner":
+    from stepline.models.nasva.model import Aligner
+
+    return Aligner(header[0])
+
+
+NETWORK = NetworkSpec(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
     writer="`stepline train nasva`",
     names=("best.safetensors", "aligner.safetensors"),
+    parse=_parse,
+    build=_build,
 )
 
 
-MINILM_WIDTH = 384  # of its vectors
-
-
 @dataclass(frozen=True)
-class FeatureSpace:
-    """Whose features a network was trained on.
+class LoadedAligner(LoadedNetwork):
+    """A network ready to infer.
 
-    video: the label of a FeatureSequence.
-    text: the encoder of the texts, a name that `text.embed` takes ("minilm"), or the backbone's own
-    where it encodes texts itself ("clip").
-    """
-
-    video: str
-    text: str
-    rate: float = 1.0
-
-
-@dataclass(frozen=True)
-class LoadedAligner:
-    """A network ready to infer. What the file does not say is None.
-
-    path: its file.
-    sha256: of that file.
     aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
+    calibration: None where there is none next to its file.
     """
 
     aligner: "Aligner | OnnxAligner"
-    path: Path
-    sha256: str
-    space: FeatureSpace | None
     calibration: Calibration | None
-
-    def check(self, features: FeatureSequence, texts: str | None = None) -> None:
-        """Raise ModelError where features, or the encoder of the texts, are not those that it was
-        trained on."""
-        self._trained_on.check_width(self.aligner.settings.video_width, features)
-        self.check_space(features.backbone, texts, rate=features.rate)
-
-    def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
-        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of
-        its training."""
-        space = self.space or FeatureSpace(UNKNOWN_SOURCES[0], UNKNOWN_SOURCES[0], rate)
-        self._trained_on.check_source("features", space.video, video)
-        self._trained_on.check_source("texts", space.text, texts or UNKNOWN_SOURCES[0])
-        self._trained_on.check_rate(space.rate, rate)
-
-    def check_scale(self, *, unit: bool) -> None:
-        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they
-        are."""
-        self._trained_on.check_scale(
-            unit=unit, any_length=self.aligner.settings.feature_scale != "none"
-        )
 
     def text_encoder(self, option: str) -> str:
         """Return the encoder of its texts as `text.embed` takes it. option: the one that takes
@@ -112,33 +93,22 @@ class LoadedAligner:
         Raises ModelError where only files hold such vectors.
         """
         width = self.aligner.settings.text_width
-        text = ""
-        if self.space is not None:
-            text = self.space.text
-        elif width == MINILM_WIDTH:
+        if self.space == NO_SPACE and width == MINILM_WIDTH:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
-        if text in UNKNOWN_SOURCES or not (text in known_weights() or Path(text).is_dir()):
-            whose = f"of {text!r}"
-            if text in UNKNOWN_SOURCES:
-                whose = "of an encoder that it does not name"
+        text = self.space.text
+        unknown = text in UNKNOWN_SOURCES
+        if unknown or not (text in known_weights() or Path(text).is_dir()):
+            whose = "of an encoder that it does not name" if unknown else f"of {text!r}"
             vectors = f"its texts are vectors {width} wide {whose}"
             raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
         return text
-
-    @property
-    def _trained_on(self) -> TrainedOn:
-        names = ""
-        if self.space is not None:
-            names = f" ({self.space.video}, texts {self.space.text})"
-        cure = f"use the backbone that it was trained with{names}, or another --aligner"
-        return TrainedOn(self.path, cure)
 
 
 def load_aligner(path: Path) -> LoadedAligner:
     """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
     does not fit."""
-    file = NETWORK_FILE.find(path)
+    file = NETWORK.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     aligner: Aligner | OnnxAligner
@@ -147,10 +117,14 @@ def load_aligner(path: Path) -> LoadedAligner:
         space, aligner = _read(file)
     else:
         space, aligner = read_onnx(file)
-    return LoadedAligner(aligner, file, digest, space, calibration)
+    settings = aligner.settings
+    any_length = settings.feature_scale != "none"
+    return LoadedAligner(
+        file, digest, space, settings.video_width, any_length, aligner, calibration
+    )
 
 
-def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
+def read_onnx(path: Path) -> tuple[FeatureSpace, OnnxAligner]:
     """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
     runs it.
 
@@ -167,13 +141,12 @@ def export_onnx(path: Path, out: Path) -> None:
 
 def _from_arrays(
     path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
-) -> tuple[FeatureSpace | None, N]:
-    file = NETWORK_FILE.find(path)
+) -> tuple[FeatureSpace, N]:
+    file = NETWORK.find(path)
     if is_official(file):
         settings, weights = import_official(file)
-        arrays = {name: weight.numpy() for name, weight in weights.items()}
-        return RELEASED_SPACE, build(settings, arrays)
-    (settings, space), arrays = NETWORK_FILE.read_arrays(file, _parse)
+        return RELEASED_SPACE, build(settings, {key: row.numpy() for key, row in weights.items()})
+    (settings, space), arrays = NETWORK.read_arrays(file)
     try:
         return space, build(settings, arrays)
     except ModelError as error:
@@ -183,58 +156,25 @@ def _from_arrays(
 def read_aligner(path: Path) -> "Aligner":
     """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
     not fit."""
-    return _read(NETWORK_FILE.find(path))[1]
+    return _read(NETWORK.find(path))[1]
 
 
-def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
+def write_aligner(network: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
     """Write a network, float32. Raises StoreError when the disk refuses."""
-    write_weights(model.settings, model.state_dict(), path, space)
+    NETWORK.write(path, network, {} if space is None else {"space": asdict(space)})
 
 
-def write_weights(
-    settings: AlignerNetworkSettings,
-    weights: "Mapping[str, Tensor]",
-    path: Path,
-    space: FeatureSpace | None = None,
-) -> None:
-    """Write the weights of a network, its settings and its space in one file, whole or not at
-    all."""
-    header: Header = {"settings": settings.model_dump(mode="json")}
-    if space is not None:
-        header["space"] = asdict(space)
-    NETWORK_FILE.write(path, weights, header)
-
-
-def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
+def _read(file: Path) -> "tuple[FeatureSpace, Aligner]":
     """Return the network of a file in either form, ready to infer, and whose features it takes.
     Raises ModelError."""
     if not is_official(file):
-        (_, space), aligner = NETWORK_FILE.load(file, _parse, _build)
+        (_, space), aligner = NETWORK.load(file)
         return space, aligner
-    from stepline.models.nasva.model import Aligner
-
     settings, weights = import_official(file)
-    aligner = Aligner(settings)
+    aligner = _build((settings, RELEASED_SPACE))
     aligner.load_state_dict(weights)
     aligner.to(current_device().name).eval()
     return RELEASED_SPACE, aligner
-
-
-def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace | None]:
-    space = None
-    if "space" in header:
-        from stepline.models.training.sources import encoder_name
-
-        written = FeatureSpace(**header["space"])
-        # Earlier runs wrote the option ("conse"), not the space that it stands for.
-        space = replace(written, text=encoder_name(written.text))
-    return AlignerNetworkSettings.model_validate_json(json.dumps(header["settings"])), space
-
-
-def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Aligner":
-    from stepline.models.nasva.model import Aligner
-
-    return Aligner(header[0])
 
 
 # a .pth names no features, and its places are seconds
@@ -292,7 +232,6 @@ def is_official(path: Path) -> bool:
 
 def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
     """Return the settings and float32 weights of a .pth that the released code wrote.
-    `write_weights` keeps them.
 
     Every key and shape is checked. Its two unused heads are left out and named in the log.
     Raises ModelError when the file cannot be read, or holds anything else.
@@ -310,9 +249,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
         raise ModelError(
             f"{path}: cannot be read as weights ({reason}); download the released file again"
         ) from error
-    stored = content
-    if isinstance(content, Mapping):
-        stored = content.get("model_state_dict", content)
+    stored = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
     if not isinstance(stored, Mapping) or not all(
         isinstance(value, torch.Tensor) for value in stored.values()
     ):
@@ -338,16 +275,13 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     # Positions are not stored by us, so theirs must be those that we make.
     if POSITIONS_KEY in stored:
         theirs = stored[POSITIONS_KEY].float()
-        count = 1
-        if theirs.ndim == 3:
-            count = theirs.shape[1]
-        positions = sine_positions(count, settings.width, theirs.device)
-        ours = positions[None]  # (1, N, D)
+        count = theirs.shape[1] if theirs.ndim == 3 else 1
+        ours = sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
         same_shape = theirs.shape == ours.shape
         if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
-            cure = "such a network cannot be imported"
             raise ModelError(
-                f"{path}: {POSITIONS_KEY} are other positions than the fixed ones; {cure}"
+                f"{path}: {POSITIONS_KEY} are other positions than the fixed ones; "
+                "such a network cannot be imported"
             )
     return settings, weights
 
@@ -391,9 +325,9 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
             feature_scale="none",
         )
     except (KeyError, ValueError, IndexError) as error:
-        reason = first_line(error)
         raise ModelError(
-            f"{path}: not NaSVA's released network ({reason}); give the .pth of its authors"
+            f"{path}: not NaSVA's released network ({first_line(error)}); "
+            "give the .pth of its authors"
         ) from error
 
 

@@ -18,19 +18,18 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
 from stepline.features.shard_index import text_digest
 from stepline.grounding.settings import LabelRule
-from stepline.models.nasva.checkpoint import FeatureSpace
 from stepline.models.nasva.settings import AlignerDataSettings
-from stepline.models.training.batches import LazySamples, Mask, Sample
-from stepline.models.training.gather import (
+from stepline.models.training.batches import GatheredSamples, Mask, Sample
+from stepline.models.training.network import FeatureSpace
+from stepline.models.training.settings import TextKind
+from stepline.models.training.sources import (
     ExcludedIds,
     FeatureJoin,
     Flaw,
-    is_held_out,
+    LabelledTexts,
     reasons_in_words,
 )
-from stepline.models.training.settings import TextKind
-from stepline.models.training.sources import LabelledTexts
-from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
+from stepline.records import FeatureSequence, Matrix, Rejected, Span
 
 
 def labelled_sample(
@@ -51,8 +50,7 @@ def labelled_sample(
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    labels = label_matrix(spans, features, rule)
-    return Sample(name, features.values, vectors, labels, ordered)
+    return Sample(name, features.values, vectors, label_matrix(spans, features, rule), ordered)
 
 
 def label_matrix(
@@ -78,13 +76,11 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
     """Return the rows that a span labels. The slice is past the last row, or empty, where it labels
     none."""
     if rule == "inclusive":
-        first = math.ceil(span.start * features.rate)
         last = math.floor(span.end * features.rate)
-        return slice(first, last + 1)
+        return slice(math.ceil(span.start * features.rate), last + 1)
     rows = features.rows(span)
     # At least one row, however short the span.
-    stop = max(rows.stop, rows.start + 1)
-    return slice(rows.start, stop)
+    return slice(rows.start, max(rows.stop, rows.start + 1))
 
 
 RowIndices: TypeAlias = npt.NDArray[np.int32]
@@ -111,11 +107,10 @@ class _PendingSample:
     length: int
 
 
-class AlignerSamples(LazySamples[Sample]):
+class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
     """Samples that are read from disk when they are asked for.
 
-    omitted: what is not a sample, and why.
-    labelled: texts with a label.
+    texts, labelled: how many there are, and how many have a label.
     kinds: of the texts.
     as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none.
     Otherwise all are in order.
@@ -133,24 +128,20 @@ class AlignerSamples(LazySamples[Sample]):
     ) -> None:
         shards = [features[part.video].shard for part in parts]
         lengths = [part.length for part in parts]
-        super().__init__(self._read, lengths, shards)
-        self._parts = parts
+        super().__init__(self._read, lengths, shards, parts, omitted)
         self._features = features
         self._vectors = vectors
         self._settings = settings
         self._as_asked = as_asked
-        self.omitted = tuple(omitted)
         self.texts = sum(len(part.rows) for part in parts)
         self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
-        self.videos = tuple(dict.fromkeys(part.video for part in parts))
         self.kinds = frozenset(part.kind for part in parts)
 
     def _read(self, index: int) -> Sample:
         """Return a sample as it is on disk now."""
-        part = self._parts[index]
+        part = self.parts[index]
         video = self._features.matrix(part.video, slice(part.length))  # (T, C)
-        stored_vectors = self._vectors[part.kind].matrix(part.video)
-        vectors = stored_vectors[part.rows]  # (K, C)
+        vectors = self._vectors[part.kind].matrix(part.video)[part.rows]  # (K, C)
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():
             positive[text, start:stop] = True
@@ -161,27 +152,22 @@ class AlignerSamples(LazySamples[Sample]):
     def widths(self) -> tuple[int, int]:
         """Return the widths of the video features and of the text vectors. Raises ShapeError
         without any sample."""
-        if not self._parts:
-            reasons = reasons_in_words(self.omitted)
-            raise ShapeError(
-                f"no sample is left of {len(self.omitted)}: {reasons}; fix the sources"
-            )
-        part = self._parts[0]
-        video = self._features[part.video]
-        text = self._vectors[part.kind][part.video]
+        video, text = self._first_stored()
         return video.width, text.width
 
     def space(self) -> FeatureSpace:
         """Return whose features these are. Raises ShapeError without any sample."""
-        self.widths()
-        part = self._parts[0]
-        video = self._features[part.video]
-        text = self._vectors[part.kind][part.video]
+        video, text = self._first_stored()
         return FeatureSpace(video.backbone, text.backbone, video.rate)
 
-    def reasons(self) -> dict[str, int]:
-        """Return how many were left out for each reason, the most frequent first."""
-        return count_reasons(self.omitted)
+    def _first_stored(self) -> tuple[FeatureLocation, FeatureLocation]:
+        if not self.parts:
+            reasons = reasons_in_words(self.omitted)
+            raise ShapeError(
+                f"no sample is left of {len(self.omitted)}: {reasons}; fix the sources"
+            )
+        part = self.parts[0]
+        return self._features[part.video], self._vectors[part.kind][part.video]
 
     def split(self, fraction: float) -> tuple["AlignerSamples", "AlignerSamples"]:
         """Return the samples to train on and those held out: a fraction of the videos, chosen by
@@ -189,18 +175,12 @@ class AlignerSamples(LazySamples[Sample]):
 
         Of those held out, the first `held_out_most`, as a benchmark asks them.
         """
-        training: list[_PendingSample] = []
-        held_out: list[_PendingSample] = []
-        for part in self._parts:
-            if is_held_out(part.video, fraction):
-                held_out.append(part)
-            else:
-                training.append(part)
+        training, held_out = self.split_parts(fraction, self._settings.held_out_most)
         stores = (self._features, self._vectors, self._settings)
-        del held_out[self._settings.held_out_most :]
-        to_train_on = AlignerSamples(training, *stores, self.omitted)
-        to_score = AlignerSamples(held_out, *stores, as_asked=True)
-        return to_train_on, to_score
+        return (
+            AlignerSamples(training, *stores, self.omitted),
+            AlignerSamples(held_out, *stores, as_asked=True),
+        )
 
 
 def gather_samples(
@@ -223,17 +203,20 @@ def gather_samples(
     parts = []
     for labelled in texts:
         video = labelled.video
-        key = (video, labelled.kind)
-        lack = None if labelled.texts else NO_TEXT
         store = vectors[labelled.kind]
-        flaw = join.flaw(video, labelled.duration, key=key, lack=lack, vectors=store)
-        if flaw is None:
+        part: _PendingSample | Flaw | None = join.flaw(
+            video,
+            labelled.duration,
+            key=(video, labelled.kind),
+            lack=None if labelled.texts else NO_TEXT,
+            vectors=store,
+        )
+        if part is None:
             part = _labelled_part(labelled, features[video], store, settings)
-            if isinstance(part, _PendingSample):
-                parts.append(part)
-                continue
-            flaw = part
-        join.omit(labelled.kind, video, flaw)
+        if isinstance(part, _PendingSample):
+            parts.append(part)
+        else:
+            join.omit(labelled.kind, video, part)
     # The stores' texts were for matching alone.
     for store in vectors.values():
         store.forget_texts()
@@ -290,8 +273,7 @@ def _small(indices: RowIndices) -> SmallIndices:
 
 def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
     """Return that stored vectors are not those of a video's texts."""
-    stored = vectors[labelled.video]
-    return OTHER_TEXTS, f"{len(labelled.texts)} texts, {stored.rows} vectors"
+    return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
 
 
 def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
@@ -304,14 +286,13 @@ def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices 
     # Without stored texts their number is all that can be compared.
     if digests is None:
         count = len(labelled.texts)
-        if vectors[labelled.video].rows != count:
-            return None
-        return np.arange(count, dtype=np.int32)
+        is_same = vectors[labelled.video].rows == count
+        return np.arange(count, dtype=np.int32) if is_same else None
     rows: list[int] = []
     stored = enumerate(digests.tolist())
     for text in labelled.texts:
         digest = text_digest(text)
-        # goes on behind the row of the text before
+        # resumes after the row of the text before
         row = next((number for number, other in stored if other == digest), None)
         if row is None:
             return None

@@ -85,23 +85,20 @@ def calibrate(
     # How the texts of each video score, with the truth.
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     answers = score_questions(questions, loaded, inputs, settings)
-    looks = []
-    for question in questions:
-        if question.id in answers.by_id:
-            truth = np.array(question.truth, dtype=bool)
-            looks.append((answers.by_id[question.id], truth))
+    looks = [
+        (answers.by_id[question.id], np.array(question.truth, dtype=bool))
+        for question in questions
+        if question.id in answers.by_id
+    ]
     if len(looks) < MIN_VIDEOS:
         count = f"{len(looks)} videos with features and texts"
         raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
     quality = cross_validate(looks)
 
     # the other modes' regressions stay
-    modes: dict[Mode, Logistic] = {}
-    if loaded.calibration:
-        modes.update(loaded.calibration.modes)
+    modes = dict(loaded.calibration.modes) if loaded.calibration else {}
     modes[settings.mode] = fit_logistic(*_evidence(looks))
-    calibration = Calibration(loaded.sha256, modes)
-    write_calibration(calibration, calibration_path(loaded.path))
+    write_calibration(Calibration(loaded.sha256, modes), calibration_path(loaded.path))
     return quality, answers.missing
 
 
@@ -200,9 +197,7 @@ def fit_by_foreign_evidence(
     own_or_foreign = fit_logistic(both, is_own)
     p_own = own_or_foreign(own)
     # The share of shown texts: as given, else by Storey's estimate.
-    share = rate
-    if share is None:
-        share = shown_fraction(p_own, own_or_foreign(foreign))
+    share = shown_fraction(p_own, own_or_foreign(foreign)) if rate is None else rate
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")

@@ -47,14 +47,10 @@ def grounding_loss(
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
-    every_layer = settings.every_layer
-    if every_layer is None:
-        every_layer = release
+    every_layer = release if settings.every_layer is None else settings.every_layer
 
     # the logits of the layers that count
-    text = aligned.text  # (L, B, K, d)
-    if not every_layer:
-        text = text[-1:]  # (1, B, K, d)
+    text = aligned.text if every_layer else aligned.text[-1:]  # (L or 1, B, K, d)
     positive = batch.real_positive()  # (B, K, T)
     labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature
@@ -67,11 +63,9 @@ def grounding_loss(
 
     # (B, K, T). A text without a label keeps all seconds and counts 0 below
     others = labelled[:, :, None] & ~positive
-    own = logits.masked_fill(others, NEGATIVE_INFINITY)
-    numerators = own.logsumexp(dim=3)  # (L, B, K)
+    numerators = logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)  # (L, B, K)
     losses = denominators - numerators
-    by_text = torch.where(labelled, losses, 0.0).mean(dim=0)
-    total = by_text.sum()
+    total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
     # The released code divides by all rows, with or without a label.
     if release:
         return Loss(total, torch.tensor(labelled.numel(), device=total.device))
@@ -81,9 +75,7 @@ def grounding_loss(
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
     """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by
     tau."""
-    far = FAR_LOGIT
-    if use_cpu_kernels(text):
-        far = NEGATIVE_INFINITY
+    far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
     # (B T,), added in the product itself: that matrix is large
     apart = torch.where(video_pad.flatten(), far, 0.0)
     rows = text.flatten(0, 2)  # (L B K, d)
@@ -107,16 +99,15 @@ def alignability_loss(
         alignable, has_target = labelled_texts(batch)  # (B, K) each
     else:
         alignable, has_target = agreeing_layers(aligned, batch)
-    target = alignable.float()
-    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (B, K)
-    total = torch.where(has_target, losses, 0.0).sum()
-    return Loss(total, has_target.sum())
+    losses = F.binary_cross_entropy_with_logits(
+        logits, alignable.float(), reduction="none"
+    )  # (B, K)
+    return Loss(torch.where(has_target, losses, 0.0).sum(), has_target.sum())
 
 
 def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return which texts have a label (B, K), and which are texts at all, no padding."""
-    seconds = ~batch.video_pad[:, None]
-    labels = batch.positive & seconds
+    labels = batch.positive & ~batch.video_pad[:, None]
     return labels.any(dim=2), ~batch.text_pad
 
 
@@ -131,11 +122,9 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
     """
     real = ~batch.text_pad
     with torch.no_grad():
-        first_and_last = aligned.text[[0, -1]]
-        scores = dot_products(first_and_last, aligned.video)  # (2, B, K, T)
+        scores = dot_products(aligned.text[[0, -1]], aligned.video)  # (2, B, K, T)
         # -1 is the least cosine.
-        real_scores = scores.masked_fill(batch.video_pad[:, None], -1.0)
-        best = real_scores.amax(dim=3)  # (2, B, K)
+        best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)  # (2, B, K)
         upper = best >= _median_score(best, real)
     agree = upper[0] == upper[1]
     return upper.all(dim=0), agree & real
@@ -146,5 +135,4 @@ def _median_score(best: Tensor, real: Tensor) -> Tensor:
     text."""
     if not bool(real.any()):
         return best.new_zeros(len(best), 1, 1)
-    medians = best[:, real].quantile(0.5, dim=1)
-    return medians[:, None, None]
+    return best[:, real].quantile(0.5, dim=1)[:, None, None]

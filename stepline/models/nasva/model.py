@@ -46,13 +46,7 @@ class AlignerOutput:
     @property
     def scores(self) -> Tensor:
         """A of the last decoder layer, cosines (B, K, T). Padded rows and columns mean nothing."""
-        last_layer = self.text[-1:]
-        by_layer = dot_products(last_layer, self.video)  # (1, B, K, T)
-        return by_layer[0]
-
-    def layers(self, count: int) -> Tensor:
-        """A of the last `count` decoder layers, cosines (count, B, K, T)."""
-        return dot_products(self.text[-count:], self.video)  # (count, B, K, T)
+        return dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
 
 
 def dot_products(text: Tensor, video: Tensor) -> Tensor:
@@ -83,11 +77,11 @@ class PackedRows:
     key_keep: Tensor | None
 
     @classmethod
-    def of(cls, pad: Tensor, *, never_none: bool) -> "PackedRows":
-        """Return how rows with padding (B, N) are to lie.
+    def from_padding_mask(cls, pad: Tensor, *, keep_fully_padded: bool) -> "PackedRows":
+        """Return the arrangement of rows with padding (B, N).
 
-        never_none: a video of nothing but padding keeps all of it, so that attention has something
-        to see.
+        keep_fully_padded: a video of nothing but padding keeps all of it, so that attention has
+        something to see.
         """
         batch, longest = pad.shape
         full = (longest,) * batch
@@ -96,7 +90,7 @@ class PackedRows:
             return cls(batch, longest, full, None, visible_keys(pad))
         # On a CPU padding costs as much as real rows.
         keep = ~pad  # (B, N)
-        if never_none:
+        if keep_fully_padded:
             keep = visible_keys(pad)[:, 0, 0]
         padding = pad.numel() - int(keep.sum())
         if padding == 0:
@@ -104,10 +98,8 @@ class PackedRows:
         if padding < PACKING_PAYS * pad.numel():
             return cls(batch, longest, full, None, visible_keys(pad))
         # Only the real rows, in the order of the videos.
-        rows = keep.flatten().nonzero()
-        index = rows.squeeze(1)  # (R,)
-        lengths = keep.sum(dim=1).tolist()
-        return cls(batch, longest, tuple(lengths), index, None)
+        index = keep.flatten().nonzero().squeeze(1)  # (R,)
+        return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
 
     @property
     def even(self) -> bool:
@@ -117,9 +109,7 @@ class PackedRows:
     def pack(self, values: Tensor) -> Tensor:
         """Return values (B, N, D) as one matrix (R, D)."""
         flat = values.flatten(0, 1)
-        if self.index is None:
-            return flat
-        return flat[self.index]
+        return flat if self.index is None else flat[self.index]
 
     def unpack(self, rows: Tensor) -> Tensor:
         """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
@@ -134,8 +124,7 @@ class PackedRows:
 def visible_keys(pad: Tensor) -> Tensor:
     """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, all are visible,
     so that nothing is NaN."""
-    has_none = pad.all(dim=1, keepdim=True)
-    visible = ~pad | has_none
+    visible = ~pad | pad.all(dim=1, keepdim=True)
     return visible[:, None, None, :]
 
 
@@ -151,9 +140,7 @@ class RowsWithPositions:
     @property
     def with_positions(self) -> Tensor:
         """The rows with their positions added, (R, D)."""
-        if self.positions is None:
-            return self.values
-        return self.values + self.positions
+        return self.values if self.positions is None else self.values + self.positions
 
 
 class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -196,9 +183,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         """Return parts `first` to `end` of query, key and value, each (R, D)."""
         width = rows.shape[-1]
         part = slice(first * width, end * width)
-        weight = self.project.weight[part]
-        bias = self.project.bias[part]
-        projected = linear(rows, weight, bias)
+        projected = linear(rows, self.project.weight[part], self.project.bias[part])
         parts: tuple[Tensor, ...] = projected.chunk(end - first, dim=-1)
         return parts
 
@@ -228,28 +213,20 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
                 mixed = self._attention(rows[None], own_keys[None], own_values[None], keep)
                 rows = mixed[0]
             by_video.append(rows)  # (N, D)
-        joined = torch.cat(by_video)  # (R, D)
-        return self.out(joined)
+        return self.out(torch.cat(by_video))  # (R, D)
 
     def _attention(
         self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
     ) -> Tensor:
         """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
         M, D)."""
-        queries = self._by_head(query)
-        keys = self._by_head(key)
-        values = self._by_head(value)
-        rate = 0.0
-        if self.training:
-            rate = self.dropout
+        queries, keys, values = (
+            rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N or M, D/H)
+            for rows in (query, key, value)
+        )
+        rate = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(queries, keys, values, key_keep, rate)
-        by_row = mixed.transpose(1, 2)  # (B, N, H, D/H)
-        return by_row.flatten(2)  # (B, N, D)
-
-    def _by_head(self, rows: Tensor) -> Tensor:
-        """Return (B, N, D) as (B, H, N, D/H)."""
-        by_head = rows.unflatten(-1, (self.heads, -1))
-        return by_head.transpose(1, 2)
+        return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
 
 
 def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
@@ -314,18 +291,16 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.text_in = _projection(settings.text_width, settings)
         # `text_place` is the name in files: their learned positions.
         self.text_place = nn.Embedding(settings.text_positions, width)
-        self.encoder = nn.ModuleList()
-        for _ in range(settings.encoder_layers):
-            self.encoder.append(AlignerEncoderLayer(settings))
-        self.decoder = nn.ModuleList()
-        for _ in range(settings.decoder_layers):
-            self.decoder.append(AlignerDecoderLayer(settings))
+        self.encoder = nn.ModuleList(
+            AlignerEncoderLayer(settings) for _ in range(settings.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            AlignerDecoderLayer(settings) for _ in range(settings.decoder_layers)
+        )
         self.decoder_norm = nn.LayerNorm(width)
         self.video_out = nn.Linear(width, settings.projection)
         self.text_out = nn.Linear(width, settings.projection)
-        self.alignable: nn.Linear | None = None
-        if settings.alignability:
-            self.alignable = nn.Linear(width, 1)
+        self.alignable = nn.Linear(width, 1) if settings.alignability else None
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
@@ -334,20 +309,19 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self._check(batch)
 
         # the seconds see each other
-        layout = PackedRows.of(batch.video_pad, never_none=True)
-        features = self._scale(layout.pack(batch.video))
-        video = self.video_in(features)  # (R, D)
-        positions = self._video_positions(batch)
+        layout = PackedRows.from_padding_mask(batch.video_pad, keep_fully_padded=True)
+        video = self.video_in(self._scale(layout.pack(batch.video)))  # (R, D)
+        batch_size, count, _ = batch.video.shape
+        positions = sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
+        positions = positions.expand(batch_size, -1, -1)  # (B, T, D)
         seconds = self._placed(video, positions, layout)
         for layer in self.encoder:
             seconds = layer(seconds)
 
         # the texts see each other and the seconds
-        layout = PackedRows.of(batch.text_pad, never_none=False)
-        vectors = self._scale(layout.pack(batch.text))
-        text = self.text_in(vectors)  # (R, D)
-        positions = self._text_positions(batch)
-        texts = self._placed(text, positions, layout)
+        layout = PackedRows.from_padding_mask(batch.text_pad, keep_fully_padded=False)
+        text = self.text_in(self._scale(layout.pack(batch.text)))  # (R, D)
+        texts = self._placed(text, self._text_positions(batch), layout)
         outputs = []
         for layer in self.decoder:
             texts = layer(texts, seconds)
@@ -364,14 +338,12 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             alignable = None
             # The head reads the last layer alone.
             if self.alignable is not None:
-                logits = self.alignable(text[-1])
-                alignable = layout.unpack(logits).squeeze(-1)  # (B, K)
+                alignable = layout.unpack(self.alignable(text[-1])).squeeze(-1)  # (B, K)
             text_vectors = _unit_vectors(self.text_out(text))
-            video = self.video_out(seconds.values.float())
-            video_vectors = _unit_vectors(video)
-            texts = layout.unpack(text_vectors)
-            rows = seconds.layout.unpack(video_vectors)
-            return AlignerOutput(texts, rows, alignable)
+            video_vectors = _unit_vectors(self.video_out(seconds.values.float()))
+            return AlignerOutput(
+                layout.unpack(text_vectors), seconds.layout.unpack(video_vectors), alignable
+            )
 
     def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
         """Return the rows (R, D) with positions (B, N, D) that every attention is to add. The paper
@@ -381,29 +353,20 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             return RowsWithPositions(rows + packed, None, layout)
         return RowsWithPositions(rows, packed, layout)
 
-    def _video_positions(self, batch: Batch) -> Tensor:
-        """Return the fixed positions of seconds, (B, T, D)."""
-        count = batch.video.shape[1]
-        positions = sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
-        return positions.expand(len(batch.video), -1, -1)  # (B, T, D)
-
     def _text_positions(self, batch: Batch) -> Tensor:
         """Return the learned positions of the texts, zero where they are in no order, (B, K, D)."""
         count = batch.text.shape[1]
         # (K, D) or fewer: `_check` lets it be unordered only
         learned = self.text_place.weight[:count]
-        missing = count - len(learned)
-        learned = nn.functional.pad(learned, (0, 0, 0, missing))  # (K, D)
+        learned = F.pad(learned, (0, 0, 0, count - len(learned)))  # (K, D)
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale(self, rows: Tensor) -> Tensor:
         """Return the rows with mean square 1 each, or as they are. A row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
-        squares = rows.square()
-        mean_square = squares.mean(dim=-1, keepdim=True)
-        factor = mean_square.clamp(min=MIN_LENGTH**2).rsqrt()
-        return rows * factor
+        mean_square = rows.square().mean(dim=-1, keepdim=True)
+        return rows * mean_square.clamp(min=MIN_LENGTH**2).rsqrt()
 
     def _check(self, batch: Batch) -> None:
         settings = self.settings
@@ -434,10 +397,7 @@ def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     numbers = torch.arange(count, device=device, dtype=torch.float32)
     frequencies = torch.exp(steps * (-LOG_10000 / width))
     angles = numbers[:, None] * frequencies
-    sines = angles.sin()
-    cosines = angles.cos()
-    pairs = torch.stack((sines, cosines), dim=2)
-    return pairs.flatten(1)  # (count, width)
+    return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 
 def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
@@ -461,10 +421,7 @@ def _init_weights(module: nn.Module) -> None:
 def _unit_vectors(rows: Tensor) -> Tensor:
     """Return the rows at length 1. A row of no length stays 0 and passes no gradient, instead of a
     huge one."""
-    squares = rows.square()
-    square = squares.sum(dim=-1, keepdim=True)
-    has_direction = square > MIN_LENGTH**2
+    square = rows.square().sum(dim=-1, keepdim=True)
     # Clamped first: `where` also passes on the NaN of the side that it does not take.
-    factor = square.clamp(min=MIN_LENGTH**2).rsqrt()
-    scaled = rows * factor
-    return torch.where(has_direction, scaled, torch.zeros_like(rows))
+    scaled = rows * square.clamp(min=MIN_LENGTH**2).rsqrt()
+    return torch.where(square > MIN_LENGTH**2, scaled, torch.zeros_like(rows))

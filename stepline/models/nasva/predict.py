@@ -40,11 +40,11 @@ class StepPlacement:
     """Steps with spans, at, score and status.
 
     alignment: P(step k is being shown at t), (K, T).
-    note: what to know.
+    calibrated: whether P(shown) is.
 
     A step that is not shown has no spans. The field `spans` holds the best guess for every one, as
-    benchmarks ask for, and at the best second in it. The best of all seconds, which benchmarks ask
-    for too, is `chances.best`.
+    benchmarks ask for, and `at` the best second in it. The best of all seconds, which benchmarks
+    ask for too, is `chances.best`.
     """
 
     steps: tuple[Step, ...]
@@ -52,7 +52,7 @@ class StepPlacement:
     chances: Posterior
     spans: tuple[Span, ...]
     at: tuple[float, ...]
-    note: str | None
+    calibrated: bool
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,7 @@ class AlignerReport:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What the user should know before trusting P(shown)."""
-        if self.calibrated:
-            return ()
-        return (UNCALIBRATED_NOTE,)
+        return () if self.calibrated else (UNCALIBRATED_NOTE,)
 
 
 @dataclass(frozen=True)
@@ -103,17 +101,12 @@ def place_steps(
         )
 
     # whether each step is shown, by itself
-    logistic = None
-    if calibration is not None:
-        logistic = calibration.modes.get(settings.mode)
-    if logistic is None:
-        p_shown = uncalibrated_probability(fit)
-        floor = 0.0
-        note = UNCALIBRATED_NOTE
-    else:
+    logistic = None if calibration is None else calibration.modes.get(settings.mode)
+    p_shown = uncalibrated_probability(fit)
+    floor = 0.0
+    if logistic is not None:
         p_shown = logistic(calibration_features(fit))
         floor = settings.shown_threshold
-        note = None
 
     # where and whether, with regard to the other steps
     prior = _prior(steps, fit)
@@ -122,9 +115,8 @@ def place_steps(
         duration = fit.scores.shape[1] / fit.rate
     spans = posterior_spans(chances.at, fit.rate, settings, end=duration)
     seconds = best_seconds(chances.at, spans, fit.rate, end=duration)
-    placed_steps = []
-    for step, span, second, p in zip(steps, spans, seconds, chances.p_shown.tolist(), strict=True):
-        placed_steps.append(_placed(step, span, second, p, floor))
+    rows = zip(steps, spans, seconds, chances.p_shown.tolist(), strict=True)
+    placed_steps = [_placed(*row, floor) for row in rows]
 
     # A step is shown at a second only if it is shown at all.
     at = np.minimum(chances.at * chances.p_shown[:, None], 1.0)
@@ -132,8 +124,9 @@ def place_steps(
     alignment = Alignment(texts, at.astype(np.float32), fit.rate, "probability")
     count = sum(step.status == "shown" for step in placed_steps)
     log.info("aligner: %d of %d steps shown", count, len(placed_steps))
+    calibrated = logistic is not None
     return StepPlacement(
-        tuple(placed_steps), alignment, chances, tuple(spans), tuple(seconds), note
+        tuple(placed_steps), alignment, chances, tuple(spans), tuple(seconds), calibrated
     )
 
 
@@ -156,18 +149,15 @@ def ground_by_aligner(
     settings = settings or AlignerSettings()
     loaded.check(features)
     # What is said counts if it is known of every step.
-    known_spans = [step.said for step in steps if step.said is not None]
-    said_spans = None
-    if len(known_spans) == len(steps):
-        said_spans = known_spans
+    said = [step.said for step in steps if step.said is not None]
+    said_spans = said if len(said) == len(steps) else None
     fit = score_texts(loaded.aligner, features, vectors, said_spans=said_spans, settings=settings)
     placing = place_steps(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
     )
-    report = AlignerReport(loaded.sha256, placing.note is None)
-    placed_steps = placing.steps
-    if settings.spans == "grown":
-        placed_steps = part_neighbours(placed_steps)
+    grown = settings.spans == "grown"
+    placed_steps = part_neighbours(placing.steps) if grown else placing.steps
+    report = AlignerReport(loaded.sha256, placing.calibrated)
     return AlignerGrounding(placed_steps, placing.alignment, report)
 
 
@@ -176,9 +166,7 @@ def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
     no spans."""
     if p >= floor:
         return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
-    status: Status = "said"
-    if step.said is None:
-        status = "not found"
+    status: Status = "not found" if step.said is None else "said"
     return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
 
 
@@ -197,8 +185,7 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
             start = min(step.said.start, seconds - 1.0)
             end = max(step.said.end, step.said.start + 1e-3)
             spans = [Span(start, min(end, float(seconds)))]
-        distribution = load_prior().distribution(spans, seconds)
         # From seconds to rows, since a second may have several.
-        curve = distribution[second]
+        curve = load_prior().distribution(spans, seconds)[second]
         curves.append(curve / curve.sum())
     return np.array(curves)

@@ -38,7 +38,7 @@ from stepline.limits import parse_json
 from stepline.models.nasva.calibration import shown_fraction
 from stepline.models.nasva.dataset import labelled_sample
 from stepline.models.nasva.model import Aligner, AlignerOutput
-from stepline.models.nasva.settings import RecordPlace, RefineSettings
+from stepline.models.nasva.settings import RefineSettings
 from stepline.models.training.batches import (
     MAX_ROWS,
     LazySamples,
@@ -92,17 +92,13 @@ def label_candidates(
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
-        best_rows = mean.argmax(axis=1)
-        best_seconds = (best_rows + 0.5) / rate
+        best_seconds = (mean.argmax(axis=1) + 0.5) / rate
         for spans_of_record in places:
             agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
     # A label for every text, since which are kept depends on all videos.
-    pairs = []
-    for row in mean:
-        span = label_span(row, rate, settings)
-        pairs.append((span.start, span.end))
-    spans = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return LabelCandidates(spans, best_scores(mean), agreed)
+    spans = [label_span(row, rate, settings) for row in mean]
+    ends = np.array([(span.start, span.end) for span in spans], dtype=np.float64)
+    return LabelCandidates(ends.reshape(-1, 2), best_scores(mean), agreed)
 
 
 def choose_labels(
@@ -118,13 +114,8 @@ def choose_labels(
     labels: list[StepSpans] = []
     for video in candidates:
         keeps = (video.best >= floor) & video.agreed
-        spans: list[Span | None] = []
-        for ends, keep in zip(video.spans.tolist(), keeps.tolist(), strict=True):
-            span = None
-            if keep:
-                span = Span(*ends)
-            spans.append(span)
-        labels.append(tuple(spans))
+        rows = zip(video.spans.tolist(), keeps.tolist(), strict=True)
+        labels.append(tuple(Span(*ends) if keep else None for ends, keep in rows))
 
     # whether enough are left to train on
     flags = [span is not None for spans in labels for span in spans]
@@ -148,18 +139,14 @@ def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     best = int(row.argmax())
     # As far as the score stays near its peak. Where nothing fits, the best row alone.
     if settings.seconds is None:
-        start = best
-        end = best + 1
-        if row[best] > 0:
-            start, end = grow_window(row, best, settings.grow)
+        fits = row[best] > 0
+        start, end = grow_window(row, best, settings.grow) if fits else (best, best + 1)
         return Span(start / rate, end / rate)
     # A fixed length, from the best row on or around its middle.
     first = best / rate
     if settings.position == "center":
         first = (best + 0.5) / rate - settings.seconds / 2
-    last = first + settings.seconds
-    duration = len(row) / rate
-    return Span(max(0.0, first), min(duration, last))
+    return Span(max(0.0, first), min(len(row) / rate, first + settings.seconds))
 
 
 def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
@@ -184,20 +171,17 @@ def best_scores(matrix: Matrix) -> Matrix:
 def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     """Return for each text (K,) whether all networks' best rows are at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
-    distances = np.ptp(best, axis=0)
-    return np.asarray(distances <= rows)
+    return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
 def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
     """Return for each text (K,) whether its time is within its span, or at most `seconds` off. It
     is False without a span."""
-    near = np.zeros(len(times), np.bool_)
-    for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
-        if span is not None:
-            first = span.start - seconds
-            last = span.end + seconds
-            near[k] = first <= time <= last
-    return near
+    near = [
+        span is not None and span.start - seconds <= time <= span.end + seconds
+        for time, span in zip(times.tolist(), spans, strict=True)
+    ]
+    return np.array(near, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +208,6 @@ class StepVideo:
     shard: int = 0
     shown_spans: StepSpans = ()
 
-    def places(self, kinds: Sequence[RecordPlace]) -> list[StepSpans]:
-        """Return the record's places of each kind, each K long."""
-        by_kind = {"said": self.said_spans, "shown": self.shown_spans}
-        return [by_kind[kind] for kind in kinds]
-
 
 def step_samples(
     videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
@@ -242,16 +221,10 @@ def step_samples(
 
     def make(index: int) -> Sample:
         video, spans = labelled[index]
-        texts = []
-        places = []
-        for text, span in enumerate(spans):
-            if span is not None:
-                texts.append(text)
-                places.append([span])
-            elif keep_all:
-                # A text without a label is still one of the video's, shown nowhere.
-                texts.append(text)
-                places.append([])
+        # A text without a label is still one of the video's, shown nowhere.
+        rows = [(k, span) for k, span in enumerate(spans) if keep_all or span is not None]
+        texts = [k for k, _ in rows]
+        places = [[] if span is None else [span] for _, span in rows]
         features, vectors = video.read_inputs()
         return labelled_sample(video.id, features, vectors[texts], places, ordered=True)
 
@@ -271,44 +244,29 @@ def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
 
 def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
     """Return each video with the texts of the one half the way round, which it does not show."""
-    count = len(videos)
-    half = max(1, count // 2)
-    others = [videos[(index + half) % count] for index in range(count)]
-    return [_with_texts_of(video, other) for video, other in zip(videos, others, strict=True)]
 
+    def with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
+        return replace(
+            video,
+            said_spans=other.said_spans,
+            shown_spans=other.shown_spans,
+            read_inputs=lambda: (video.read_inputs()[0], other.read_inputs()[1]),
+            truth=None,
+        )
 
-def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-    def read_both() -> tuple[FeatureSequence, Matrix]:
-        features, _ = video.read_inputs()
-        _, vectors = other.read_inputs()
-        return features, vectors
-
-    return replace(
-        video,
-        said_spans=other.said_spans,
-        shown_spans=other.shown_spans,
-        read_inputs=read_both,
-        truth=None,
-    )
+    half = max(1, len(videos) // 2)
+    return [
+        with_texts_of(video, videos[(index + half) % len(videos)])
+        for index, video in enumerate(videos)
+    ]
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
     """Write where the texts of each video are placed."""
-    tree: dict[str, list[list[float] | None]] = {}
+    tree = {}
     for id, spans in zip(ids, labels, strict=True):
-        tree[id] = []
-        for span in spans:
-            pair = None
-            if span is not None:
-                pair = [span.start, span.end]
-            tree[id].append(pair)
+        tree[id] = [None if span is None else [span.start, span.end] for span in spans]
     write_atomic(path, json.dumps(tree) + "\n")
-
-
-def _span_of_pair(pair: Sequence[float] | None) -> Span | None:
-    if pair is None:
-        return None
-    return Span(*pair)
 
 
 def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
@@ -316,7 +274,9 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpan
     do not fit."""
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
-        labels = [tuple(map(_span_of_pair, tree[id])) for id, _ in videos]
+        labels = [
+            tuple(None if pair is None else Span(*pair) for pair in tree[id]) for id, _ in videos
+        ]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
             f"{path}: no labels of these videos ({error}); remove the folder to start again"
@@ -364,11 +324,8 @@ def aligned_batches(
     for indices in islice(batches, rank, None, of):
         videos = [samples[index] for index in indices]
         batch = collate(videos, longest)
-        outputs = []
         with torch.inference_mode():
-            for network in networks:
-                own_batch = batch.to(device_of(network))
-                outputs.append(network(own_batch))
+            outputs = [network(batch.to(device_of(network))) for network in networks]
         yield indices, videos, outputs
 
 
@@ -433,9 +390,7 @@ def teacher_agreement(
     for old, new, limit in zip(before, after, rows, strict=True):
         near.append(abs(old - new) <= limit)
     flags = np.concatenate([np.zeros(0, np.bool_), *near])
-    if not len(flags):
-        return None
-    return float(flags.mean())
+    return float(flags.mean()) if len(flags) else None
 
 
 def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
@@ -449,9 +404,7 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     """
     scores = np.concatenate([np.zeros(0), *own])
     null = np.concatenate([np.zeros(0), *foreign])
-    if not len(scores) or not len(null):
-        return None
-    return shown_fraction(scores, null)
+    return shown_fraction(scores, null) if len(scores) and len(null) else None
 
 
 def fraction_inside(
@@ -473,8 +426,7 @@ def fraction_inside(
             start = int(span.start * rate)
             end = max(start + 1, math.ceil(span.end * rate))
             part = row[start:end]
-            is_inside = part.size > 0 and part.mean() >= INSIDE_FRACTION
-            inside_flags.append(is_inside)
+            inside_flags.append(part.size > 0 and part.mean() >= INSIDE_FRACTION)
     if not inside_flags:
         return math.nan, math.nan
     return float(np.mean(inside_flags)), float(np.mean(shown_flags))

@@ -17,7 +17,6 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_video_store
 from stepline.files.storage import write_parquet
 from stepline.grounding.speech import place_steps
-from stepline.models.nasva.checkpoint import FeatureSpace
 from stepline.models.nasva.dataset import (
     NO_TEXT,
     AlignerSamples,
@@ -35,11 +34,13 @@ from stepline.models.training.distributed import (
     start_processes,
     wait_for_all,
 )
-from stepline.models.training.gather import ExcludedIds, FeatureJoin
 from stepline.models.training.loop import Progress
+from stepline.models.training.network import FeatureSpace
 from stepline.models.training.run_folder import OMITTED_FILE, write_omitted
 from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
+    ExcludedIds,
+    FeatureJoin,
     TextEncoder,
     is_feature_store,
     labelled_texts,
@@ -118,11 +119,8 @@ def refine_dataset(
     vectors = first_then_all(partial(_step_vectors, sources, folder))
     reader = _VideoReader(features, vectors, settings, excluded)
     # The videos whose steps can be placed.
-    videos = []
-    for record in read_records(sources.dataset):
-        video = reader.take(record)
-        if video is not None:
-            videos.append(video)
+    read = map(reader.read, read_records(sources.dataset))
+    videos = [video for video in read if video is not None]
     vectors.forget_texts()
     narrations = _gather_narrations(sources, folder, settings, features, excluded)
     omitted = tuple(reader.omitted)
@@ -151,8 +149,7 @@ def refine_dataset(
         FeatureSpace(stored.backbone, text.backbone, stored.rate),
         progress,
     ).run()
-    ids = [video.id for video in videos]
-    labels = dict(zip(ids, trained.labels, strict=True))
+    labels = dict(zip((video.id for video in videos), trained.labels, strict=True))
     if is_first():
         records = refined_records(read_records(sources.dataset), labels)
         write_parquet(records, folder / REFINED_FILE)
@@ -231,24 +228,20 @@ class _VideoReader:
         self._encode: TextEncoder | None = None
         self.omitted = self._join.omitted
 
-    def take(self, record: Record) -> StepVideo | None:
+    def read(self, record: Record) -> StepVideo | None:
         """Return the record's video, or None and note why not."""
         id = record.video.id
         lack = None if record.steps else NO_TEXT
         flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
         texts = next(labelled_texts([record], "step"))
-        rows = None
-        if flaw is None:
-            rows = matching_rows(texts, self._vectors)
+        rows = matching_rows(texts, self._vectors) if flaw is None else None
         if rows is None:
             self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
             return None
         max_rows = self._settings.data.longest
 
         def read_inputs() -> tuple[FeatureSequence, Matrix]:
-            video = self._features.read(id, slice(max_rows))
-            stored_vectors = self._vectors.matrix(id)
-            return video, stored_vectors[rows]
+            return self._features.read(id, slice(max_rows)), self._vectors.matrix(id)[rows]
 
         # Rows that training does not see do not count here either.
         stored = self._features[id]
@@ -285,12 +278,7 @@ class _VideoReader:
             by_step = self._said_by_likeness(record)
             spans = [by_step.get(step.id) for step in record.steps]
         # What is past the last row is nowhere.
-        inside: list[Span | None] = []
-        for span in spans:
-            if span is not None and span.start >= seconds:
-                span = None
-            inside.append(span)
-        return tuple(inside)
+        return tuple(span if span is not None and span.start < seconds else None for span in spans)
 
     def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
         """Return where the sentences most like each step are said, by the step's id."""

@@ -32,7 +32,7 @@ import numpy as np
 from stepline.errors import ShapeError, StoreError
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import parse_json
-from stepline.models.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
+from stepline.models.nasva.checkpoint import NETWORK, read_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import (
     LabelCandidates,
@@ -72,11 +72,12 @@ from stepline.models.training.distributed import (
     wait_for_all,
 )
 from stepline.models.training.loop import Progress
+from stepline.models.training.network import FeatureSpace
 from stepline.models.training.run import TrainingRun, run_training
 from stepline.models.training.run_folder import versions
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 from stepline.numeric import cosine_matrix
-from stepline.records import Matrix, Span
+from stepline.records import Matrix
 
 log = logging.getLogger(__name__)
 
@@ -118,11 +119,11 @@ class SelfTraining:
         another run, StoreError when a file of it is damaged.
         """
         start_processes(self.training.device)
-        run = TrainingRun(
+        run = TrainingRun[SelfTrainingResult](
             self.folder,
+            NETWORK,
             self._identity(),
-            self._write_result,
-            final=FINAL_FILE,
+            lambda result, path: self._write(result.network, path),
             facts={"versions": versions()},
         )
         return run_training(run, lambda _: self._rounds())
@@ -144,18 +145,12 @@ class SelfTraining:
         network = self._trained(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 
-    def _write_result(self, result: SelfTrainingResult, path: Path) -> None:
-        self._write(result.network, path)
-
     def _done(self, reports: Sequence[RoundReport]) -> bool:
         """Tell whether no further round is to be made: enough of them, or two agree on held-out
         videos."""
-        if not reports:
-            return False
-        if len(reports) > self.settings.rounds:
-            return True
-        agreement = reports[-1].agreement
-        return agreement is not None and agreement >= self.settings.enough
+        agreement = reports[-1].agreement if reports else None
+        agrees = agreement is not None and agreement >= self.settings.enough
+        return agrees or len(reports) > self.settings.rounds
 
     def _round(self, number: int) -> RoundReport:
         began = time.process_time()
@@ -201,8 +196,7 @@ class SelfTraining:
             return read_labels(path, counts)
         labels = self._new_labels(number) if number else self._first()
         if is_first():
-            ids = [video.id for video in self.videos]
-            write_labels(path, ids, labels)
+            write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
         return labels
 
@@ -213,7 +207,8 @@ class SelfTraining:
         candidates: dict[int, LabelCandidates] = {}
         for index, matrices in self._matrices(teachers, self.videos):
             video = self.videos[index]
-            places = video.places(refine.agree_with)
+            spans_of = {"said": video.said_spans, "shown": video.shown_spans}
+            places = [spans_of[kind] for kind in refine.agree_with]
             candidates[index] = label_candidates(matrices, video.rate, refine, places)
         # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
@@ -226,7 +221,7 @@ class SelfTraining:
             return tuple(video.said_spans for video in self.videos)
         if self.settings.first == "agreed":
             return tuple(self._agreed(video) for video in self.videos)
-        # by likeness to the pictures: all texts, each grown around its best second
+        # by similarity to the pictures: all texts, each grown around its best second
         changes = {
             "threshold": 0.0,
             "threshold_kind": "quantile",
@@ -244,16 +239,11 @@ class SelfTraining:
 
     def _agreed(self, video: StepVideo) -> StepSpans:
         """Return where a video's steps are said, of those that the record has shown there too."""
-        middles = np.full(len(video.said_spans), math.nan)
-        for step, span in enumerate(video.said_spans):
-            if span is not None:
-                middles[step] = span.center
+        middles = [math.nan if span is None else span.center for span in video.said_spans]
         tolerance = self.settings.refine.agree or 0.0
-        near = lie_near(middles, video.shown_spans, tolerance)
-        agreed: list[Span | None] = []
-        for span, is_near in zip(video.said_spans, near.tolist(), strict=True):
-            agreed.append(span if is_near else None)
-        return tuple(agreed)
+        near = lie_near(np.array(middles), video.shown_spans, tolerance)
+        rows = zip(video.said_spans, near.tolist(), strict=True)
+        return tuple(span if is_near else None for span, is_near in rows)
 
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk
@@ -331,9 +321,10 @@ class SelfTraining:
             "training": self.training,
             "settings": self.settings,
         }
-        identity: dict[str, Any] = {}
-        for name, part in parts.items():
-            identity[name] = part.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
+        unneeded = set(NO_EFFECT_ON_RESULT)
+        identity = {
+            name: part.model_dump(mode="json", exclude=unneeded) for name, part in parts.items()
+        }
         return identity | {
             "videos": len(self.videos),
             "others": len(self.others),
@@ -359,11 +350,9 @@ class SelfTraining:
         if not self.settings.rounds:
             return []
         count = len(self.videos)
-        # Drawn by the seed, so that a run that goes on holds out the same.
-        rng = np.random.default_rng([self.training.seed, count])
-        order = rng.permutation(count)
-        held_out_count = round(self.settings.held_out * count)
-        return sorted(order[:held_out_count].tolist())
+        # Drawn by the seed, so that a run that is resumed holds out the same.
+        order = np.random.default_rng([self.training.seed, count]).permutation(count)
+        return sorted(order[: round(self.settings.held_out * count)].tolist())
 
     def _matrices(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
@@ -371,8 +360,7 @@ class SelfTraining:
         """Yield this process's share of the videos, each by its place, and every network's matrix
         of it."""
         rank, size = rank_and_world_size()
-        samples = unlabelled_samples(videos)
-        return iterate_matrices(networks, samples, rank=rank, of=size)
+        return iterate_matrices(networks, unlabelled_samples(videos), rank=rank, of=size)
 
     def _best(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
@@ -384,13 +372,8 @@ class SelfTraining:
             mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
             best[index] = (best_scores(mean), mean.argmax(axis=1))
         best = gather_from_all(best)
-        scores = []
-        rows = []
-        for index in range(len(videos)):
-            video_scores, video_rows = best[index]
-            scores.append(video_scores)
-            rows.append(video_rows)
-        return scores, rows
+        in_order = [best[index] for index in range(len(videos))]
+        return [scores for scores, _ in in_order], [rows for _, rows in in_order]
 
 
 def _training_folder(network: Path) -> Path:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, open_video_store
-from stepline.models.nasva.checkpoint import NETWORK_FILE, read_aligner, write_aligner
+from stepline.models.nasva.checkpoint import NETWORK, read_aligner, write_aligner
 from stepline.models.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.models.nasva.loss import alignability_loss, grounding_loss
 from stepline.models.nasva.model import Aligner, AlignerOutput
@@ -34,7 +34,6 @@ from stepline.models.nasva.settings import (
 )
 from stepline.models.training.batches import Batch, Sample, collate
 from stepline.models.training.distributed import first_then_all, start_processes
-from stepline.models.training.gather import source_flaw
 from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
 from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
@@ -43,9 +42,17 @@ from stepline.models.training.sources import (
     LabelledTexts,
     is_feature_store,
     read_labelled_texts,
+    source_flaw,
     text_vectors,
 )
 from stepline.networks.device import device_of
+
+BEST_FILE, FINAL_FILE = NETWORK.names
+TEXT_KINDS: tuple[TextKind, ...] = ("narration", "step")
+# settings of a network that may change when it is trained on
+CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
+HELD_OUT_SAMPLES = 8  # that are scored together
+BELOW_ANY_COSINE = -2.0  # of padding, so that it is never the best row
 
 
 def train_aligner(
@@ -58,9 +65,9 @@ def train_aligner(
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[Sample] | None = None,
 ) -> Aligner:
-    """Return a fresh network trained on the samples, at rest.
+    """Return a fresh network trained on the samples, in evaluation mode.
 
-    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
+    A run in `folder` that was killed is resumed. Raises ShapeError when there is nothing to train
     on.
     """
     return train_network(
@@ -74,8 +81,8 @@ def train_aligner(
 
 
 def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
-    """Return what training learns: samples of videos of like length together, some with their texts
-    shuffled."""
+    """Return what training learns: samples of videos of similar length together, some with their
+    texts shuffled."""
 
     def losses(network: nn.Module, batch_samples: Sequence[Sample]) -> list[Loss]:
         batch = collate(batch_samples).to(device_of(network))
@@ -97,21 +104,12 @@ def shuffle_texts(
 ) -> list[Sample]:
     """Return the samples, some with their texts shuffled and so marked. Supplement 6.3: half,
     whatever the source."""
-    count = 1
-    if settings.drawn == "sample":
-        count = len(samples)
-    draws = rng.random(count) < settings.shuffled
-    loses_order = np.broadcast_to(draws, len(samples))
-    augmented = []
-    for sample, is_shuffled in zip(samples, loses_order, strict=True):
-        if is_shuffled:
-            sample = sample.shuffled(rng)
-        augmented.append(sample)
-    return augmented
-
-
-HELD_OUT_SAMPLES = 8  # that are scored together
-BELOW_ANY_COSINE = -2.0  # of padding, so that it is never the best row
+    count = len(samples) if settings.drawn == "sample" else 1
+    loses_order = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
+    return [
+        sample.shuffled(rng) if is_shuffled else sample
+        for sample, is_shuffled in zip(samples, loses_order, strict=True)
+    ]
 
 
 def aligner_scorer(
@@ -120,8 +118,8 @@ def aligner_scorer(
     loss: AlignerLossSettings,
     keep: Callable[[nn.Module], None],
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples. "recall": R@1 of their labels, "loss": what a text
-    loses, negative."""
+    """Return the scorer of held-out samples. "recall": R@1 of their labels, "loss": that of each
+    text, negative."""
 
     def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(batch_samples).to(device_of(network))
@@ -142,15 +140,7 @@ def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]
     positive = batch.real_positive()  # (B, K, T)
     scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
     best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
-    hits = positive.gather(2, best)
-    labelled = positive.any(dim=2)
-    return hits.sum(), labelled.sum()
-
-
-BEST_FILE, FINAL_FILE = NETWORK_FILE.names
-TEXT_KINDS: tuple[TextKind, ...] = ("narration", "step")
-# settings of a network that may change when it is trained on
-CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
+    return positive.gather(2, best).sum(), positive.any(dim=2).sum()
 
 
 @dataclass(frozen=True)
@@ -173,20 +163,14 @@ class AlignerSources:
 
     def texts(self, kind: TextKind) -> str | None:
         """Return where the texts of a kind come from."""
-        sources = {"narration": self.narrations, "step": self.steps}
-        return sources[kind]
+        return self.narrations if kind == "narration" else self.steps
 
     def vectors(self, kind: TextKind) -> str:
         """Return where their vectors come from: the store itself where texts come from one, else
         MiniLM."""
-        options = {"narration": self.narration_vectors, "step": self.step_vectors}
-        option = options[kind]
-        if option:
-            return option
+        option = self.narration_vectors if kind == "narration" else self.step_vectors
         source = self.texts(kind) or ""
-        if is_feature_store(source):
-            return source
-        return "minilm"
+        return option or (source if is_feature_store(source) else "minilm")
 
 
 @dataclass(frozen=True)
@@ -198,18 +182,6 @@ class PreparedAligner:
     held_out: AlignerSamples
     network: Aligner
 
-    def counts(self) -> dict[str, Any]:
-        """Return what run.json says of the samples."""
-        samples = self.samples
-        return {
-            "videos": len(samples.videos),
-            "samples": len(samples),
-            "texts": samples.texts,
-            "labelled": samples.labelled,
-            "held_out": len(self.held_out),
-            "omitted": samples.reasons(),
-        }
-
 
 def train_run(
     sources: AlignerSources,
@@ -220,14 +192,20 @@ def train_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
-    """Train, or go on training, and return the network.
+    """Train, or resume training, and return the network.
 
-    start: one to train on, ours or the authors' .pth.
-    on_prepared: is called before the first step.
+    Under torchrun the processes share the work and the first one writes.
 
-    Under torchrun the processes share the work and the first one writes. Raises SettingsError when
-    `folder` holds another run, ShapeError when nothing is left to train on, and what the sources
-    raise.
+    Args:
+        sources: what is read.
+        folder: of the run.
+        settings: of the run.
+        start: a network to train on, ours or the authors' .pth.
+        report: gets each step.
+        on_prepared: is called before the first step.
+
+    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
+    on, and what the sources raise.
     """
     start_processes(settings.train.device)
     prepared = prepare(sources, folder, settings, start)
@@ -249,19 +227,22 @@ def train_run(
             lambda: prepared.network, task, settings.train, folder, report, scorer=scorer
         )
 
-    # By these the folder refuses another run.
     whole = settings.model_copy(update={"model": prepared.network.settings})
-    identity = {
-        "settings": settings_that_matter(whole),
-        "sources": asdict(sources) | {"start": start},
+    counts: dict[str, Any] = {
+        "videos": len(samples.videos),
+        "samples": len(samples),
+        "texts": samples.texts,
+        "labelled": samples.labelled,
+        "held_out": len(held_out),
+        "omitted": samples.reasons(),
     }
     run = TrainingRun(
         folder,
-        identity,
+        NETWORK,
+        # by these the folder refuses another run
+        {"settings": settings_that_matter(whole), "sources": asdict(sources) | {"start": start}},
         write,
-        final=FINAL_FILE,
-        best=BEST_FILE,
-        facts={"versions": versions(), "data": prepared.counts()},
+        facts={"versions": versions(), "data": counts},
         omitted=map(omitted_row, samples.omitted),
     )
     return run_training(run, train)
@@ -293,8 +274,7 @@ def prepare(
             omitted = [row for row in samples.omitted if row.what == kind]
             raise ShapeError(f"{sources.texts(kind)}: {source_flaw(omitted)}")
     network = starting_network(settings, samples.widths(), start)
-    training, held_out = samples.split(settings.data.held_out)
-    return PreparedAligner(training, held_out, network)
+    return PreparedAligner(*samples.split(settings.data.held_out), network)
 
 
 def starting_network(
@@ -317,11 +297,9 @@ def starting_network(
     network = read_aligner(start)
     own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
     if (own.video_width, own.text_width) != widths:
-        own_widths = f"{own.video_width} and {own.text_width} wide"
-        cure = "give the features that it was trained on"
         raise ShapeError(
-            f"{start}: takes video and text features {own_widths}, "
-            f"not {widths[0]} and {widths[1]}; {cure}"
+            f"{start}: takes video and text features {own.video_width} and {own.text_width} wide, "
+            f"not {widths[0]} and {widths[1]}; give the features that it was trained on"
         )
     if own == network.settings:
         return network

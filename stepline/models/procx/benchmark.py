@@ -25,16 +25,10 @@ def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Q
     or holds none."""
     reading = read(name, reference, subset=subset)
     if not reading.records:
-        part = ""
-        if subset:
-            part = f" of subset {subset!r}"
+        part = f" of subset {subset!r}" if subset else ""
         raise DatasetError(f"{reference}: holds no video{part} to describe; give another")
-    ids = [record.id for record in reading.records]
-    unasked = {}
-    for row in reading.rejected:
-        if row.what == "video":
-            unasked[row.id] = row.reason
-    return Questions(tuple(ids), unasked)
+    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    return Questions(tuple(record.id for record in reading.records), unasked)
 
 
 def write_predictions(
@@ -77,9 +71,7 @@ def write_predictions(
         answers.missing.update(videos.missing)
         descriptions = describer.describe(list(videos.by_id.values()))
         for id, description in zip(videos.by_id, descriptions, strict=True):
-            video = Video(id=id)
-            answers.by_id[id] = Record(id=id, video=video, steps=description.steps)
+            answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)
     answers.require_any(" videos")
-    records = list(answers.by_id.values())
-    write_densevid(segments(records), out)
+    write_densevid(segments(list(answers.by_id.values())), out)
     return answers

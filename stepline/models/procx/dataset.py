@@ -13,22 +13,21 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stepline.datasets import DATASETS
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore
 from stepline.models.procx.batch import StepSample
 from stepline.models.procx.settings import DataSettings, StepSource
-from stepline.models.training.batches import LazySamples
-from stepline.models.training.gather import (
+from stepline.models.training.batches import GatheredSamples
+from stepline.models.training.sources import (
+    ExcludedIds,
     FeatureJoin,
     Features,
     FeatureSpec,
+    dataset_of,
     feature_spec,
-    is_held_out,
     reasons_in_words,
 )
-from stepline.models.training.sources import dataset_of
-from stepline.records import FeatureSequence, Record, Rejected, Sentence, Step, count_reasons
+from stepline.records import Record, Rejected, Sentence, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +73,15 @@ TimedText: TypeAlias = tuple[float, float, str]  # start, end, and what is said 
 
 def timed_texts(sentences: Iterable[Sentence]) -> list[TimedText]:
     """Return the seconds and the text of each sentence."""
-    texts = []
-    for sentence in sentences:
-        span = sentence.span
-        texts.append((span.start, span.end, sentence.text))
-    return texts
+    return [(line.span.start, line.span.end, line.text) for line in sentences]
 
 
 def speech_window(speech: Iterable[TimedText], around: float, start: float, end: float) -> str:
     """Return what is said from `around` seconds before the start until as many after the end, as
     one text."""
-    texts = []
-    for first, last, text in speech:
-        if last > start - around and first < end + around:
-            texts.append(text)
-    return " ".join(texts)
+    return " ".join(
+        text for first, last, text in speech if last > start - around and first < end + around
+    )
 
 
 NO_STEP = "it has no step with a place and a text"
@@ -125,10 +118,10 @@ class _PendingSample:
         return events, speech
 
 
-class StepDataset(LazySamples[StepSample]):
+class StepDataset(GatheredSamples[_PendingSample, StepSample]):
     """Samples that are read when they are asked for.
 
-    omitted: what is not a sample, or not asked for, and why.
+    counts: steps of each.
     spec: what the features of all of them are of.
     lengths: 1 each, since features are resized to one length.
     """
@@ -144,20 +137,19 @@ class StepDataset(LazySamples[StepSample]):
         shards = []
         if isinstance(features, FeatureStore):
             shards = [features[part.video].shard for part in parts]
-        super().__init__(self._read, [1] * len(parts), shards)
-        self._parts = parts
+        super().__init__(self._read, [1] * len(parts), shards, parts, omitted)
         self._features = features
         self._settings = settings
         self._spec = spec
-        self.omitted = tuple(omitted)
-        self.videos = tuple(part.video for part in parts)
         self.counts = tuple(part.count for part in parts)
 
     def _read(self, index: int) -> StepSample:
-        part = self._parts[index]
+        part = self.parts[index]
         events, speech = part.unpack()
         # A video's features are read only here, when its sample is asked for.
-        features = read_features(self._features, part.video)
+        stored = self._features
+        video = part.video
+        features = stored.read(video) if isinstance(stored, FeatureStore) else stored[video]
         spans = tuple((event.start, event.end) for event in events)
         windows: tuple[str, ...] | None = None
         if self._settings.speech:
@@ -176,20 +168,16 @@ class StepDataset(LazySamples[StepSample]):
     @property
     def spec(self) -> FeatureSpec:
         """What the features are of. Raises ShapeError without any sample."""
-        if self._spec is None or not self._parts:
+        if self._spec is None or not self.parts:
             raise ShapeError(
                 f"no video is left to train on: {reasons_in_words(self.omitted)}; fix the sources"
             )
         return self._spec
 
-    def reasons(self) -> dict[str, int]:
-        """Return how many were left out for each reason, the most frequent first."""
-        return count_reasons(self.omitted)
-
     def texts(self) -> Iterator[str]:
         """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that
         is read."""
-        for part in self._parts:
+        for part in self.parts:
             events, speech = part.unpack()
             for event in events:
                 yield from event.texts
@@ -198,17 +186,9 @@ class StepDataset(LazySamples[StepSample]):
     def split(self, fraction: float) -> tuple["StepDataset", "StepDataset"]:
         """Return the samples to train on and those held out: a fraction of the videos, chosen by
         their ids alone."""
-        training: list[_PendingSample] = []
-        held_out: list[_PendingSample] = []
-        for part in self._parts:
-            if is_held_out(part.video, fraction):
-                held_out.append(part)
-            else:
-                training.append(part)
+        training, held_out = self.split_parts(fraction, self._settings.held_out_most)
         about = (self._features, self._settings, self._spec)
-        to_train_on = StepDataset(training, *about, self.omitted)
-        to_score = StepDataset(held_out[: self._settings.held_out_most], *about)
-        return to_train_on, to_score
+        return StepDataset(training, *about, self.omitted), StepDataset(held_out, *about)
 
 
 def gather_samples(
@@ -216,7 +196,7 @@ def gather_samples(
     features: Features,
     settings: DataSettings | None = None,
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
 ) -> StepDataset:
     """Return what can be trained on, one sample per video.
 
@@ -250,19 +230,9 @@ def gather_samples(
             join.omit("video", video, flaw or (NO_STEP, ""))
             continue
         # What is said, for networks that read it.
-        speech = []
-        if settings.speech:
-            speech = timed_texts(record.sentences)
+        speech = timed_texts(record.sentences) if settings.speech else []
         parts.append(_PendingSample.pack(video, events, speech))
     return StepDataset(parts, features, settings, join.specs.get("video"), join.omitted)
-
-
-def read_features(features: Features, video: str) -> FeatureSequence:
-    """Return the features of a video. Raises StoreError for a video without any, and ShapeError
-    for NaN."""
-    if isinstance(features, FeatureStore):
-        return features.read(video)
-    return features[video]
 
 
 STEP_SOURCES: dict[str, StepSource] = {
@@ -276,7 +246,4 @@ def steps_given_by(source: str) -> StepSource:
     """Return what of a source's records are the steps, where no one says it: what people annotated,
     else its steps."""
     dataset = dataset_of(source)
-    if dataset is None:
-        return "steps"
-    name = dataset[0]
-    return STEP_SOURCES[DATASETS[name].gives]
+    return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].gives]

@@ -9,6 +9,7 @@ seed-N/               the same of each seed, where several are asked for, and se
 """
 
 import json
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -25,9 +26,10 @@ from stepline.evaluate.events import Event
 from stepline.evaluate.soda import soda
 from stepline.features import open_video_store
 from stepline.files.atomic_files import write_atomic
+from stepline.limits import parse_json
 from stepline.models.procx.batch import StepSample, collate
 from stepline.models.procx.checkpoint import (
-    PROCX_FILE,
+    NETWORK,
     LoadedProcx,
     TrainingFeatures,
     load_model,
@@ -42,7 +44,6 @@ from stepline.models.procx.inference import (
 )
 from stepline.models.procx.losses import count_frequencies, training_losses
 from stepline.models.procx.model import ProcX
-from stepline.models.procx.seeds import SeedResult, seed_result, seed_summary
 from stepline.models.procx.settings import (
     PROCX_TRAINING,
     DataSettings,
@@ -54,17 +55,21 @@ from stepline.models.procx.settings import (
 )
 from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.models.training.distributed import is_first, start_processes
-from stepline.models.training.gather import FeatureSpec, source_flaw
 from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
-from stepline.models.training.network_file import UNKNOWN_SOURCES
+from stepline.models.training.network import UNKNOWN_SOURCES
 from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.run_folder import (
+    LOG_FILE,
+    settings_that_matter,
+    settings_to_train_on,
+    versions,
+)
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import read_records
+from stepline.models.training.sources import FeatureSpec, read_records, source_flaw
 from stepline.networks.device import device_of
 from stepline.records import Rejected
 
-BEST_FILE, FINAL_FILE = PROCX_FILE.names
+BEST_FILE, FINAL_FILE = NETWORK.names
 SEEDS_FILE = "seeds.json"
 SCORING_BATCH = 16  # held-out videos
 # how far from 1 the length of a unit row may be. Features are stored in half precision
@@ -116,28 +121,30 @@ class PreparedRun:
             around = self.start.trained.around
         # The first video says whether rows have length 1. Rows of zeros say nothing of it.
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
-        lengths = lengths[lengths > 0]
-        unit = bool(np.allclose(lengths, 1.0, atol=UNIT_TOLERANCE))
+        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT_TOLERANCE))
         return TrainingFeatures(spec.backbone, spec.rate, unit, around)
 
-    def counts(self) -> dict[str, Any]:
-        """Return what run.json says of the samples."""
-        return {
-            "videos": len(self.samples),
-            "steps": sum(self.samples.counts),
-            "crowded": self.crowded,
-            "held_out": len(self.held_out),
-            "tokens": len(self.vocabulary),
-            "omitted": self.samples.reasons(),
-        }
-
     def network(self) -> ProcX | None:
-        """Return the network to go on from, one of its own each time, None for fresh weights."""
+        """Return a copy of the network to train on, None for fresh weights."""
         if self.start is None:
             return None
         network = ProcX(self.settings.model, len(self.vocabulary))
         network.load_state_dict(self.start.model.state_dict())
         return network
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """The outcome of a seed's training.
+
+    score: the best on held-out videos, None without any.
+    loss: of the last step.
+    """
+
+    seed: int
+    folder: Path
+    score: float | None
+    loss: float
 
 
 def train_procx_run(
@@ -150,11 +157,18 @@ def train_procx_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedRun], None] | None = None,
 ) -> list[SeedResult]:
-    """Train, or go on training, a network per seed, and return what came of each.
+    """Train, or resume training, a network per seed, and return the outcome of each.
 
-    start: a network to train on.
-    seeds: how many trainings, from `train.seed` on, each in its own folder where there are several.
-    on_prepared: called before the first step.
+    Args:
+        sources: what is read.
+        folder: of the run.
+        settings: of the run.
+        start: a network to train on.
+        seeds: how many trainings, from `train.seed` on, each in its own folder where there are
+            several.
+        report: gets each step.
+        on_prepared: called before the first step.
+
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
     on, and what the sources raise.
     """
@@ -167,16 +181,44 @@ def train_procx_run(
     # A run per seed, each reproducible on its own.
     for seed in range(settings.train.seed, settings.train.seed + seeds):
         training = settings.train.model_copy(update={"seed": seed})
-        seed_folder = folder
-        if seeds > 1:
-            seed_folder = folder / f"seed-{seed}"
-        result = _train_seed(prepared, sources, seed_folder, training, start, report, device)
-        results.append(result)
+        seed_folder = folder / f"seed-{seed}" if seeds > 1 else folder
+        _train_seed(prepared, sources, seed_folder, training, start, report, device)
+        text = (seed_folder / LOG_FILE).read_text(encoding="utf-8")
+        lines = [parse_json(line) for line in text.splitlines()]
+        # Lines without a score are steps between two scorings.
+        scores = [line["score"] for line in lines if "score" in line]
+        best = max(scores, default=None)
+        results.append(SeedResult(seed, seed_folder, best, lines[-1]["loss"]))
     # Of several processes one writes the summary.
     if seeds > 1 and is_first():
-        summary = json.dumps(seed_summary(results), indent=2)
-        write_atomic(folder / SEEDS_FILE, summary + "\n")
+        write_atomic(folder / SEEDS_FILE, json.dumps(seed_summary(results), indent=2) + "\n")
     return results
+
+
+def seed_summary(results: Sequence[SeedResult]) -> dict[str, Any]:
+    """Return the seeds' scores and losses with their mean and spread (standard deviation of a
+    sample), plain."""
+    rows = [
+        {
+            "seed": result.seed,
+            "folder": result.folder.name,
+            "score": result.score,
+            "loss": result.loss,
+        }
+        for result in results
+    ]
+    scores = [result.score for result in results if result.score is not None]
+    losses = [result.loss for result in results]
+    return {"seeds": rows, "score": _mean_and_spread(scores), "loss": _mean_and_spread(losses)}
+
+
+def _mean_and_spread(values: list[float]) -> dict[str, float] | None:
+    """Return mean and standard deviation of a sample. The latter is 0 of a single value. None
+    without a value."""
+    if not values:
+        return None
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "spread": spread}
 
 
 def prepare_run(
@@ -187,61 +229,51 @@ def prepare_run(
     target = settings.data.target or steps_given_by(sources.steps)
     data = settings.data.model_copy(update={"target": target})
     features = open_video_store(sources.features)
-    records = read_records(sources.steps, sources.subset)
-    excluded = read_excluded(sources.excluded)
-    samples = gather_samples(records, features, data, excluded=excluded)
+    records = read_records(sources.steps, subset=sources.subset)
+    samples = gather_samples(records, features, data, excluded=read_excluded(sources.excluded))
     if not (len(samples) or samples.omitted):
         raise DatasetError(f"{sources.steps}: {source_flaw(samples.omitted)}")
     training, held_out = samples.split(data.held_out)
 
     # the network
-    loaded = None
-    if start is None:
-        model = _settings_for(samples.spec, settings.model)
+    spec = samples.spec
+    model = settings.model
+    loaded = None if start is None else load_model(start)
+    if loaded is not None:
+        model = _settings_of_start(loaded, model, spec)
+    elif "features" in model.model_fields_set and model.features != spec.width:
+        widths = f"model.features={model.features}, the features have {spec.width}"
+        raise SettingsError(f"{widths}; leave the setting out")
     else:
-        loaded = load_model(start)
-        model = _settings_of_start(loaded, settings.model, samples.spec)
+        model = model.model_copy(update={"features": spec.width})
     if data.speech and model.captioner.kind == "lstm":
         raise SettingsError(
             f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out"
         )
     # The words: a network that is trained on keeps the vocabulary that its weights are of.
-    vocabulary = loaded.vocabulary if loaded else _train_vocabulary(training, sources, settings)
+    if loaded is not None:
+        vocabulary = loaded.vocabulary
+    else:
+        vocabulary = train_vocabulary(_vocabulary_texts(training, sources), settings.vocabulary)
     crowded = sum(count > model.queries for count in samples.counts)
     whole = settings.model_copy(update={"data": data, "model": model})
     return PreparedRun(training, held_out, whole, vocabulary, loaded, crowded)
 
 
-def _train_vocabulary(
-    samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings
-) -> Vocabulary:
-    """Return the vocabulary of the samples' texts, and of the further sources' steps."""
-
-    def texts() -> Iterator[str]:
-        yield from samples.texts()
-        for source in sources.words:
-            field: str = steps_given_by(source)
-            if field == "narration":
-                field = "sentences"
-            count = 0
-            for record in read_records(source):
-                rows = getattr(record, field)
-                count += len(rows)
-                yield from (row.text for row in rows)
-            if not count:
-                cure = "correct it, or leave --words out"
-                raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
-
-    return train_vocabulary(texts(), settings.vocabulary)
-
-
-def _settings_for(spec: FeatureSpec, model: ModelSettings) -> ModelSettings:
-    """Return settings of a network for these features. Raises SettingsError where another width was
-    asked for."""
-    if "features" in model.model_fields_set and model.features != spec.width:
-        widths = f"model.features={model.features}, the features have {spec.width}"
-        raise SettingsError(f"{widths}; leave the setting out")
-    return model.model_copy(update={"features": spec.width})
+def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[str]:
+    """Yield the samples' texts, and those of the further sources' steps."""
+    yield from samples.texts()
+    for source in sources.words:
+        target = steps_given_by(source)
+        field = "sentences" if target == "narration" else target
+        count = 0
+        for record in read_records(source):
+            rows = getattr(record, field)
+            count += len(rows)
+            yield from (row.text for row in rows)
+        if not count:
+            cure = "correct it, or leave --words out"
+            raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
 
 
 def _settings_of_start(
@@ -255,9 +287,8 @@ def _settings_of_start(
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
     other_backbone = spec.backbone != before and not is_unknown
     if spec.width != own.features or other_backbone:
-        own_features = f"{before!r}, {own.features} wide"
         raise ModelError(
-            f"{loaded.path}: takes features of {own_features}, "
+            f"{loaded.path}: takes features of {before!r}, {own.features} wide, "
             f"not {spec.backbone!r}, {spec.width} wide; give the features that it was trained on"
         )
     return own
@@ -271,33 +302,18 @@ def _train_seed(
     start: Path | None,
     report: Callable[[Progress], None] | None,
     device: torch.device,
-) -> SeedResult:
-    """Train one seed's network in its folder, write it, and return what the log says of it."""
+) -> None:
+    """Train one seed's network in its folder, and write it."""
     samples = prepared.samples
+    held_out = prepared.held_out
     whole = prepared.settings
     vocabulary = prepared.vocabulary
-
-    # what a run in the folder must have been started from to be taken up
-    start_identity: list[object] | None = None
-    if start is not None:
-        assert prepared.start is not None
-        start_identity = [start, prepared.start.sha256]
-    settings = whole.model_copy(update={"train": training})
-    identity = {
-        "settings": settings_that_matter(settings),
-        "sources": asdict(sources) | {"start": start_identity},
-    }
 
     def write(network: ProcX, path: Path) -> None:
         write_model(network, vocabulary, path, prepared.trained)
 
     def train(keep_best: KeepBest) -> ProcX:
-        scorer = None
-        if len(prepared.held_out):
-            words = None
-            if whole.data.held_out_score == "words":
-                words = vocabulary
-            scorer = soda_scorer(prepared.held_out, keep_best, words)
+        words = vocabulary if whole.data.held_out_score == "words" else None
         return train_procx(
             samples,
             folder,
@@ -309,27 +325,37 @@ def _train_seed(
             start=prepared.network(),
             report=report,
             device=device,
-            scorer=scorer,
+            scorer=soda_scorer(held_out, keep_best, words) if len(held_out) else None,
         )
 
-    run: TrainingRun[ProcX] = TrainingRun(
+    # what a run in the folder must have been started from to be resumed
+    start_identity = None if prepared.start is None else [start, prepared.start.sha256]
+    identity = {
+        "settings": settings_that_matter(whole.model_copy(update={"train": training})),
+        "sources": asdict(sources) | {"start": start_identity},
+    }
+    counts: dict[str, Any] = {
+        "videos": len(samples),
+        "steps": sum(samples.counts),
+        "crowded": prepared.crowded,
+        "held_out": len(held_out),
+        "tokens": len(vocabulary),
+        "omitted": samples.reasons(),
+    }
+    run = TrainingRun(
         folder,
+        NETWORK,
         identity,
         write,
-        final=FINAL_FILE,
-        best=BEST_FILE,
-        facts={"versions": versions(), "data": prepared.counts()},
+        facts={"versions": versions(), "data": counts},
         omitted=map(_omitted_row, samples.omitted),
     )
     run_training(run, train)
-    return seed_result(training.seed, folder)
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
     """Return what is not a sample as a line of `omitted.jsonl`."""
-    step = None
-    if row.what == "step":
-        step = row.text
+    step = row.text if row.what == "step" else None
     return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
 
 
@@ -347,20 +373,29 @@ def train_procx(
     scorer: HeldOutScorer[StepSample] | None = None,
     device: str | torch.device = "cpu",
 ) -> ProcX:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, at
-    rest.
+    """Return a network trained on the samples, from fresh weights or on from those of `start`, in
+    evaluation mode.
 
-    model: of a fresh network.
-    start: is changed in place.
-    data: how often speech is heard, and whether wordings are drawn. None: samples as they come.
-    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
-    on.
+    A run in `folder` that was killed is resumed.
+
+    Args:
+        samples: videos with their steps.
+        folder: of checkpoints and log.
+        vocabulary: of the captions.
+        model: settings of a fresh network.
+        loss: its parts and weights.
+        data: how often speech is heard, and whether wordings are drawn. None: samples as they come.
+        settings: how long and how fast.
+        start: is changed in place.
+        report: gets each step.
+        scorer: of held-out samples.
+        device: on which it is trained.
+
+    Raises ShapeError when there is nothing to train on.
     """
     settings = settings or PROCX_TRAINING
     # A network that is trained on keeps its own sizes.
-    sizes = model or ModelSettings()
-    if start:
-        sizes = start.settings
+    sizes = start.settings if start else model or ModelSettings()
     task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
     # The layers that place sampling points may learn at a rate of their own.
     if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
@@ -389,16 +424,13 @@ def procx_task(
     counts = getattr(samples, "counts", None)
     if counts is None:
         counts = [len(sample.spans) for sample in samples]
-    rates = None  # without any sample, which the loop refuses
-    if len(samples):
-        rates = count_frequencies(counts, model.most_steps + 1)
+    # None without any sample, which the loop refuses
+    rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None
 
     def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
         device = device_of(network)
         collated = collate(batch, vocabulary, model).to(device)
-        count_rates = rates
-        if count_rates is not None:
-            count_rates = count_rates.to(device)
+        count_rates = None if rates is None else rates.to(device)
         return training_losses(network, collated, loss, count_rates)
 
     def augment(batch: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
@@ -413,9 +445,7 @@ def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Genera
     """Return the sample as one step sees it: with what is said or without, and one wording of each
     step, at random."""
     # With speech or in silence, so that the network can do both.
-    speech = None
-    if rng.random() < data.speech:
-        speech = sample.speech
+    speech = sample.speech if rng.random() < data.speech else None
     if data.wording != "any" or not sample.alternatives:
         return replace(sample, speech=speech)
     # One wording is to be said, and the others stay right for the contrast.
@@ -443,7 +473,10 @@ def soda_scorer(
     """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
-        truth = {sample.id: _events_of(sample) for sample in batch}
+        truth: dict[str, list[Event]] = {}
+        for sample in batch:
+            rows = zip(sample.spans, sample.sentences, strict=True)
+            truth[sample.id] = [(start, end, sentence) for (start, end), sentence in rows]
         if vocabulary is None:
             events = _placed_events(network, batch)
             score = soda(truth, events, kind="d").f1
@@ -458,24 +491,13 @@ def soda_scorer(
     return HeldOutScorer(samples, SCORING_BATCH, measure, keep)
 
 
-def _events_of(sample: StepSample) -> list[Event]:
-    """Return the steps of a sample as events."""
-    events: list[Event] = []
-    for (start, end), sentence in zip(sample.spans, sample.sentences, strict=True):
-        events.append((start, end, sentence))
-    return events
-
-
 def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str, list[Event]]:
     """Return the most confident proposals of each sample, without words."""
     values = [sample.values for sample in batch]
-    durations = [sample.duration for sample in batch]
-    proposals = propose(network, values, durations)
-    settings = DescribeSettings()
+    proposals = propose(network, values, [sample.duration for sample in batch])
     events: dict[str, list[Event]] = {}
     for sample, video in zip(batch, proposals.videos, strict=True):
-        queries = select_proposals(video, settings)
-        boxes = video.boxes[queries]
+        boxes = video.boxes[select_proposals(video, DescribeSettings())]
         events[sample.id] = [(start, end, "") for start, end in boxes.tolist()]
     return events
 
@@ -488,8 +510,6 @@ def _described_events(
     descriptions = describe_many(network, vocabulary, videos)
     events: dict[str, list[Event]] = {}
     for sample, description in zip(batch, descriptions, strict=True):
-        events[sample.id] = []
-        for step in description.steps:
-            span = step.spans[0]
-            events[sample.id].append((span.start, span.end, step.text))
+        spans = [(step.spans[0], step.text) for step in description.steps]
+        events[sample.id] = [(span.start, span.end, text) for span, text in spans]
     return events

@@ -5,9 +5,10 @@ masks.
 gives.
 """
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeAlias, TypeVar, overload
+from typing import Generic, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor
 
 from stepline.errors import ShapeError
-from stepline.records import Matrix
+from stepline.records import Matrix, Rejected, count_reasons
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 S = TypeVar("S")
+P = TypeVar("P", bound="PendingSample")
 B = TypeVar("B", bound="TensorRecord")
 
 # rows of a video that training sees. NaSVA's supplement gives seconds, at one row per second
@@ -45,7 +47,6 @@ class Sample:
     ordered: bool
 
     def __post_init__(self) -> None:
-        # The arrays have the right form.
         for name, values in (("video", self.video), ("text", self.text)):
             if values.ndim != 2 or values.dtype != np.float32:
                 form = f"{values.dtype} {values.shape}"
@@ -54,11 +55,9 @@ class Sample:
                 raise ShapeError(
                     f"{self.id}: {name} features hold NaN or infinity; extract them again"
                 )
-        # Texts may be missing, rows may not.
         if not len(self.video):
             cure = "extract its features again, or leave it out"
             raise ShapeError(f"{self.id}: the video has no feature row; {cure}")
-        # Each text has a label per row.
         shape = (len(self.text), len(self.video))
         if self.positive.dtype != bool or self.positive.shape != shape:
             expected = f"bool {shape}, texts by feature rows"
@@ -68,9 +67,7 @@ class Sample:
     def shuffled(self, rng: np.random.Generator) -> "Sample":
         """Return the sample with its texts in a random order, and so marked."""
         order = rng.permutation(len(self.text))
-        text = self.text[order]
-        positive = self.positive[order]
-        return replace(self, text=text, positive=positive, ordered=False)
+        return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
 
 
 class LazySamples(Sequence[S]):
@@ -102,6 +99,52 @@ class LazySamples(Sequence[S]):
         return self._make(range(len(self))[index])
 
 
+class PendingSample(Protocol):
+    """A sample that is not read yet."""
+
+    @property
+    def video(self) -> str:
+        """The id of its video."""
+
+
+class GatheredSamples(LazySamples[S], Generic[P, S]):
+    """Samples of stored features that are read when they are asked for.
+
+    parts: what is known of each before.
+    omitted: what is not a sample, and why.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], S],
+        lengths: Sequence[int],
+        shards: Sequence[int],
+        parts: Sequence[P],
+        omitted: Sequence[Rejected],
+    ) -> None:
+        super().__init__(make, lengths, shards)
+        self.parts = parts
+        self.omitted = tuple(omitted)
+        self.videos = tuple(dict.fromkeys(part.video for part in parts))
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many were left out for each reason, the most frequent first."""
+        return count_reasons(self.omitted)
+
+    def split_parts(self, fraction: float, most: int) -> tuple[list[P], list[P]]:
+        """Return the parts to train on, and at most `most` that are held out: of a fraction of the
+        videos, chosen by their ids alone."""
+        training = [part for part in self.parts if not is_held_out(part.video, fraction)]
+        held_out = [part for part in self.parts if is_held_out(part.video, fraction)]
+        return training, held_out[:most]
+
+
+def is_held_out(video: str, fraction: float) -> bool:
+    """Tell whether a video is among the held-out fraction: its id alone decides, whatever else is
+    in the source."""
+    return zlib.crc32(video.encode()) < fraction * 2**32
+
+
 def lengths_and_shards(
     samples: Sequence[S], length: Callable[[S], int]
 ) -> tuple[Sequence[int], Sequence[int]]:
@@ -109,8 +152,7 @@ def lengths_and_shards(
     store). Lazy samples are not read."""
     if isinstance(samples, LazySamples):
         return samples.lengths, samples.shards
-    lengths = [length(sample) for sample in samples]
-    return lengths, ()
+    return [length(sample) for sample in samples], ()
 
 
 def joined_samples(
@@ -129,13 +171,9 @@ def joined_samples(
         second_shards = second_shards or np.resize(known_shards, len(second)).tolist()
 
     def read(index: int) -> S:
-        if index < len(first):
-            return first[index]
-        return second[index - len(first)]
+        return first[index] if index < len(first) else second[index - len(first)]
 
-    lengths = [*first_lengths, *second_lengths]
-    shards = [*first_shards, *second_shards]
-    return LazySamples(read, lengths, shards)
+    return LazySamples(read, [*first_lengths, *second_lengths], [*first_shards, *second_shards])
 
 
 @dataclass(frozen=True)
@@ -144,11 +182,12 @@ class TensorRecord:
 
     def to(self: B, device: str | torch.device) -> B:
         """Return the record on another device."""
-        moved = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor | TensorRecord):
-                moved[field.name] = value.to(device)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {
+            name: value.to(device)
+            for name, value in values.items()
+            if isinstance(value, Tensor | TensorRecord)
+        }
         return replace(self, **moved)
 
 
@@ -170,9 +209,7 @@ class Batch(TensorRecord):
 
     def real_positive(self) -> Tensor:
         """Return `positive` (B, K, T) without padding."""
-        seconds = ~self.video_pad[:, None]
-        texts = ~self.text_pad[:, :, None]
-        return self.positive & seconds & texts
+        return self.positive & ~self.video_pad[:, None] & ~self.text_pad[:, :, None]
 
 
 def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
@@ -186,9 +223,8 @@ def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
     # Videos are cut, texts never.
     video, video_pad = pad([sample.video[:longest] for sample in samples])
     text, text_pad = pad([sample.text for sample in samples])
-    seconds = video_pad.shape[1]
     # Labels are cut and padded as rows and texts are.
-    positive = np.zeros((*text_pad.shape, seconds), dtype=np.bool_)  # (B, K, T)
+    positive = np.zeros((*text_pad.shape, video_pad.shape[1]), dtype=np.bool_)  # (B, K, T)
     for row, sample in zip(positive, samples, strict=True):
         labels = sample.positive[:, :longest]
         texts, length = labels.shape
@@ -239,9 +275,8 @@ def length_buckets(
     for number, part in enumerate(parts):
         shuffled = part[rng.permutation(len(part))]
         order = np.concatenate([waiting, shuffled])
-        full = len(order) // size * size
-        if number == len(parts) - 1:
-            full = len(order)
+        is_last = number == len(parts) - 1
+        full = len(order) if is_last else len(order) // size * size
 
         # those that waited come first, in a batch of their own
         first = 0
@@ -254,11 +289,9 @@ def length_buckets(
         batches: list[tuple[int, ...]] = []
         pool_size = size * BATCHES_PER_POOL
         for start in range(first, full, pool_size):
-            end = min(start + pool_size, full)
-            pool = order[start:end].tolist()
+            pool = order[start : min(start + pool_size, full)].tolist()
             pool.sort(key=lambda index: lengths[index])
-            for at in range(0, len(pool), size):
-                batches.append(tuple(pool[at : at + size]))
+            batches += [tuple(pool[at : at + size]) for at in range(0, len(pool), size)]
         for index in rng.permutation(len(batches)):
             yield batches[index]
 
@@ -277,8 +310,7 @@ def shard_windows(
     drawn_order = rng.permutation(len(numbers))
     window_of_shard = np.empty(len(numbers), np.int64)
     window_of_shard[drawn_order] = np.arange(len(numbers)) // window
-    shard_rows = np.searchsorted(numbers, shards)
-    windows = window_of_shard[shard_rows]  # of each index
+    windows = window_of_shard[np.searchsorted(numbers, shards)]  # of each index
     order = np.argsort(windows, kind="stable")
     changes = np.flatnonzero(np.diff(windows[order]))
     return np.split(order, changes + 1)

@@ -98,12 +98,12 @@ def is_first() -> bool:
 def first_then_all(make: Callable[[], R]) -> R:
     """Return what `make` gives. The first process calls it before the others, which find what it
     left on disk."""
-    if not is_first():
+    if is_first():
+        result = make()
         wait_for_all()
-        return make()
-    result = make()
+        return result
     wait_for_all()
-    return result
+    return make()
 
 
 def first_says(fact: bool) -> bool:
@@ -144,14 +144,11 @@ def sum_gradients(model: nn.Module) -> None:
         return
     # All gradients as one row, because many small exchanges are slow.
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    gradients = []
     # A weight without a gradient counts as 0, or the rows of the processes would not align.
-    for weight in weights:
-        gradient = weight.grad
-        if gradient is None:
-            gradient = torch.zeros_like(weight)
-        gradients.append(gradient.flatten())
-    flat = sum_over_processes(torch.cat(gradients))
+    gradients = [
+        torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+    ]
+    flat = sum_over_processes(torch.cat([gradient.flatten() for gradient in gradients]))
     parts = flat.split([weight.numel() for weight in weights])
     for weight, part in zip(weights, parts, strict=True):
         weight.grad = part.view_as(weight)
@@ -164,9 +161,7 @@ def peak_memory() -> int:
         return int(torch.cuda.max_memory_allocated())
     usage = resource.getrusage(resource.RUSAGE_SELF)
     # macOS counts bytes, other systems KiB.
-    if sys.platform == "darwin":
-        return usage.ru_maxrss
-    return usage.ru_maxrss * 1024
+    return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
 def same_on_all_processes(number: int, device: torch.device) -> bool:

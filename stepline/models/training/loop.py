@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -136,19 +136,14 @@ class Progress:
         return line
 
 
-@dataclass(frozen=True)
-class _PlannedStep:
-    """A step, numbered from 0, and the indices of its samples."""
-
-    number: int
-    indices: tuple[int, ...]
+PlannedStep: TypeAlias = tuple[int, tuple[int, ...]]  # its number from 0, and its samples' indices
 
 
 @dataclass(frozen=True)
 class _StepSamples(Generic[S]):
     """The augmented samples of a step, and the seed of what the network draws (dropout)."""
 
-    step: _PlannedStep
+    number: int
     samples: Sequence[S]
     seed: int
 
@@ -172,10 +167,16 @@ def fit(
     """
     count = len(task.samples)
     steps_per_epoch = math.ceil(count / settings.batch)
-    steps_per_score = settings.score_every * steps_per_epoch
     steps = settings.epochs * steps_per_epoch
-    _check_run(steps, settings, scorer)
-    checkpoint = folder / CHECKPOINT_FILE
+    if not steps:
+        raise ShapeError(
+            "nothing to train on: no sample is left; loosen the filter that dropped them"
+        )
+    if settings.patience and scorer is None:
+        raise SettingsError(
+            f"train.patience={settings.patience}: nothing is held out to score; "
+            "set data.held_out, or leave the setting out"
+        )
     optimizer = _optimizer(model, settings, task.rates)
     start = state = _resume(model, optimizer, settings, folder, count)
     if start.at_plateau(settings.patience):
@@ -188,10 +189,13 @@ def fit(
     with step_log as log_file, closing(loader):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
-            number = batch.step.number + 1
+            number = batch.number + 1
             state = replace(state, step=number)
-            is_due = number % steps_per_score == 0 or number == steps
-            state, score = _scored(model, scorer if is_due else None, state)
+            score = None
+            is_due = number % (settings.score_every * steps_per_epoch) == 0 or number == steps
+            if scorer is not None and is_due:
+                score = _held_out_score(model, scorer, state.best)
+                state = state.scored(score)
             is_last = number == steps or state.at_plateau(settings.patience)
             progress = Progress(
                 step=number,
@@ -207,37 +211,13 @@ def fit(
                 log_file.write(progress.log_line)
                 if number % settings.save_every == 0 or is_last:
                     log_file.flush()
-                    save_checkpoint(model, optimizer, settings, checkpoint, state, count)
+                    path = folder / CHECKPOINT_FILE
+                    save_checkpoint(model, optimizer, settings, path, state, count)
             if report is not None:
                 report(progress)
             if is_last:
                 break
     return model.eval()
-
-
-def _scored(
-    model: nn.Module, scorer: HeldOutScorer[S] | None, state: TrainingState
-) -> tuple[TrainingState, float | None]:
-    """Return the state with the held-out score of now, and the score, which is None without a
-    scorer."""
-    if scorer is None:
-        return state, None
-    score = _held_out_score(model, scorer, state.best)
-    return state.scored(score), score
-
-
-def _check_run(steps: int, settings: TrainSettings, scorer: HeldOutScorer[S] | None) -> None:
-    """Raise ShapeError where there is no step to take, SettingsError where `patience` has no
-    score."""
-    if not steps:
-        raise ShapeError(
-            "nothing to train on: no sample is left; loosen the filter that dropped them"
-        )
-    if settings.patience and scorer is None:
-        raise SettingsError(
-            f"train.patience={settings.patience}: nothing is held out to score; "
-            "set data.held_out, or leave the setting out"
-        )
 
 
 def _resume(
@@ -252,8 +232,7 @@ def _resume(
     if is_first():
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
-    path = folder / CHECKPOINT_FILE
-    start = resume_checkpoint(model, optimizer, settings, path, samples)
+    start = resume_checkpoint(model, optimizer, settings, folder / CHECKPOINT_FILE, samples)
     if not same_on_all_processes(start.step, device_of(model)):
         cure = "put it on a disk that all nodes share"
         raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
@@ -262,7 +241,7 @@ def _resume(
 
 def _steps_left(
     task: TrainingTask[S], settings: TrainSettings, first: int
-) -> Iterator[_PlannedStep]:
+) -> Iterator[PlannedStep]:
     """Yield the steps from number `first` on."""
     # All steps are planned again, because the order of an epoch does not depend on the last one.
     lengths, shards = lengths_and_shards(task.samples, task.length)
@@ -272,18 +251,19 @@ def _steps_left(
             lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=shards
         ):
             if number >= first:
-                yield _PlannedStep(number, indices)
+                yield number, indices
             number += 1
 
 
 def _read_step(
-    task: TrainingTask[S], settings: TrainSettings, step: _PlannedStep
+    task: TrainingTask[S], settings: TrainSettings, step: PlannedStep
 ) -> _StepSamples[S]:
     """Return the samples of a step. What they and the network draw follows from (seed, step)."""
-    rng = np.random.default_rng([settings.seed, step.number])
+    number, indices = step
+    rng = np.random.default_rng([settings.seed, number])
     seed = int(rng.integers(2**62))  # of dropout
-    samples = [task.samples[index] for index in step.indices]
-    return _StepSamples(step, task.augment(samples, rng), seed)
+    samples = [task.samples[index] for index in indices]
+    return _StepSamples(number, task.augment(samples, rng), seed)
 
 
 def _step(
@@ -299,8 +279,7 @@ def _step(
     # Random numbers and rate of this step alone, so that a resumed run draws the same.
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
-    number = batch.step.number
-    factor = _learning_rate_factor(number, steps, settings.warmup)
+    factor = _learning_rate_factor(batch.number, steps, settings.warmup)
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * group["rate"] * factor
 
@@ -312,15 +291,14 @@ def _step(
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         terms = task.losses(model, samples)
     # Counts are summed over processes before they divide, since each holds another number.
-    counts = torch.stack([term.count.float() for term in terms])
-    counts = sum_over_processes(weight * counts)
+    counts = weight * torch.stack([term.count.float() for term in terms])
     totals = torch.stack([term.total for term in terms])
-    means = totals / counts.clamp(min=1)
+    means = totals / sum_over_processes(counts).clamp(min=1)
     loss = weight * means.sum()
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
         cure = "lower train.learning_rate, and look at the features"
-        raise ShapeError(f"step {number + 1}: the loss is {value}; {cure}")
+        raise ShapeError(f"step {batch.number + 1}: the loss is {value}; {cure}")
 
     # Each process has its share of the gradient, and the sum is that of the whole batch.
     optimizer.zero_grad()
@@ -351,10 +329,8 @@ def _optimizer(
     # These two groups come first, whichever weight is met first.
     parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for name, weight in model.named_parameters():
-        factors = [rates[layer] for layer in name.split(".") if layer in rates]
-        factor = factors[0] if factors else 1.0
-        is_matrix = weight.ndim > 1
-        parts.setdefault((factor, is_matrix), []).append(weight)
+        factor = next((rates[layer] for layer in name.split(".") if layer in rates), 1.0)
+        parts.setdefault((factor, weight.ndim > 1), []).append(weight)
     groups = []
     for (factor, is_matrix), weights in parts.items():
         decay = settings.weight_decay if is_matrix else 0.0
@@ -371,16 +347,13 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
     model.eval()
     with torch.no_grad():
         for first in range(0, len(own), scorer.batch):
-            indices = own[first : first + scorer.batch]
-            samples = [scorer.samples[index] for index in indices]
-            score_and_count = scorer.score(model, samples)
-            sums += torch.tensor(score_and_count, dtype=torch.float64)
+            samples = [scorer.samples[index] for index in own[first : first + scorer.batch]]
+            sums += torch.tensor(scorer.score(model, samples), dtype=torch.float64)
     model.train()
     # Every process gets the same score, so that all stop at the same step.
     total, count = sum_over_processes(sums.to(device_of(model))).tolist()
     score = float(total) / max(float(count), 1.0)
-    is_best = best is None or score > best
-    if rank == 0 and math.isfinite(score) and is_best:
+    if rank == 0 and math.isfinite(score) and (best is None or score > best):
         scorer.keep(model)
     return score
 
@@ -414,12 +387,14 @@ class PrefetchingLoader(Generic[R]):
             return
         # As many jobs are under way as may be ahead, and each result that is taken begins one more.
         with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
-            first_jobs = islice(jobs, BATCHES_AHEAD * workers)
-            waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in first_jobs)
+            waiting: deque[Future[R]] = deque()
+            for job in islice(jobs, BATCHES_AHEAD * workers):
+                waiting.append(pool.submit(work, job))
             try:
                 while waiting:
                     result = self._timed(waiting.popleft().result)
-                    waiting.extend(pool.submit(work, job) for job in islice(jobs, 1))
+                    for job in islice(jobs, 1):
+                        waiting.append(pool.submit(work, job))
                     yield result
             finally:
                 for future in waiting:
@@ -456,11 +431,10 @@ class Curves:
         if self._writer is None:
             self._writer = self._kind(str(self._folder), purge_step=progress.step)
         waited = progress.waited / max(progress.seconds, 1e-9)
-        values = {"loss": progress.loss, "learning_rate": progress.learning_rate, "waited": waited}
-        if progress.score is not None:
-            values["score"] = progress.score
+        values = progress.log_line | {"waited": waited}
+        step = values.pop("step")
         for name, value in values.items():
-            self._writer.add_scalar(name, value, progress.step)
+            self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is left."""

@@ -1,12 +1,13 @@
 """One training run for every network: claim the folder, train, keep the best network, write the
 final one.
 
-    run = TrainingRun(folder, {"settings": ...}, write_network, final="network.safetensors")
+    run = TrainingRun(folder, NETWORK, {"settings": ...}, write)
     network = run_training(run, lambda keep_best: train_network(build, task, settings, folder))
 
-A run that was stopped goes on when it is started again. Under torchrun the first process writes.
+A run that was stopped continues when it is started again. Under torchrun the first process writes.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
+from stepline.files.atomic_files import write_atomic
 from stepline.models.training.distributed import is_first, start_processes, wait_for_all
 from stepline.models.training.loop import HeldOutScorer, Progress, TrainingTask, fit
+from stepline.models.training.network import NetworkSpec
 from stepline.models.training.run_folder import RUN_FILE, claim_run_folder, write_omitted
 from stepline.models.training.settings import TrainSettings
 
@@ -31,20 +34,18 @@ KeepBest = Callable[[nn.Module], None]  # what a `HeldOutScorer` does with the b
 class TrainingRun(Generic[T]):
     """What a run is, and the files of its folder.
 
+    spec: of the network, which names the files of the best one and of the final one.
     identity: settings and sources, plain values, by which the folder refuses another run.
     write: writes what training returns to a file.
-    final: its name.
-    best: the name for the network that scored best on held-out samples.
     facts: what may change from one start to the next (versions, counts).
     omitted: the rows of omitted.jsonl, None where the run has no such file.
     identity_file: what holds the identity.
     """
 
     folder: Path
+    spec: NetworkSpec[Any, Any]
     identity: Mapping[str, Any]
     write: Callable[[T, Path], None]
-    final: str
-    best: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     omitted: Iterable[Mapping[str, Any]] | None = None
     identity_file: str = RUN_FILE
@@ -63,12 +64,12 @@ def run_training(run: TrainingRun[T], train: Callable[[KeepBest], T]) -> T:
             write_omitted(run.folder, run.omitted)
 
     def keep_best(network: nn.Module) -> None:
-        run.write(network, run.folder / run.best)
+        run.write(network, run.folder / run.spec.names[0])
 
     trained = train(keep_best)
     # The others wait, so that no one reads a network that is not whole.
     if is_first():
-        run.write(trained, run.folder / run.final)
+        run.write(trained, run.folder / run.spec.names[-1])
     wait_for_all()
     return trained
 
@@ -83,16 +84,28 @@ def train_network(
     scorer: HeldOutScorer[S] | None = None,
     device: str | torch.device | None = None,
 ) -> N:
-    """Return the network that `build` makes, trained on a device (None: the settings' own), at rest.
+    """Return the network that `build` makes, trained on a device, in evaluation mode.
 
-    Fresh weights are drawn by the settings' seed. Checkpoints and the log are in `folder`. A
-    training there that was stopped goes on.
+    Fresh weights are drawn by the settings' seed. A training in the folder that was stopped
+    continues.
+
+    Args:
+        build: makes the network.
+        task: what is learnt.
+        settings: how long and how fast.
+        folder: of checkpoints and log.
+        report: gets each step.
+        scorer: of held-out samples.
+        device: None for that of the settings.
     """
     # The seed comes first, because making the network draws its weights.
     torch.manual_seed(settings.seed)
     network = build()
-    if device is None:
-        device = start_processes(settings.device)
-    network.to(device)
+    network.to(start_processes(settings.device) if device is None else device)
     fit(network, task, settings, folder, report, scorer=scorer)
     return network
+
+
+def write_outcome(folder: Path, outcome: Mapping[str, Any]) -> None:
+    """Write what a finished run came to as its run.json."""
+    write_atomic(folder / RUN_FILE, json.dumps(outcome, indent=1) + "\n")

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.files.atomic_files import atomic_path, check_own_file, write_atomic
 from stepline.limits import parse_json
-from stepline.models.training.network_file import read_tensors
+from stepline.models.training.network import parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 from stepline.settings import Settings
 
@@ -116,7 +116,7 @@ def settings_to_train_on(own: T, options: T, changeable: Collection[str], path: 
             cure = "it is the network's own; leave it out, or leave --start out"
             raise SettingsError(f"model.{name}={value}, {path} has {getattr(part, field)}; {cure}")
         branch[field] = value
-    return type(own).model_validate_json(json.dumps(tree))
+    return parse_settings(type(own), tree)
 
 
 def _settings_set(settings: Settings, prefix: str = "") -> dict[str, Any]:
@@ -198,9 +198,16 @@ def resume_checkpoint(
     """
     if not path.exists():
         return TrainingState()
-    header, tensors = _read(path)
-    own = (_settings_of_checkpoint(settings), samples)
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = parse_json((file.metadata() or {})["stepline"])
+            tensors = read_tensors(file)
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"{path}: not a checkpoint that can be read ({error}); remove it to start again"
+        ) from error
     # Other settings or samples would make another run of the steps that are left.
+    own = (_settings_of_checkpoint(settings), samples)
     if (header["settings"], header["samples"]) != own:
         raise SettingsError(
             f"{path}: another run, with other settings or samples; give another --out, or remove it"
@@ -210,30 +217,17 @@ def resume_checkpoint(
         # The optimizer's groups are today's, and only the moments come from disk.
         fresh = optimizer.state_dict()
         count = sum(len(group["params"]) for group in fresh["param_groups"])
-        state = {}
-        for number in range(count):
-            moments = _without_prefix(tensors, f"optimizer.{number}.")
-            if moments:
-                state[number] = moments
+        moments = {
+            number: _without_prefix(tensors, f"optimizer.{number}.") for number in range(count)
+        }
+        state = {number: own for number, own in moments.items() if own}
         optimizer.load_state_dict(fresh | {"state": state})
     except (RuntimeError, ValueError, KeyError) as error:
-        reason = first_line(error)
         raise ModelError(
-            f"{path}: a checkpoint of another network ({reason}); give another --out"
+            f"{path}: a checkpoint of another network ({first_line(error)}); give another --out"
         ) from error
     log.info("%s: resumed after step %d", path, header["step"])
     return TrainingState(int(header["step"]), header["best"], header.get("scores_since_best", 0))
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = parse_json((file.metadata() or {})["stepline"])
-            return header, read_tensors(file)
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise ModelError(
-            f"{path}: not a checkpoint that can be read ({error}); remove it to start again"
-        ) from error
 
 
 def _without_prefix(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:

@@ -23,18 +23,18 @@ import torch
 
 from stepline.errors import ModelError
 from stepline.files.atomic_files import write_atomic
+from stepline.files.digests import sha256
 from stepline.media import probe
 from stepline.models.training.benchmark_answers import BenchmarkAnswers, answer_each
-from stepline.models.training.network_file import TrainedOn
+from stepline.models.training.network import LoadedNetwork
 from stepline.models.training.sources import TextEncoder, text_encoder
 from stepline.models.wys2.clips import collate_pairs
 from stepline.models.wys2.detector import (
-    NETWORK_FILE,
+    NETWORK,
     Detector,
     clips_at_once,
     read_detector,
     score_pairs,
-    trained_on,
 )
 from stepline.models.wys2.judge import MIN_CLIP_SECONDS, judged_span
 from stepline.models.wys2.predict import clip_or_frames
@@ -73,49 +73,45 @@ class LabelledClip(Protocol):
 
 
 @dataclass(frozen=True)
-class DetectorForBenchmarks:
+class DetectorForBenchmarks(LoadedNetwork):
     """A detector with the encoder of its texts. It need not be calibrated."""
 
     network: Detector
     encode: TextEncoder
-    video: str
-    path: Path
 
     @property
     def sees_frames(self) -> bool:
         """Whether it takes the videos themselves, not their features."""
         return self.network.settings.video == "s3d"
 
-    def check(self, features: FeaturesOrFile) -> None:
-        """Raise ModelError where features are not those that it was trained on."""
-        if isinstance(features, Path):
-            return
-        backbone = self.video or "its backbone"
-        cure = f"give features of {backbone}, or another --detector"
-        trained = TrainedOn(self.path, cure)
-        trained.check_width(self.network.settings.video_width, features)
-        trained.check_source("features", self.video, features.backbone)
+    def read(self, video: str, read_video: VideoReader) -> FeaturesOrFile:
+        """Return the features or the file of a video. Raises ModelError for features that are not
+        those that it was trained on."""
+        features = read_video(video)
+        if not isinstance(features, Path):
+            self.check(features)
+        return features
 
     def score(self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix) -> Matrix:
         """Return (K,): how well each span of a video shows its text (K, D)."""
-        pairs = []
-        for k, span in enumerate(spans):
-            vector = vectors[k : k + 1]  # (1, D)
-            pairs.append(clip_or_frames(self.network, "", features, span, vector))
+        pairs = [
+            clip_or_frames(self.network, "", features, span, vectors[k : k + 1])
+            for k, span in enumerate(spans)
+        ]
         return score_pairs(self.network, pairs)
 
 
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
     """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
     name its encoder."""
-    file = NETWORK_FILE.find(path)
-    video, text = trained_on(file)
-    if not text:
+    file = NETWORK.find(path)
+    space, network = read_detector(file)
+    if not space.text:
         fault = f"{file}: does not say what made its text vectors"
         raise ModelError(f"{fault}; train it by `stepline train wys2`")
-    network = read_detector(file)
-    encode = text_encoder(text)
-    return DetectorForBenchmarks(network, encode, video, file)
+    width = network.settings.video_width
+    encode = text_encoder(space.text)
+    return DetectorForBenchmarks(file, sha256(file), space, width, True, network, encode)
 
 
 def answer_clips(
@@ -125,18 +121,12 @@ def answer_clips(
     # By video, so that each is read once.
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
-        video = Path(clip.video).stem
-        clips_of_videos.setdefault(video, []).append(clip)
+        clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
 
     def score(video: str) -> list[float]:
-        features = read_video(video)
-        loaded.check(features)
-        texts = []
-        spans = []
-        for clip in clips_of_videos[video]:
-            texts.append(clip.text)
-            spans.append(clip.span)
-        vectors = loaded.encode(texts)
+        features = loaded.read(video, read_video)
+        vectors = loaded.encode([clip.text for clip in clips_of_videos[video]])
+        spans = [clip.span for clip in clips_of_videos[video]]
         scores: list[float] = loaded.score(features, spans, vectors).tolist()
         return scores
 
@@ -146,11 +136,9 @@ def answer_clips(
     for video, video_clips in clips_of_videos.items():
         ids = [clip.id for clip in video_clips]
         if video in videos.missing:
-            reason = videos.missing[video]
-            answers.missing.update(dict.fromkeys(ids, reason))
+            answers.missing.update(dict.fromkeys(ids, videos.missing[video]))
         else:
-            scores = videos.by_id[video]
-            answers.by_id.update(zip(ids, scores, strict=True))
+            answers.by_id.update(zip(ids, videos.by_id[video], strict=True))
     _write(answers, out)
     return answers
 
@@ -170,19 +158,14 @@ def answer_sentences(
     """
 
     def answer(video: str) -> dict[str, list[float]]:
-        features = read_video(video)
-        loaded.check(features)
+        features = loaded.read(video, read_video)
         vectors = loaded.encode(texts[video])
         scores = score_seconds(loaded.network, features, vectors)  # (K, T)
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
-        best_rows = scores.argmax(1)
-        columns = {"seconds": best_rows / rate, "alignability": scores.max(1)}
+        columns = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
         # Where a sentence is spoken, its own clip is judged too.
         if video in spoken:
-            spans = []
-            for start, end in spoken[video].tolist():
-                sentence = Span(start, end)
-                spans.append(judged_span(sentence, MIN_CLIP_SECONDS))
+            spans = [judged_span(Span(start, end)) for start, end in spoken[video].tolist()]
             columns["shown"] = loaded.score(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 
@@ -203,32 +186,25 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     # a clip around each row (only its picture is used)
     half = MIN_CLIP_SECONDS / 2
     middles = (np.arange(rows) + 0.5) / rate
-    any_vector = vectors[:1]
     pairs = []
     for middle in middles.tolist():
-        start = max(0.0, middle - half)
-        span = Span(start, middle + half)
-        pairs.append(clip_or_frames(network, "", features, span, any_vector))
+        span = Span(max(0.0, middle - half), middle + half)
+        pairs.append(clip_or_frames(network, "", features, span, vectors[:1]))
     # Texts are encoded once, and clips batch by batch.
     batch = clips_at_once(network)
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
         text_array = np.ascontiguousarray(vectors, dtype=np.float32)
-        text_inputs = torch.from_numpy(text_array).to(device)
-        texts = network.encode_texts(text_inputs)
+        texts = network.encode_texts(torch.from_numpy(text_array).to(device))
         parts = []
         for first in range(0, len(pairs), batch):
-            batch_pairs = pairs[first : first + batch]
-            clip_inputs = collate_pairs(batch_pairs).to(device)
-            clips = network.encode_clips(clip_inputs)
+            clips = network.encode_clips(collate_pairs(pairs[first : first + batch]).to(device))
             parts.append(network.compare(clips, texts))  # (B, K)
-    by_clip = torch.cat(parts)  # (T, K)
-    scores: Matrix = by_clip.T.float().cpu().numpy()
+    scores: Matrix = torch.cat(parts).T.float().cpu().numpy()
     return scores
 
 
 def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
     answers.require_any()
-    text = json.dumps(answers.by_id, allow_nan=False)
-    write_atomic(out, f"{text}\n")
+    write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")

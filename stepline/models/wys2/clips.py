@@ -7,9 +7,10 @@ text vector.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,9 @@ import torch
 from torch import Tensor
 
 from stepline.errors import DatasetError, MediaError, ShapeError
+from stepline.features import FeatureStore
 from stepline.models.training.batches import TensorRecord, pad
+from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.writing.extractive.coreference import resolve_pronouns
@@ -57,7 +60,7 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     if settings.resolve:
         texts = resolve_pronouns(texts)
     middles = np.array([sentence.span.center for sentence in sentences])
-    clips: list[NarratedClip] = []
+    clips = []
     for row, sentence in enumerate(sentences):
         # the sentence in equal pieces of about `stride`
         start = sentence.span.start
@@ -69,21 +72,20 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
             candidates = (row,)
             if settings.candidates > 1:
                 # the sentences nearest to the middle, the clip's own first
-                distances = np.abs(middles - middle)
-                nearest = np.argsort(distances, kind="stable").tolist()
+                nearest = np.argsort(np.abs(middles - middle), kind="stable").tolist()
                 nearest.remove(row)
-                others = nearest[: settings.candidates - 1]
-                candidates += tuple(others)
-            clip = NarratedClip(
-                video=record.id,
-                span=_clip_span(middle, duration, settings.seconds),
-                sentence=row,
-                text=texts[row],
-                task=record.video.task,
-                key_step=None if step is None else step.text,
-                candidates=candidates,
+                candidates += tuple(nearest[: settings.candidates - 1])
+            clips.append(
+                NarratedClip(
+                    video=record.id,
+                    span=_clip_span(middle, duration, settings.seconds),
+                    sentence=row,
+                    text=texts[row],
+                    task=record.video.task,
+                    key_step=None if step is None else step.text,
+                    candidates=candidates,
+                )
             )
-            clips.append(clip)
     return clips
 
 
@@ -92,8 +94,9 @@ def _checked_duration(record: Record) -> float:
     DatasetError for a record that cannot be cut into clips."""
     sentences = record.sentences
     if not sentences:
-        fault = f"{record.id}: no narration"
-        raise DatasetError(f"{fault}; give its transcript, or leave the video out")
+        raise DatasetError(
+            f"{record.id}: no narration; give its transcript, or leave the video out"
+        )
     duration = record.video.duration or max(sentence.span.end for sentence in sentences)
     last_start = sentences[-1].span.start
     if last_start >= duration:
@@ -107,24 +110,15 @@ def _checked_duration(record: Record) -> float:
 
 def step_at(steps: Sequence[Step], second: float) -> Step | None:
     """Return the step whose span covers the second. Of several, the one whose span begins last."""
-    latest: Step | None = None
-    latest_start = -math.inf
-    for step in steps:
-        for span in step.spans:
-            if second in span and span.start > latest_start:
-                latest = step
-                latest_start = span.start
-    return latest
+    starts = [(span.start, step) for step in steps for span in step.spans if second in span]
+    return max(starts, key=lambda pair: pair[0])[1] if starts else None
 
 
 def _clip_span(middle: float, duration: float, seconds: float) -> Span:
     """Return a clip of that length around a second, moved into the video. It is all of a shorter
     video."""
-    start = max(0.0, middle - seconds / 2)
-    last_start = max(0.0, duration - seconds)
-    start = min(start, last_start)
-    end = min(duration, start + seconds)
-    return Span(start, end)
+    start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
+    return Span(start, min(duration, start + seconds))
 
 
 def split_videos(
@@ -146,11 +140,8 @@ def split_videos(
     test_count = max(1, math.floor(WITHHELD_SHARE * count + 0.5))
     rest_count = count - test_count
     validation_count = max(1, math.floor(WITHHELD_SHARE * rest_count + 0.5))
-    training_start = test_count + validation_count
-    training = order[training_start:]
-    validation = order[test_count:training_start]
-    test = order[:test_count]
-    return frozenset(training), frozenset(validation), frozenset(test)
+    test, rest = order[:test_count], order[test_count:]
+    return (frozenset(rest[validation_count:]), frozenset(rest[:validation_count]), frozenset(test))
 
 
 @dataclass(frozen=True)
@@ -191,9 +182,7 @@ class FrameClip:
             height, width, _ = latest.shape
             top = (height - side) // 2
             left_edge = (width - side) // 2
-            rows = latest[top : top + side]
-            square = rows[:, left_edge : left_edge + side]
-            images.append(square)
+            images.append(latest[top : top + side, left_edge : left_edge + side])
         return np.stack(images)
 
     def _last_picture_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
@@ -202,11 +191,9 @@ class FrameClip:
         back = 1.0
         while True:
             times = np.arange(start - back, start, 0.5)
-            times_in_video = times[times >= 0].tolist()
-            pictures = self._pictures(times_in_video or [0.0])
+            pictures = self._pictures(times[times >= 0].tolist() or [0.0])
             if pictures:
-                last = list(pictures)[-1]
-                return {last: pictures[last]}
+                return dict([pictures.popitem()])
             if back >= start:
                 fault = f"no picture up to {self.span.end:g} s can be seen"
                 raise MediaError(f"{self.path}: {fault}; leave the video out")
@@ -235,15 +222,11 @@ class ClipTextPair:
     def array(self) -> Matrix | npt.NDArray[np.uint8]:
         """Return the rows, or the frames, which may be read from their file. Raises MediaError
         where they cannot be."""
-        if isinstance(self.video, FrameClip):
-            return self.video.read()
-        return self.video
+        return self.video.read() if isinstance(self.video, FrameClip) else self.video
 
     def read(self) -> "ClipTextPair":
         """Return the pair with its frames in memory."""
-        if isinstance(self.video, FrameClip):
-            return replace(self, video=self.video.read())
-        return self
+        return replace(self, video=self.array())
 
     def __post_init__(self) -> None:
         video = self.video
@@ -253,13 +236,15 @@ class ClipTextPair:
         is_frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
         is_rows = video.dtype == np.float32 and video.ndim == 2
         if not (is_frames or is_rows) or not len(video):
-            form = f"{video.dtype} {video.shape}"
             expected = "float32 (R, C) or uint8 (T, H, W, 3), R and T > 0"
-            raise ShapeError(f"{self.id}: a clip must be {expected}, not {form}")
+            raise ShapeError(
+                f"{self.id}: a clip must be {expected}, not {video.dtype} {video.shape}"
+            )
         text = self.text
         if text.dtype != np.float32 or text.ndim != 2 or not len(text):
-            form = f"{text.dtype} {text.shape}"
-            raise ShapeError(f"{self.id}: texts must be float32 (P, D), P > 0, not {form}")
+            raise ShapeError(
+                f"{self.id}: texts must be float32 (P, D), P > 0, not {text.dtype} {text.shape}"
+            )
         if not np.isfinite(text).all() or (is_rows and not np.isfinite(video).all()):
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
@@ -289,34 +274,137 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     videos = [pair.array() for pair in pairs]
     # Rows differ in number, so they are padded.
     if videos[0].dtype == np.float32:
-        rows = [video.astype(np.float32, copy=False) for video in videos]
-        padded_rows, row_pad = pad(rows)
-        return ClipTextBatch(padded_rows, row_pad, text, text_pad)
+        rows, row_pad = pad([video.astype(np.float32, copy=False) for video in videos])
+        return ClipTextBatch(rows, row_pad, text, text_pad)
     # Frames are of one number and size.
     shapes = {frames.shape for frames in videos}
     if len(shapes) > 1:
-        fault = f"clips of one batch must have one shape, not {sorted(shapes)}"
-        raise ShapeError(f"{fault}; cut them alike")
-    stacked_frames = np.stack(videos)
-    frames = torch.from_numpy(stacked_frames)
-    return ClipTextBatch(frames, None, text, text_pad)
+        raise ShapeError(
+            f"clips of one batch must have one shape, not {sorted(shapes)}; cut them alike"
+        )
+    return ClipTextBatch(torch.from_numpy(np.stack(videos)), None, text, text_pad)
 
 
 def clip_text_pair(id: str, features: FeatureSequence, span: Span, text: Matrix) -> ClipTextPair:
     """Return the feature rows of a clip with its texts."""
-    rows = clip_rows(features, span)
-    return ClipTextPair(id, features.values[rows], text)
+    return ClipTextPair(id, features.values[clip_rows(features, span)], text)
 
 
 def clip_rows(features: FeatureSequence, span: Span) -> slice:
     """Return the rows that a clip has. One past the last row has that one."""
     rows = features.rows(span)
-    last = max(0, len(features.values) - 1)
-    first = min(rows.start, last)
-    stop = max(rows.stop, first + 1)
-    return slice(first, stop)
+    first = min(rows.start, max(0, len(features.values) - 1))
+    return slice(first, max(rows.stop, first + 1))
 
 
 def clip_id(video: str, start: float) -> str:
     """Return what a clip of a video is called. start: its first second."""
     return f"{video} {start:.1f}"
+
+
+# ---------------------------------------------------------------- where clips come from
+
+NO_FILE = "there is no video of it"
+NO_PICTURE = "its video has no picture"
+UNREADABLE_FILE = "its video cannot be read"
+
+SpannedTexts: TypeAlias = Sequence[tuple[Span, Matrix]]  # clips with the vectors of their texts
+
+
+@dataclass(frozen=True)
+class StoredClips:
+    """Clips of stored features."""
+
+    store: FeatureStore
+
+    def pairs(self, video: str, clips: SpannedTexts) -> list[ClipTextPair]:
+        """Return clips of a video, whose features are read once."""
+        features = self.store.read(video)
+        return [
+            clip_text_pair(clip_id(video, span.start), features, span, texts)
+            for span, texts in clips
+        ]
+
+    def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
+        """Return a clip. Only its own rows are read."""
+        features = self.store.read(video, self._rows(video, span))
+        return ClipTextPair(clip_id(video, span.start), features.values, texts)
+
+    def length(self, video: str, span: Span) -> int:
+        """Return the number of rows of a clip."""
+        rows = self._rows(video, span)
+        return int(rows.stop - rows.start)
+
+    def place(self, video: str) -> tuple[int, int]:
+        """Return the shard and the row at which the features of a video begin."""
+        stored = self.store[video]
+        return stored.shard, stored.first
+
+    def _rows(self, video: str, span: Span) -> slice:
+        stored = self.store[video]
+        # the count of rows alone matters
+        values = np.zeros((stored.rows, 1), np.float32)
+        return clip_rows(FeatureSequence(values, stored.rate, stored.backbone), span)
+
+
+@dataclass(frozen=True)
+class VideoFrames:
+    """Video files by id, whose clips are frames: `frames` of each, squares of `side` pixels."""
+
+    paths: Mapping[str, Path]
+    frames: int
+    side: int
+
+    def flaw(self, video: str) -> Flaw | None:
+        """Return why a video cannot be trained on, None where its file holds a picture."""
+        from stepline.media import probe
+
+        if video not in self.paths:
+            return NO_FILE, ""
+        try:
+            media = probe(self.paths[video])
+        except MediaError as error:
+            return UNREADABLE_FILE, str(error)
+        return None if media.has_picture else (NO_PICTURE, "")
+
+    def pairs(self, video: str, clips: SpannedTexts) -> list[ClipTextPair]:
+        """Return clips of a video, read when they are asked for."""
+        return [self.pair(video, span, texts) for span, texts in clips]
+
+    def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
+        """Return a clip, read when it is asked for."""
+        clip = FrameClip(self.paths[video], span, self.frames, self.side)
+        return ClipTextPair(clip_id(video, span.start), clip, texts)
+
+    def length(self, video: str, span: Span) -> int:  # noqa: ARG002 (as of stored features)
+        """Return the number of frames of a clip."""
+        return self.frames
+
+    def place(self, video: str) -> tuple[int, int]:  # noqa: ARG002 (as of stored features)
+        """Return the same for every video: files are in no store."""
+        return 0, 0
+
+
+# what gives the clips of a run
+ClipSource: TypeAlias = StoredClips | VideoFrames
+
+
+def clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
+    """Return the clips of a store or of files."""
+    return features if isinstance(features, VideoFrames) else StoredClips(features)
+
+
+def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Flaw | None]:
+    """Return what says, of one video after the other, why it cannot serve, or None where it can.
+
+    excluded: ids of videos that are left out (a benchmark's own).
+    """
+    if isinstance(source, StoredClips):
+        return FeatureJoin(source.store, excluded=excluded).flaw
+
+    def flaw(video: str) -> Flaw | None:
+        if video in excluded:
+            return EXCLUDED_REASON, ""
+        return source.flaw(video)
+
+    return flaw

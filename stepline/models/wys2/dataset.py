@@ -13,7 +13,7 @@ where the paper trains SlowFast on frames. Each clip is scored by a classifier t
 video, so that no clip is known by heart. Letters: N clips, O tasks, C width of features.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import TypeAlias
@@ -26,16 +26,22 @@ from scipy.special import log_softmax
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.models.training.batches import Mask
-from stepline.models.training.gather import SEEN_TWICE, ExcludedIds
-from stepline.models.wys2.clip_sources import ClipSource, VideoFrames, clip_source, flaw_finder
-from stepline.models.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
+from stepline.models.training.sources import SEEN_TWICE, ExcludedIds, TextEncoder
+from stepline.models.wys2.clips import (
+    ClipSource,
+    ClipTextPair,
+    NarratedClip,
+    VideoFrames,
+    clip_source,
+    flaw_finder,
+    narrated_clips,
+)
 from stepline.models.wys2.settings import ClipSettings, CosineMapping, LabelSettings
-from stepline.records import Matrix, Record, Rejected, Transcript
+from stepline.records import Matrix, Record, Rejected
 from stepline.text import embed
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
-TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
@@ -62,17 +68,11 @@ class ClipDataset:
 
     def pairs_of_own_text(self) -> list[ClipTextPair]:
         """Return the pairs, each with its own text alone."""
-        pairs = []
-        for pair in self.pairs:
-            own_text = pair.text[:1]
-            own_pair = ClipTextPair(pair.id, pair.video, own_text)
-            pairs.append(own_pair)
-        return pairs
+        return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
 
     def positive(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
-        flags = labels.tolist()
-        return list(compress(self.pairs, flags))
+        return list(compress(self.pairs, labels.tolist()))
 
 
 def gather_clips(
@@ -80,33 +80,28 @@ def gather_clips(
     features: FeatureStore | VideoFrames,
     encode: TextEncoder,
     settings: ClipSettings,
-    transcripts: Mapping[str, Transcript] | None = None,
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
     """Return the clips of records.
 
-    encode: sentences to vectors. transcripts: by video, for records that have none.
+    A video without features or file, without narration or with broken annotations is left out and
+    its reason counted.
 
-    features: a store, or the videos themselves, whose clips are then frames. excluded: ids of
-    videos that are left out (a benchmark's own). A video without features or file, without
-    narration or with broken annotations is left out and its reason counted.
+    Args:
+        records: with what is said in their videos.
+        features: a store, or the videos themselves, whose clips are then frames.
+        encode: sentences to vectors.
+        settings: of the clips.
+        excluded: ids of videos that are left out (a benchmark's own).
     """
-    if transcripts is None:
-        transcripts = {}
     source = clip_source(features)
     dataset = ClipDataset()
-    videos = narrated_videos(
-        records, source, settings, transcripts, dataset.omitted, excluded=excluded
-    )
+    videos = narrated_videos(records, source, settings, dataset.omitted, excluded=excluded)
     for record, clips in videos:
-        sentences = [sentence.text for sentence in record.sentences]
-        vectors = encode(sentences)
-        texts = []
-        for clip in clips:
-            # The clip's own sentence, then those next to it.
-            candidates = vectors[list(clip.candidates)]
-            texts.append((clip.span, candidates))
+        vectors = encode([sentence.text for sentence in record.sentences])
+        # The clip's own sentence, then those next to it.
+        texts = [(clip.span, vectors[list(clip.candidates)]) for clip in clips]
         dataset.clips += clips
         dataset.pairs += source.pairs(record.video.id, texts)
     return dataset
@@ -116,7 +111,6 @@ def narrated_videos(
     records: Iterable[Record],
     source: ClipSource,
     settings: ClipSettings,
-    transcripts: Mapping[str, Transcript],
     omitted: list[Rejected],
     *,
     excluded: ExcludedIds = frozenset(),
@@ -131,10 +125,6 @@ def narrated_videos(
     seen_ids: set[str] = set()
     for record in records:
         video = record.video.id
-        # Another source may say what is said.
-        if record.transcript is None and video in transcripts:
-            transcript = transcripts[video]
-            record = record.model_copy(update={"transcript": transcript})
         # Why the video cannot serve.
         flaw = find_flaw(video)
         if once and video in seen_ids:
@@ -146,13 +136,11 @@ def narrated_videos(
             except DatasetError as error:
                 # Without id and cure, so that equal flaws count together.
                 message = str(error).removeprefix(f"{record.id}: ")
-                reason, _, _ = message.partition(";")
-                flaw = (reason, "")
+                flaw = (message.partition(";")[0], "")
         if flaw is None:
             yield record, clips
         else:
-            reason, value = flaw
-            omitted.append(Rejected("video", reason, id=video, value=value))
+            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
 
 
 def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
@@ -163,8 +151,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """
     clips = dataset.clips
     if settings.kind == "ss":
-        similarity = key_step_similarity(clips, settings)
-        return sentence_similarity_labels(similarity, settings)
+        return sentence_similarity_labels(key_step_similarity(clips, settings), settings)
     if settings.kind == "vr":
         return visual_relevance_labels(clips)
     # MC: the task of each clip, and what the classifiers take it for
@@ -179,10 +166,8 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
         pictures.append(pair.video.mean(axis=0, dtype=np.float32))
         words.append(pair.text[0])
     videos = [clip.video for clip in clips]
-    picture_rows = np.stack(pictures)
-    word_rows = np.stack(words)
-    by_picture = task_log_probabilities(picture_rows, tasks, videos)
-    by_words = task_log_probabilities(word_rows, tasks, videos)
+    by_picture = task_log_probabilities(np.stack(pictures), tasks, videos)
+    by_words = task_log_probabilities(np.stack(words), tasks, videos)
     return modality_consensus_labels(tasks, by_picture, by_words, settings)
 
 
@@ -190,12 +175,11 @@ def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     """Return the number of each clip's task, (N,)."""
     missing = sum(clip.task is None for clip in clips)
     if missing:
-        fault = f"{missing} of {len(clips)} clips have no task"
-        raise DatasetError(f"{fault}; MC labels need the task of every video")
-    names = [str(clip.task) for clip in clips]
-    name_array = np.array(names, dtype=object)
-    _, numbers = np.unique(name_array, return_inverse=True)
-    return numbers.astype(np.int64)
+        raise DatasetError(
+            f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video"
+        )
+    names = np.array([str(clip.task) for clip in clips], dtype=object)
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
 def key_step_similarity(
@@ -206,22 +190,18 @@ def key_step_similarity(
     encode: texts to unit rows. By default it is that of `settings.text_model`.
     """
     # every text once
-    distinct_texts: set[str] = set()
-    for clip in clips:
-        if clip.key_step is not None:
-            distinct_texts.add(clip.text)
-            distinct_texts.add(clip.key_step)
-    texts = sorted(distinct_texts)
+    with_step = [
+        (index, clip.text, clip.key_step)
+        for index, clip in enumerate(clips)
+        if clip.key_step is not None
+    ]
+    texts = sorted({text for _, *pair in with_step for text in pair})
     vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
-    rows = vectors.astype(np.float64)
-    vector_of = dict(zip(texts, rows, strict=True))
+    vector_of = dict(zip(texts, vectors.astype(np.float64), strict=True))
     # Rows of length 1, so that the products below are cosines.
     cosine = np.full(len(clips), np.nan)
-    for index, clip in enumerate(clips):
-        if clip.key_step is not None:
-            narration = vector_of[clip.text]
-            key_step = vector_of[clip.key_step]
-            cosine[index] = narration @ key_step
+    for index, narration, key_step in with_step:
+        cosine[index] = vector_of[narration] @ vector_of[key_step]
     return map_cosine(cosine, settings.mapping)
 
 
@@ -231,8 +211,7 @@ def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
     if mapping == "halved":
         return np.asarray((1 + within) / 2)
     if mapping == "angle":
-        angles = np.arccos(within)
-        return np.asarray(1 - angles / np.pi)
+        return np.asarray(1 - np.arccos(within) / np.pi)
     return np.maximum(within, 0.0)
 
 
@@ -244,17 +223,16 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
     """
     has_step = np.isfinite(similarity)
     if not has_step.any():
-        fault = f"none of {len(similarity)} clips has a key-step"
-        raise DatasetError(f"{fault}; SS labels need key-steps with times")
+        raise DatasetError(
+            f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times"
+        )
     similarities = similarity[has_step]
     least = settings.similarity
     if settings.quantile is not None:
-        quantile = np.quantile(similarities, 1 - settings.quantile)
-        least = float(quantile)
-    comparable = np.where(has_step, similarity, -1.0)
-    labels: Mask = has_step & (comparable >= least)
+        least = float(np.quantile(similarities, 1 - settings.quantile))
+    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= least)
     if not labels.any():
-        best = float(similarities.max())
+        best = similarities.max()
         raise DatasetError(
             f"no narration reaches similarity {least:g}, the most similar has {best:.2f}; lower it"
         )
@@ -263,17 +241,16 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
 
 def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
     """Return VR: clips with any key-step. Raises DatasetError when no clip has one."""
-    flags = [clip.key_step is not None for clip in clips]
-    has_step = np.array(flags, dtype=np.bool_)
-    return require_key_steps(has_step)
+    return require_key_steps(np.array([clip.key_step is not None for clip in clips], np.bool_))
 
 
 def require_key_steps(has_step: Mask) -> Mask:
     """Return VR labels from whether each clip shows a key-step, (N,). Raises DatasetError when none
     does."""
     if not has_step.any():
-        fault = f"none of {len(has_step)} clips has a key-step"
-        raise DatasetError(f"{fault}; VR labels need key-steps with times")
+        raise DatasetError(
+            f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times"
+        )
     return has_step
 
 
@@ -290,12 +267,11 @@ def modality_consensus_labels(
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
         raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
-    high_by_picture = _ranks_high(tasks, video, settings)
-    high_by_words = _ranks_high(tasks, text, settings)
-    labels = high_by_picture & high_by_words
+    labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
     if not labels.any():
-        fault = f"no clip ranks within {settings.rank:g} by picture and words"
-        raise DatasetError(f"{fault}; raise labels.rank")
+        raise DatasetError(
+            f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
+        )
     return labels
 
 
@@ -305,17 +281,14 @@ def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
     count = len(tasks)
     own = scores[np.arange(count), tasks]  # (N,)
     if settings.ranking == "tasks":
-        is_higher = scores > own[:, None]  # (N, O)
-        ranks = is_higher.sum(axis=1) + 1
+        ranks = (scores > own[:, None]).sum(axis=1) + 1
         return np.asarray(ranks <= settings.rank)
     # By clips: the best fraction of each task.
     high = np.zeros(count, dtype=np.bool_)
     for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
         order = np.argsort(-own[rows], kind="stable")
-        high_count = round(settings.rank * len(rows))
-        best = order[:high_count]
-        high[rows[best]] = True
+        high[rows[order[: round(settings.rank * len(rows))]]] = True
     return high
 
 
@@ -328,23 +301,19 @@ def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]
     names = sorted(set(videos))
     task_count = len(np.unique(tasks))
     if len(names) < 2 or task_count < 2:
-        counts = f"{len(names)} videos of {task_count} tasks"
-        raise DatasetError(f"{counts}; a task classifier needs two of each")
+        raise DatasetError(
+            f"{len(names)} videos of {task_count} tasks; a task classifier needs two of each"
+        )
     # the fold of every row is that of its video
-    folds = {}
-    for number, name in enumerate(names):
-        folds[name] = number % CROSS_VALIDATION_FOLDS
+    folds = {name: number % CROSS_VALIDATION_FOLDS for number, name in enumerate(names)}
     fold_of_row = np.array([folds[video] for video in videos])
     rows = standardise_columns(features)
     class_count = int(tasks.max()) + 1
-    shape = (len(rows), class_count)
-    scores = np.zeros(shape)
+    scores = np.zeros((len(rows), class_count))
     for fold in np.unique(fold_of_row):
         held_out = fold_of_row == fold
-        others = ~held_out
-        weights = fit_softmax_regression(rows[others], tasks[others], class_count)
-        inputs = _with_bias_column(rows[held_out])
-        logits = inputs @ weights
+        weights = fit_softmax_regression(rows[~held_out], tasks[~held_out], class_count)
+        logits = _with_bias_column(rows[held_out]) @ weights
         scores[held_out] = log_softmax(logits, axis=1)
     return scores
 
@@ -363,30 +332,24 @@ def fit_softmax_regression(
         logs = log_softmax(inputs @ weights, axis=1)
         # The bias is not drawn to 0.
         decayed = np.concatenate([weights[:-1], no_decay])
-        losses = truth * logs
-        mean_loss = -losses.sum() / row_count
+        mean_loss = -(truth * logs).sum() / row_count
         penalty = ridge * (decayed**2).sum() / 2
         # The gradient of the mean loss and of the penalty.
-        errors = np.exp(logs) - truth
-        slope = inputs.T @ errors / row_count + ridge * decayed
+        slope = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
         return float(mean_loss + penalty), slope.ravel()
 
     start = np.zeros(width * count)
     options = {"maxiter": MAX_FIT_ROUNDS}
     result = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    weights = result.x.reshape(width, count)
-    return np.asarray(weights)
+    return np.asarray(result.x.reshape(width, count))
 
 
 def standardise_columns(rows: Matrix) -> Array:
     """Return the rows with mean 0 and spread 1 in every column. Constant columns become 0."""
     values = rows.astype(np.float64)
-    centered = values - values.mean(axis=0)
-    deviation = values.std(axis=0)
-    spread = np.maximum(deviation, MIN_SPREAD)
-    return np.asarray(centered / spread)
+    spread = np.maximum(values.std(axis=0), MIN_SPREAD)
+    return np.asarray((values - values.mean(axis=0)) / spread)
 
 
 def _with_bias_column(rows: Array) -> Array:
-    ones = np.ones(len(rows))
-    return np.column_stack([rows, ones])
+    return np.column_stack([rows, np.ones(len(rows))])

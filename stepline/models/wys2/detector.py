@@ -12,10 +12,9 @@ width of the space shared by clips and texts.
 scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -24,20 +23,12 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.models.training.loop import Loss
-from stepline.models.training.network_file import Header, NetworkFile
+from stepline.models.training.network import FeatureSpace, Header, NetworkSpec, parse_settings
 from stepline.models.wys2.clips import ClipTextBatch, ClipTextPair, collate_pairs
 from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.networks.device import current_device, device_of
 from stepline.records import Matrix
 
-DETECTOR_FILE = "detector.safetensors"  # in the folder of a training run
-NETWORK_FILE = NetworkFile(
-    kind="stepline.wys2.detector",
-    version=1,
-    title="a WYS2 detector",
-    writer="`stepline train wys2`",
-    names=(DETECTOR_FILE,),
-)
 PAIRS_PER_BATCH = 512  # that are scored together
 FRAME_CLIPS_PER_BATCH = 8  # of clips of frames, 5 MB each
 
@@ -50,60 +41,43 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         super().__init__()
         self.settings = settings
         # D: that of the texts where they are taken as they are
-        width = settings.width
-        self.text: nn.Module = nn.Identity()
-        if settings.text == "frozen":
-            width = settings.text_width
-        else:
-            text_width = settings.text_width
-            self.text = _head(text_width, settings, width)
+        frozen = settings.text == "frozen"
+        width = settings.text_width if frozen else settings.width
+        self.text = nn.Identity() if frozen else _head(settings.text_width, settings, width)
         # What sees the clip: frames, or ready features.
-        self.video: nn.Module
-        if settings.video == "s3d":
-            self.video = S3DTower(width)
-        else:
-            self.video = FeatureTower(settings, width)
+        of_frames = settings.video == "s3d"
+        self.video = S3DTower(width) if of_frames else FeatureTower(settings, width)
         # How the two are compared: by a dot product, or by a joint head.
-        self.joint: JointScore | None = None
-        if settings.score == "joint":
-            self.joint = JointScore(width, settings.hidden)
+        is_joint = settings.score == "joint"
+        self.joint = JointScore(width, settings.hidden) if is_joint else None
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return scores (B, B, P): of clip i with candidate p of clip j, and -inf for candidates
         that are padding."""
         # Each clip with each text of the batch, so that the others are its negatives.
         b, p, _ = batch.text.shape
-        candidates = batch.text.flatten(0, 1)  # (B P, E)
-        texts = self.encode_texts(candidates)  # (B P, D)
+        texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
         clips = self.encode_clips(batch)  # (B, D)
-        scores = self.compare(clips, texts)  # (B, B P)
-        scores = scores.view(b, b, p)
-        padding = batch.text_pad[None]  # (1, B, P)
-        return scores.masked_fill(padding, -torch.inf)
+        scores = self.compare(clips, texts).view(b, b, p)
+        return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
-    def own_scores(self, batch: ClipTextBatch) -> Tensor:
+    def matched_pair_scores(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
         clips = self.encode_clips(batch)  # (B, D)
-        own_texts = batch.text[:, 0]  # (B, E)
-        texts = self.encode_texts(own_texts)  # (B, D)
+        texts = self.encode_texts(batch.text[:, 0])  # (B, D)
         # A joint head takes both vectors as they are.
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
             return cast(Tensor, scores[:, 0, 0])
         clips, texts = self._scaled(clips, texts)
-        clips = clips.float()
-        texts = texts.float()
-        return torch.einsum("bd,bd->b", clips, texts)
+        return torch.einsum("bd,bd->b", clips.float(), texts.float())
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D), not normalised."""
         tower = self.settings.video
-        has_frames = batch.video_pad is None
         takes_frames = tower == "s3d"
-        if has_frames != takes_frames:
-            form = "feature rows"
-            if takes_frames:
-                form = "frames"
+        if takes_frames != (batch.video_pad is None):
+            form = "frames" if takes_frames else "feature rows"
             raise ShapeError(f"this detector takes clips as {form}; detector.video={tower} says so")
         return cast(Tensor, self.video(batch))
 
@@ -129,8 +103,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
             return clips, texts
         # A cosine over the temperature.
         unit_clips = F.normalize(clips, dim=-1)
-        unit_texts = F.normalize(texts, dim=-1)
-        return unit_clips / self.settings.temperature, unit_texts
+        return unit_clips / self.settings.temperature, F.normalize(texts, dim=-1)
 
 
 class FeatureTower(nn.Module):  # type: ignore[misc]
@@ -148,12 +121,9 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
         if width != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {width} wide, the detector takes {self.width}")
         # The mean over the real rows.
-        is_real = ~batch.video_pad  # (B, R)
-        is_real = is_real.to(video.dtype)
+        is_real = (~batch.video_pad).to(video.dtype)  # (B, R)
         sums = torch.einsum("brc,br->bc", video, is_real)  # (B, C)
-        counts = is_real.sum(1, keepdim=True)  # (B, 1)
-        means = sums / counts
-        return cast(Tensor, self.head(means))
+        return cast(Tensor, self.head(sums / is_real.sum(1, keepdim=True)))
 
 
 class S3DTower(nn.Module):  # type: ignore[misc]
@@ -165,16 +135,13 @@ class S3DTower(nn.Module):  # type: ignore[misc]
 
         super().__init__()
         self.s3d = S3D()
-        self.project: nn.Module = nn.Identity()
-        if width != JOINT_WIDTH:
-            self.project = nn.Linear(JOINT_WIDTH, width)
+        same_width = width == JOINT_WIDTH
+        self.project = nn.Identity() if same_width else nn.Linear(JOINT_WIDTH, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D)."""
-        pixels = batch.video.float() / 255
-        clips = pixels.permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
-        vectors = self.s3d(clips)
-        return cast(Tensor, self.project(vectors))
+        clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
+        return cast(Tensor, self.project(self.s3d(clips)))
 
 
 class JointScore(nn.Module):  # type: ignore[misc]
@@ -189,9 +156,7 @@ class JointScore(nn.Module):  # type: ignore[misc]
 
     def forward(self, clips: Tensor, texts: Tensor) -> Tensor:
         """Return (..., 1) for clips and texts (..., D) whose leading dimensions go together."""
-        clip_part = self.clip(clips)
-        text_part = self.text(texts)
-        hidden = torch.relu(clip_part + text_part)
+        hidden = torch.relu(self.clip(clips) + self.text(texts))
         return cast(Tensor, self.out(hidden))
 
 
@@ -211,14 +176,11 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has
     no negative."""
     shape = tuple(scores.shape)
-    is_square = len(shape) == 3 and shape[0] == shape[1]
-    if not is_square:
+    if len(shape) != 3 or shape[0] != shape[1]:
         raise ShapeError(f"scores must be (B, B, P), not {shape}")
-    objective = settings.objective
-    if objective == "nce":
-        own_texts = scores[:, :, 0]
-        return nce_loss(own_texts, settings)
-    return mil_nce_loss(scores, released=objective == "mil-nce-released")
+    if settings.objective == "nce":
+        return nce_loss(scores[:, :, 0], settings)
+    return mil_nce_loss(scores, released=settings.objective == "mil-nce-released")
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
@@ -231,23 +193,18 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """
     own = scores.diagonal()  # (B,)
     # how many negatives of each kind (None: all of the batch)
-    negatives = settings.negatives
-    texts = negatives
-    videos = negatives
-    if negatives is not None and settings.rivals == "both":
-        videos = negatives // 2
-        texts = negatives - videos
+    texts = videos = settings.negatives
+    if texts is not None and settings.rivals == "both":
+        videos = texts // 2
+        texts -= videos
     # The own text comes first.
     candidates = [own[:, None]]
     if settings.rivals != "videos" and texts != 0:
         candidates.append(_sample_negatives(scores, texts))
     if settings.rivals != "texts" and videos != 0:
         candidates.append(_sample_negatives(scores.T, videos))
-    all_candidates = torch.cat(candidates, dim=1)
-    total = all_candidates.logsumexp(1)  # (B,)
-    losses = total - own
-    count = scores.new_full((), len(own))
-    return Loss(losses.sum(), count)
+    losses = torch.cat(candidates, dim=1).logsumexp(1) - own  # (B,)
+    return Loss(losses.sum(), scores.new_full((), len(own)))
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
@@ -265,16 +222,10 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     if not released:
         # The clip's own candidates count once, among its texts.
         diagonal = torch.eye(b, dtype=torch.bool, device=device)
-        own_cells = diagonal[:, :, None]
-        by_text = by_text.masked_fill(own_cells, -torch.inf)
-    of_clip = scores.flatten(1)  # (B, B P)
-    of_texts = by_text.flatten(1)
-    candidates = torch.cat([of_clip, of_texts], dim=1)  # (B, 2 B P)
-    total = candidates.logsumexp(1)  # (B,)
-    positives = own.logsumexp(1)
-    losses = total - positives
-    count = scores.new_full((), b)
-    return Loss(losses.sum(), count)
+        by_text = by_text.masked_fill(diagonal[:, :, None], -torch.inf)
+    candidates = torch.cat([scores.flatten(1), by_text.flatten(1)], dim=1)  # (B, 2 B P)
+    losses = candidates.logsumexp(1) - own.logsumexp(1)  # (B,)
+    return Loss(losses.sum(), scores.new_full((), b))
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
@@ -284,22 +235,15 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
         raise ShapeError(
             "a batch of one clip holds no rival; raise train.batch, or give more clips"
         )
-    device = scores.device
-    priorities = torch.rand(b, b, device=device)
+    priorities = torch.rand(b, b, device=scores.device)
     priorities.fill_diagonal_(2.0)  # the diagonal comes last
-    order = priorities.argsort(1)
-    others = b - 1
-    if count is not None:
-        others = min(others, count)
-    columns = order[:, :others]
-    return scores.gather(1, columns)
+    others = b - 1 if count is None else min(b - 1, count)
+    return scores.gather(1, priorities.argsort(1)[:, :others])
 
 
 def clips_at_once(network: Detector) -> int:
     """Return how many clips are scored together: fewer of frames, which are large."""
-    if network.settings.video == "s3d":
-        return FRAME_CLIPS_PER_BATCH
-    return PAIRS_PER_BATCH
+    return FRAME_CLIPS_PER_BATCH if network.settings.video == "s3d" else PAIRS_PER_BATCH
 
 
 def score_pairs(
@@ -310,16 +254,31 @@ def score_pairs(
     device = device_of(network)
     network.eval()
     at_once = min(at_once, clips_at_once(network))
-    no_scores = np.empty(0, dtype=np.float32)
-    scores: list[Matrix] = [no_scores]
-    pair_count = len(pairs)
+    scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
     with torch.inference_mode(), current_device().autocast():
-        for first in range(0, pair_count, at_once):
-            chunk = pairs[first : first + at_once]
-            batch = collate_pairs(chunk).to(device)
-            own_scores = network.own_scores(batch).float()
-            scores.append(own_scores.cpu().numpy())
+        for first in range(0, len(pairs), at_once):
+            batch = collate_pairs(pairs[first : first + at_once]).to(device)
+            scores.append(network.matched_pair_scores(batch).float().cpu().numpy())
     return np.concatenate(scores)
+
+
+SettingsAndSpace: TypeAlias = tuple[DetectorSettings, FeatureSpace]
+
+
+def _parse(header: Header) -> SettingsAndSpace:
+    settings = parse_settings(DetectorSettings, header["settings"])
+    return settings, FeatureSpace(str(header.get("video", "")), str(header.get("text", "")), None)
+
+
+NETWORK = NetworkSpec[SettingsAndSpace, Detector](
+    kind="stepline.wys2.detector",
+    version=1,
+    title="a WYS2 detector",
+    writer="`stepline train wys2`",
+    names=("detector.safetensors",),
+    parse=_parse,
+    build=lambda header: Detector(header[0]),
+)
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
@@ -327,27 +286,11 @@ def write_detector(detector: Detector, path: Path, *, video: str = "", text: str
 
     video, text: the backbones whose features and text vectors it takes, where known.
     """
-    settings = detector.settings.model_dump(mode="json")
-    header = {"settings": settings, "video": video, "text": text}
-    NETWORK_FILE.write(path, detector.state_dict(), header)
+    NETWORK.write(path, detector, {"video": video, "text": text})
 
 
-def read_detector(path: Path) -> Detector:
-    """Return the detector that a file holds, ready to judge. Raises ModelError, naming what does
-    not fit."""
-
-    def parse(header: Header) -> DetectorSettings:
-        settings_json = json.dumps(header["settings"])
-        return DetectorSettings.model_validate_json(settings_json)
-
-    _, detector = NETWORK_FILE.load(path, parse, Detector)
-    return detector
-
-
-def trained_on(path: Path) -> tuple[str, str]:
-    """Return the names of the backbones whose features and text vectors a detector takes. Each is
-    "" where it does not say it."""
-    header = NETWORK_FILE.read_header(path, dict)
-    video = header.get("video", "")
-    text = header.get("text", "")
-    return str(video), str(text)
+def read_detector(path: Path) -> tuple[FeatureSpace, Detector]:
+    """Return the detector that a file holds, ready to judge, and whose features it takes. Raises
+    ModelError, naming what does not fit."""
+    (_, space), detector = NETWORK.load(path)
+    return space, detector

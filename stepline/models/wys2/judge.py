@@ -42,11 +42,8 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     count = len(cited)
     if count != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {count}")
-    visibility = predict_visibility(wording)
-    evidence = logit(visibility, PROBABILITY_MARGIN)
-    cited_flags = np.asarray(cited, dtype=np.float64)
-    ones = np.ones(count)
-    rows = np.column_stack([evidence, cited_flags, ones])  # (S, 3)
+    evidence = logit(predict_visibility(wording), PROBABILITY_MARGIN)
+    rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(count)])
     return _probabilities(rows, regression_weights("words"))
 
 
@@ -65,20 +62,16 @@ def judge_by_grounding(
     None: as shipped.
     Raises ShapeError for another count of rows.
     """
-    cited, on_screen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
-    rows = judge_rows(cited, on_screen)
-    if weights is None:
-        return _probabilities(rows, regression_weights("grounding"))
-    return _probabilities(rows, np.array(weights))
+    rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
+    shipped = weights is None
+    return _probabilities(rows, regression_weights("grounding") if shipped else np.array(weights))
 
 
 def judge_rows(cited: Array, on_screen: Array) -> Array:
     """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
     it, that, and 1."""
     log_odds = logit(on_screen, PROBABILITY_MARGIN)
-    cited_odds = cited * log_odds
-    ones = np.ones(len(cited))
-    return np.column_stack([cited_odds, cited, ones])
+    return np.column_stack([cited * log_odds, cited, np.ones(len(cited))])
 
 
 def grounding_evidence(
@@ -108,9 +101,7 @@ def grounding_evidence(
             p = 0.0
             # Only probabilities are read in the clip itself.
             if alignment.kind == "probability":
-                clip_rows = alignment.rows(clip)
-                scores = alignment.scores[row, clip_rows]
-                p = float(scores.max(initial=0.0))
+                p = float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
             elif step.spans and step.spans[0].overlap(clip) > 0:
                 p = step.score or 0.0
             on_screen[source] = max(on_screen[source], p)
@@ -122,19 +113,15 @@ def judged_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
     `seconds`."""
     lacking = max(0.0, seconds - span.duration)
     start = max(0.0, span.start - lacking / 2)
-    end = max(span.end, start + seconds)
-    return Span(start, end)
+    return Span(start, max(span.end, start + seconds))
 
 
 def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
-    probabilities = sigmoid(rows @ weights)
-    return tuple(probabilities.tolist())
+    return tuple(sigmoid(rows @ weights).tolist())
 
 
 @functools.cache
 def regression_weights(kind: str) -> Array:
     """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
     file = resources.files("stepline.models.wys2").joinpath("judge.json")
-    text = file.read_text(encoding="utf-8")
-    model = json.loads(text)
-    return np.array(model[kind], dtype=np.float64)
+    return np.array(json.loads(file.read_text(encoding="utf-8"))[kind], dtype=np.float64)

@@ -26,14 +26,9 @@ from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
 from stepline.limits import parse_json
 from stepline.models.training.batches import Mask
+from stepline.models.training.network import LoadedNetwork
 from stepline.models.wys2.clips import ClipTextPair, FrameClip, clip_text_pair
-from stepline.models.wys2.detector import (
-    DETECTOR_FILE,
-    Detector,
-    read_detector,
-    score_pairs,
-    trained_on,
-)
+from stepline.models.wys2.detector import NETWORK, Detector, read_detector, score_pairs
 from stepline.models.wys2.judge import judged_span
 from stepline.records import FeatureSequence, Matrix, Sentence, Span
 
@@ -47,19 +42,11 @@ NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must 
 
 
 @dataclass(frozen=True)
-class LoadedDetector:
-    """A detector, the backbones whose features and texts it takes ("": unknown), and its
-    regression.
-
-    path: its file, sha256: of that file.
-    """
+class LoadedDetector(LoadedNetwork):
+    """A detector and its regression."""
 
     network: Detector
-    video: str
-    text: str
     logistic: Logistic
-    path: Path
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -74,8 +61,8 @@ class DetectorCalibration:
 def load_detector(path: Path) -> LoadedDetector:
     """Return a detector ready to judge. Raises ModelError for other files, and for one that was
     never calibrated."""
-    file = path / DETECTOR_FILE if path.is_dir() else path
-    network = read_detector(file)
+    file = path / NETWORK.names[0] if path.is_dir() else path
+    space, network = read_detector(file)
     path = calibration_path(file)
     if not path.exists():
         cure = f"train it again with {NEEDED_CLIPS} validation clips of either kind or more"
@@ -96,7 +83,8 @@ def load_detector(path: Path) -> LoadedDetector:
         raise ModelError(
             f"{path}: fitted to another detector; give the one that was trained with it"
         )
-    return LoadedDetector(network, *trained_on(file), logistic, file, digest)
+    width = network.settings.video_width
+    return LoadedDetector(file, digest, space, width, True, network, logistic)
 
 
 def judge_by_detector(
@@ -166,22 +154,20 @@ def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
     write_atomic(calibration_path(detector), json.dumps(tree, indent=1) + "\n")
 
 
-def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
+def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
     """Raise SettingsError where a video's features are of another backbone than a network was
-    trained on.
-
-    trained: names of what gave its features and its text vectors, "" where it does not say.
-    """
-    video, text = trained
+    trained on."""
+    video = loaded.space.video
     if video and video != backbone:
         cure = f"set vision.backbone to {video}, or give another network"
         raise SettingsError(
-            f"{path}: trained on features of {video!r}, these are of {backbone!r}; {cure}"
+            f"{loaded.path}: trained on features of {video!r}, these are of {backbone!r}; {cure}"
         )
-    encoder = text.partition(":")[0]  # without the folder of its weights
+    encoder = loaded.space.text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:
         raise SettingsError(
-            f"{path}: trained on text vectors of {encoder!r}; set vision.backbone to {encoder}"
+            f"{loaded.path}: trained on text vectors of {encoder!r}; "
+            f"set vision.backbone to {encoder}"
         )
 
 

@@ -107,8 +107,8 @@ def train_once(
             f"all {count} validation clips are of one class; give more videos, or other labels"
         )
     network = train(pairs, 0)
-    auc = validation.auc(network)
-    return TrainedDetector(network, (TrainingRound(0, len(pairs), 0, 0, None, auc),))
+    round_0 = TrainingRound(0, len(pairs), 0, 0, None, validation.auc(network))
+    return TrainedDetector(network, (round_0,))
 
 
 def train_with_pseudo_labels(
@@ -132,8 +132,7 @@ def train_with_pseudo_labels(
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
     # Round 0: the labelled clips alone.
     network = train(labelled, 0)
-    auc = validation.auc(network)
-    rounds = [TrainingRound(0, len(labelled), 0, count, None, auc)]
+    rounds = [TrainingRound(0, len(labelled), 0, count, None, validation.auc(network))]
     # The last network labels, and a new one is trained on all.
     for number in range(1, settings.rounds + 1):
         rng = np.random.default_rng(number)

@@ -46,10 +46,12 @@ def summarize(
     Without a target every step with a span is in it. Raises MediaError when no step has one,
     ShapeError when `importance` is not one finite number per second.
     """
-    if settings is None:
-        settings = SummarySettings()
-    if importance is not None:
-        _check_importance(importance)
+    settings = settings or SummarySettings()
+    if importance is not None and (
+        importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()
+    ):
+        shape = importance.shape
+        raise ShapeError(f"importance must be (T,) finite numbers, one per second, not {shape}")
     # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []
@@ -57,9 +59,7 @@ def summarize(
         if step.status not in SUMMARIZED_STATUSES or not step.spans:
             continue
         span = pauses.move_out_of_speech(step.spans[0], step.at)
-        value = 1.0
-        if step.score is not None:
-            value = step.score
+        value = 1.0 if step.score is None else step.score
         if importance is not None:
             value *= _mean_importance(importance, span)
         candidates.append(SummarySegment(span, (step,), value))
@@ -74,13 +74,6 @@ def summarize(
         return merged
     selected = _select_within(candidates, target, pauses, settings.gap)
     return _merge_near(selected, settings.gap)
-
-
-def _check_importance(importance: Importance) -> None:
-    is_sequence = importance.ndim == 1 and len(importance) > 0
-    if not is_sequence or not np.isfinite(importance).all():
-        shape = importance.shape
-        raise ShapeError(f"importance must be (T,) finite numbers, one per second, not {shape}")
 
 
 def _mean_importance(importance: Importance, span: Span) -> float:
@@ -131,8 +124,7 @@ def _select_within(
             continue
         part = replace(segment, span=span)
         # near a selected segment the gap between them counts, too
-        length = _merged_length([*selected, part], gap)
-        if length <= target + ROUNDING_SECONDS:
+        if _merged_length([*selected, part], gap) <= target + ROUNDING_SECONDS:
             selected.append(part)
     return selected
 
@@ -150,21 +142,17 @@ def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[Summary
     """Return segments in order. Those less than `gap` s apart become one, as valuable as its best
     part."""
     merged: list[SummarySegment] = []
-    for segment in sorted(segments, key=_start):
+    for segment in sorted(segments, key=lambda segment: segment.span.start):
         if not merged or segment.span.start - merged[-1].span.end >= gap:
             merged.append(segment)
             continue
         last = merged[-1]
-        end = max(last.span.end, segment.span.end)
-        span = Span(last.span.start, end)
-        steps = (*last.steps, *segment.steps)
-        value = max(last.value, segment.value)
-        merged[-1] = SummarySegment(span, steps, value)
+        merged[-1] = SummarySegment(
+            Span(last.span.start, max(last.span.end, segment.span.end)),
+            (*last.steps, *segment.steps),
+            max(last.value, segment.value),
+        )
     return tuple(merged)
-
-
-def _start(segment: SummarySegment) -> float:
-    return segment.span.start
 
 
 class PauseFinder:
@@ -174,14 +162,9 @@ class PauseFinder:
 
         self._sentence_spans = [sentence.span for sentence in record.sentences]
         # the numbers of the sentences that steps rest on
-        self._sources: set[int] = set()
-        for step in record.steps:
-            self._sources.update(step.sources)
-        spans = []
-        for sentence in record.sentences:
-            for word in sentence.words:
-                if word.span is not None:
-                    spans.append(word.span)
+        self._sources = {source for step in record.steps for source in step.sources}
+        words = [word for sentence in record.sentences for word in sentence.words]
+        spans = [word.span for word in words if word.span is not None]
         self._words = sorted(spans, key=lambda span: span.start)
         self._end = record.video.duration
         self._settings = settings
@@ -205,18 +188,15 @@ class PauseFinder:
         """Return at most `seconds` of the span around its most likely second, its ends moved
         inwards out of words."""
         middle = _most_likely_second(span, at)
-        start = max(span.start, middle - seconds / 2)
         last_start = max(span.start, span.end - seconds)
-        start = min(start, last_start)
+        start = min(max(span.start, middle - seconds / 2), last_start)
         end = min(span.end, start + seconds)
         # inwards out of words, or of sentences where words have no times
         speech = self._words or self._sentence_spans
-        inner_start = start
-        if first := _span_around(speech, start):
-            inner_start = first.end
-        inner_end = end
-        if last := _span_around(speech, end):
-            inner_end = last.start
+        first = _span_around(speech, start)
+        inner_start = start if first is None else first.end
+        last = _span_around(speech, end)
+        inner_end = end if last is None else last.start
         if inner_end - inner_start < MIN_SPAN_SECONDS:
             return Span(start, end)
         return Span(inner_start, inner_end)
@@ -224,20 +204,14 @@ class PauseFinder:
     def _moved(self, second: float, middle: float, *, starts: bool) -> float:
         """Return the start, or the end, of a span moved out of its sentence, or else of its
         word."""
-        padded = self._padded_stop
-        if starts:
-            padded = self._padded_start
+        padded = self._padded_start if starts else self._padded_stop
         sentence = _span_around(self._sentence_spans, second)
         if sentence is None:
             return padded(second)
         # the end of the sentence where it is whole, and the one where it is gone
-        outer = sentence.end
-        inner = sentence.start
-        keeps_middle = inner >= middle
-        if starts:
-            outer = sentence.start
-            inner = sentence.end
-            keeps_middle = inner <= middle
+        ends = (sentence.start, sentence.end)
+        outer, inner = ends if starts else ends[::-1]
+        keeps_middle = inner <= middle if starts else inner >= middle
         is_near = abs(second - outer) <= self._settings.reach
         is_source = self._sentence_spans.index(sentence) in self._sources
         if is_near and (is_source or not keeps_middle):
@@ -252,42 +226,29 @@ class PauseFinder:
 
     def _padded_start(self, second: float) -> float:
         """Return a start with a little of the pause before the speech that begins there."""
-        speech_begins = False
-        earlier_end = 0.0
-        for span in self._sentence_spans:
-            if abs(span.start - second) < TOUCHING_SECONDS:
-                speech_begins = True
-            if span.end <= second:
-                earlier_end = max(earlier_end, span.end)
+        spans = self._sentence_spans
         # Only where speech begins is there a pause before it.
-        if not speech_begins:
+        if not any(abs(span.start - second) < TOUCHING_SECONDS for span in spans):
             return second
-        return max(earlier_end, second - self._settings.pad)
+        earlier_ends = [span.end for span in spans if span.end <= second]
+        return max(0.0, *earlier_ends, second - self._settings.pad)
 
     def _padded_stop(self, second: float) -> float:
         """Return an end with a little of the pause after the speech that ends there."""
         spans = self._sentence_spans
         later_starts = [span.start for span in spans if span.start >= second]
         next_start = min(later_starts, default=self._end)
-        padded = second
-        if any(abs(span.end - second) < TOUCHING_SECONDS for span in spans):
-            padded = second + self._settings.pad
-        if next_start is None:
-            return padded
+        speech_ends = any(abs(span.end - second) < TOUCHING_SECONDS for span in spans)
+        padded = second + self._settings.pad if speech_ends else second
         # The end stays before what is said next.
-        return min(next_start, padded)
+        return padded if next_start is None else min(next_start, padded)
 
 
 def _most_likely_second(span: Span, at: float | None) -> float:
     """Return the step's best second where it is in the span, else the middle."""
-    if at is None or at not in span:
-        return span.center
-    return at
+    return span.center if at is None or at not in span else at
 
 
 def _span_around(spans: Sequence[Span], second: float) -> Span | None:
     """Return the first span that a second is inside of."""
-    for span in spans:
-        if span.start < second < span.end:
-            return span
-    return None
+    return next((span for span in spans if span.start < second < span.end), None)

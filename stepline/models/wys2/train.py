@@ -10,10 +10,9 @@ detector.shown.json    what turns its scores into P(shown), fitted to the valida
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,28 +25,29 @@ from stepline.features import FeatureStore, open_video_store
 from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
 from stepline.models.training.distributed import one_process
-from stepline.models.training.gather import reasons_in_words, source_flaw
 from stepline.models.training.loop import Loss, Progress, TrainingTask
-from stepline.models.training.run import TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import RUN_FILE
+from stepline.models.training.run import TrainingRun, run_training, train_network, write_outcome
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,
+    NarratedRecords,
     read_records,
+    reasons_in_words,
+    source_flaw,
     store_text_vectors,
     text_encoder,
 )
-from stepline.models.wys2.clip_sources import VideoFrames
 from stepline.models.wys2.clips import (
     ClipTextPair,
     FrameClip,
+    VideoFrames,
     collate_pairs,
     pair_length,
     split_videos,
 )
 from stepline.models.wys2.dataset import ClipDataset, gather_clips, infer_labels
 from stepline.models.wys2.detector import (
-    DETECTOR_FILE,
+    NETWORK,
     Detector,
     S3DTower,
     contrastive_loss,
@@ -76,7 +76,7 @@ from stepline.models.wys2.settings import (
 )
 from stepline.models.wys2.unlabelled import ClipStream
 from stepline.networks.device import device_of
-from stepline.records import Record, Rejected, Transcript, count_reasons
+from stepline.records import Rejected, count_reasons
 
 VIDEOS_FILE = "videos.json"
 TRAINED_S3D = "s3d_wys2.pth"
@@ -151,12 +151,7 @@ class DetectorSources:
         encode = text_encoder(self.vectors)
         excluded = read_excluded(self.excluded)
         labelled = gather_clips(
-            _records(self.key_steps),
-            features,
-            encode,
-            settings.clips,
-            self._transcripts(self.key_steps),
-            excluded=excluded,
+            self._records(self.key_steps), features, encode, settings.clips, excluded=excluded
         )
         on_omitted(count_reasons(labelled.omitted))
         self._require_each_source(labelled)
@@ -168,11 +163,10 @@ class DetectorSources:
 
         def gather_unlabelled() -> ClipStream:
             clips = ClipStream(
-                partial(_records, self.unlabelled),
+                self._records(self.unlabelled),
                 features,
                 store_vectors,
                 settings.clips,
-                self._transcripts(self.unlabelled),
                 excluded=excluded,
             )
             on_omitted(count_reasons(clips.omitted))
@@ -208,21 +202,8 @@ class DetectorSources:
             raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
         return open_video_store(str(self.features))
 
-    def _transcripts(self, sources: Sequence[str]) -> dict[str, Transcript]:
-        """Return what the narrations say of the videos of other sources that lack a transcript."""
-        if not self.narrations:
-            return {}
-        # Only videos without a transcript of their own.
-        silent = {record.video.id for record in _records(sources) if record.transcript is None}
-        transcripts = {}
-        for record in _records(self.narrations):
-            if record.transcript is not None and record.video.id in silent:
-                transcripts[record.video.id] = record.transcript
-        return transcripts
-
-
-def _records(sources: Sequence[str]) -> Iterator[Record]:
-    return chain.from_iterable(map(read_records, sources))
+    def _records(self, sources: Sequence[str]) -> NarratedRecords:
+        return NarratedRecords(partial(read_records, *sources), self.narrations)
 
 
 def train_detector_run(
@@ -249,7 +230,7 @@ def train_detector_run(
     identity = settings.model_dump(mode="json")
     if clips.s3d is not None:
         identity["s3d"] = sha256(clips.s3d)
-    run = TrainingRun(folder, identity, write, final=DETECTOR_FILE, identity_file=SETTINGS_FILE)
+    run = TrainingRun(folder, NETWORK, identity, write, identity_file=SETTINGS_FILE)
     outcome = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
 
     # what is next to the detector's file
@@ -260,10 +241,11 @@ def train_detector_run(
         write_s3d(detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
     positive = outcome.validation.positive
     calibration = calibrate(score_pairs(detector, outcome.validation.pairs), positive)
+    file = folder / NETWORK.names[-1]
     if calibration is None:  # none of another run stays
-        calibration_path(folder / DETECTOR_FILE).unlink(missing_ok=True)
+        calibration_path(file).unlink(missing_ok=True)
     else:
-        write_calibration(calibration, folder / DETECTOR_FILE)
+        write_calibration(calibration, file)
     result = DetectorRun(detector, rounds, calibration, len(positive), int(positive.sum()))
     outcome_tree = {
         "settings": settings.model_dump(mode="json"),
@@ -275,7 +257,7 @@ def train_detector_run(
         "rounds": [training_round.row() for training_round in rounds],
         "calibration": result.calibration_report,
     }
-    write_atomic(folder / RUN_FILE, json.dumps(outcome_tree, indent=1) + "\n")
+    write_outcome(folder, outcome_tree)
     return result
 
 
@@ -299,16 +281,13 @@ def _train_on_clips(
     # the videos of each split
     labelled = clips.labelled
     clip_videos = [clip.video for clip in labelled.clips]
-    train_videos, validation_videos, test_videos = split_videos(clip_videos, settings.train.seed)
-    videos = {
-        "train": sorted(train_videos),
-        "validation": sorted(validation_videos),
-        "test": sorted(test_videos),
-    }
+    parts = split_videos(clip_videos, settings.train.seed)
+    names = ("train", "validation", "test")
+    videos = {name: sorted(part) for name, part in zip(names, parts, strict=True)}
     write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
     # their clips and labels
-    training = labelled.of_videos(train_videos)
-    held_out = labelled.of_videos(validation_videos)
+    training = labelled.of_videos(parts[0])
+    held_out = labelled.of_videos(parts[1])
     positive = infer_labels(training, settings.labels)
     held_out_labels = infer_labels(held_out, settings.labels)
     validation = ValidationClips(held_out.pairs_of_own_text(), held_out_labels)

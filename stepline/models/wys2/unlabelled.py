@@ -5,7 +5,7 @@ clips again from its record, its stored features and the stored vectors of its s
 it keeps a reference, from which training reads it again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
@@ -15,13 +15,11 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore
 from stepline.models.training.batches import LazySamples
-from stepline.models.training.gather import ExcludedIds, reasons_in_words
-from stepline.models.training.sources import LabelledTexts
-from stepline.models.wys2.clip_sources import VideoFrames, clip_source
-from stepline.models.wys2.clips import ClipTextPair, NarratedClip
+from stepline.models.training.sources import ExcludedIds, LabelledTexts, reasons_in_words
+from stepline.models.wys2.clips import ClipTextPair, NarratedClip, VideoFrames, clip_source
 from stepline.models.wys2.dataset import narrated_videos
 from stepline.models.wys2.settings import ClipSettings
-from stepline.records import Record, Rejected, Span, Transcript
+from stepline.records import Record, Rejected, Span
 
 References: TypeAlias = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
 Block: TypeAlias = tuple[References, Sequence[ClipTextPair]]
@@ -51,41 +49,42 @@ class ClipStream:
     """Clips of narrated videos, each with its own sentence, made again by each pass. omitted:
     videos left out, and why.
 
-    records: yields the same videos from the first on, each time it is called. features,
-    transcripts, excluded: as `gather_clips` takes them. A video that comes twice counts once.
-    store: keeps the vectors of what is said in all videos on disk, and returns them
-    (`store_text_vectors`).
+    A video that comes twice counts once.
     """
 
     def __init__(
         self,
-        records: Callable[[], Iterable[Record]],
+        records: Iterable[Record],
         features: FeatureStore | VideoFrames,
         store: Callable[[Iterable[LabelledTexts]], FeatureStore],
         settings: ClipSettings | None = None,
-        transcripts: Mapping[str, Transcript] | None = None,
         *,
         excluded: ExcludedIds = frozenset(),
     ) -> None:
-        if settings is None:
-            settings = ClipSettings()
+        """Read all videos once, and store the vectors of what is said.
+
+        Args:
+            records: gives the same videos each time that it is iterated.
+            features: as `gather_clips` takes them.
+            store: keeps the vectors of what is said in all videos on disk, and returns them
+                (`store_text_vectors`).
+            settings: of the clips.
+            excluded: ids of videos that are left out.
+        """
         # only labels need resolved pronouns and other candidates
         own_text_only = {"resolve": False, "candidates": 1}
-        self._settings = settings.model_copy(update=own_text_only)
+        self._settings = (settings or ClipSettings()).model_copy(update=own_text_only)
         self._records = records
         self._source = clip_source(features)
         self._excluded = excluded
-        self._transcripts = transcripts or {}
         self.omitted: list[Rejected] = []
         self._videos: list[str] = []
         self._count = 0
         self._vectors: FeatureStore | None = None
-        # One pass over all videos stores the vectors of what is said.
         narrations = self._narrations()
         first = next(narrations, None)
         if first is not None:
-            all_narrations = chain([first], narrations)
-            self._vectors = store(all_narrations)
+            self._vectors = store(chain([first], narrations))
 
     def __len__(self) -> int:
         return self._count
@@ -93,13 +92,7 @@ class ClipStream:
     def _clips(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
         """Yield each video with its clips, from the first on."""
         return narrated_videos(
-            self._records(),
-            self._source,
-            self._settings,
-            self._transcripts,
-            omitted,
-            excluded=self._excluded,
-            once=True,
+            self._records, self._source, self._settings, omitted, excluded=self._excluded, once=True
         )
 
     def _narrations(self) -> Iterator[LabelledTexts]:
@@ -107,8 +100,7 @@ class ClipStream:
         for record, clips in self._clips(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            texts = _sentence_texts(record)
-            yield LabelledTexts(record.video.id, "narration", texts, ())
+            yield LabelledTexts(record.video.id, "narration", _sentence_texts(record), ())
 
     def blocks(self) -> Iterator[Block]:
         """Yield all clips, the features of each video read once and those of a window of videos in
@@ -117,17 +109,10 @@ class ClipStream:
         Raises DatasetError where the records have changed since the stream was made.
         """
         window: list[References] = []
-        videos = self._clips([])
-        for number, (record, clips) in enumerate(videos):
+        for number, (record, clips) in enumerate(self._clips([])):
             self._check(number, record)
-            rows = []
-            for clip in clips:
-                start = clip.span.start
-                end = clip.span.end
-                row = (number, clip.sentence, start, end)
-                rows.append(row)
-            references = np.array(rows, dtype=CLIP_COLUMNS)
-            window.append(references)
+            rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
+            window.append(np.array(rows, dtype=CLIP_COLUMNS))
             if len(window) == VIDEOS_PER_WINDOW:
                 yield from self._window_blocks(window)
                 window = []
@@ -135,17 +120,12 @@ class ClipStream:
 
     def _check(self, number: int, record: Record) -> None:
         video = record.video.id
-        is_known = number < len(self._videos)
-        if not is_known or self._videos[number] != video:
+        if self._videos[number : number + 1] != [video]:
             fault = "the unlabelled videos have changed during the run"
             raise DatasetError(f"{record.id}: {fault}; start the command again")
         # The stored vectors are of these very sentences.
-        stored_texts = None
-        if self._vectors is not None:
-            lines = self._vectors.texts(video)
-            if lines is not None:
-                stored_texts = lines.texts
-        if stored_texts != _sentence_texts(record):
+        lines = None if self._vectors is None else self._vectors.texts(video)
+        if lines is None or lines.texts != _sentence_texts(record):
             fault = f"{record.id}: its stored vectors are of other sentences"
             raise DatasetError(f"{fault}; give another --out")
 
@@ -153,8 +133,7 @@ class ClipStream:
         references: list[References] = []
         pairs: list[ClipTextPair] = []
         # In the store's order, so that a shard is not read twice.
-        ordered = sorted(window, key=self._place)
-        for clips in ordered:
+        for clips in sorted(window, key=lambda clips: self._source.place(self._video(clips[0]))):
             references.append(clips)
             pairs += self._pairs_of_video(clips)
             if len(pairs) >= CLIPS_PER_BLOCK:
@@ -164,11 +143,6 @@ class ClipStream:
         if pairs:
             yield np.concatenate(references), pairs
 
-    def _place(self, clips: References) -> tuple[int, int]:
-        """Return where the features of a video's clips are in the store."""
-        video = self._video(clips[0])
-        return self._source.place(video)
-
     def _video(self, clip: Any) -> str:
         return self._videos[int(clip["video"])]
 
@@ -176,11 +150,9 @@ class ClipStream:
         """Return all clips of a video."""
         video = self._video(clips[0])
         vectors = self._store().matrix(video)
-        texts = []
-        for _, row, start, end in clips.tolist():
-            span = Span(start, end)
-            vector = vectors[row : row + 1]
-            texts.append((span, vector))
+        texts = [
+            (Span(start, end), vectors[row : row + 1]) for _, row, start, end in clips.tolist()
+        ]
         return self._source.pairs(video, texts)
 
     def _store(self) -> FeatureStore:
@@ -194,21 +166,15 @@ class ClipStream:
         shards = []
         for clip in references:
             video = self._video(clip)
-            start = float(clip["start"])
-            end = float(clip["end"])
-            span = Span(start, end)
-            length = self._source.length(video, span)
-            shard, _ = self._source.place(video)
-            lengths.append(length)
-            shards.append(shard)
+            span = Span(float(clip["start"]), float(clip["end"]))
+            lengths.append(self._source.length(video, span))
+            shards.append(self._source.place(video)[0])
 
         def read(index: int) -> ClipTextPair:
             number, row, start, end = references[index].tolist()
             video = self._videos[number]
-            span = Span(start, end)
-            sentence = slice(row, row + 1)
-            text = self._store().matrix(video, sentence)
-            return self._source.pair(video, span, text)
+            text = self._store().matrix(video, slice(row, row + 1))
+            return self._source.pair(video, Span(start, end), text)
 
         return LazySamples(read, lengths, shards)
 
@@ -234,18 +200,15 @@ class Reservoir:
         if not self._columns:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
         # the place of each row in the sample. From `most` on it has none
-        row_count = len(columns[0])
-        new_count = self._count + row_count
+        new_count = self._count + len(columns[0])
         places = np.arange(self._count, new_count)
         is_late = places >= self._most
         # Row n draws a place below n, so that it stays with probability most / n.
-        late_counts = places[is_late] + 1
-        places[is_late] = self._rng.integers(0, late_counts)
+        places[is_late] = self._rng.integers(0, places[is_late] + 1)
         in_sample = places < self._most
-        sample_places = places[in_sample]
         for own, column in zip(self._columns, columns, strict=True):
             # of rows for one place, the last stays
-            own[sample_places] = column[in_sample]
+            own[places[in_sample]] = column[in_sample]
         self._count = new_count
 
     @property

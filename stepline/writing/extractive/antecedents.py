@@ -5,20 +5,24 @@ learned from editors' steps by stepline/writing/training/antecedents.py. A name 
 its probability is high.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from stepline.limits import packaged_json
 from stepline.text.narration import SentenceReading
 from stepline.text.narration.words import WORD_EDITS, bare_word, word_set
 from stepline.writing.extractive.complements import NOUN_TAGS
-from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NEVER_MEANT, noun_name
+from stepline.writing.extractive.pronouns import (
+    MEASURE_NOUNS,
+    NEVER_MEANT,
+    noun_name,
+    things_of_measure,
+)
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
@@ -137,14 +141,8 @@ def _candidate(
 
 def _measured_thing(root: "Token") -> "Token":
     """Return the flour of "two cups of flour"."""
-    if root.lemma_.lower() not in MEASURE_NOUNS:
-        return root
-    for child in root.children:
-        if child.dep_ == "prep" and child.lower_ == "of":
-            for deep in child.children:
-                if deep.dep_ == "pobj":
-                    return deep
-    return root
+    things = things_of_measure(root)
+    return things[0] if things else root
 
 
 def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candidate]) -> Array:
@@ -201,20 +199,18 @@ def candidate_chances(
 @cache
 def read_weights() -> Array:
     """Return the logit's weights, (F,)."""
-    return np.array(_read_file()["weights"])
+    return np.array(_fitted()["weights"])
 
 
 @cache
 def objectless_verbs() -> frozenset[str]:
     """Return the verbs that editors often leave without an object: "Stir for a minute"."""
-    return frozenset(_read_file()["objectless"])
+    return frozenset(_fitted()["objectless"])
 
 
-@cache
-def _read_file() -> dict[str, Any]:
-    package = resources.files("stepline.writing.extractive")
-    content: dict[str, Any] = json.loads(package.joinpath("antecedents.json").read_text("utf-8"))
-    return content
+def _fitted() -> dict[str, Any]:
+    fitted: dict[str, Any] = packaged_json("stepline.writing.extractive", "antecedents.json")
+    return fitted
 
 
 # P(the pronoun stands for this) from which it is named. Names in six long transcripts were read one
@@ -305,8 +301,8 @@ class StepNamer:
                 words.append(word)
                 continue
             name = self.name_at(draft.sentence, word.place)
-            is_new = name is not None and name not in names and not _is_in_step(name, draft)
-            if name is not None and is_new:
+            is_named = name is not None and any(name in other.text for other in draft.words)
+            if name is not None and name not in names and not is_named:
                 names.add(name)
                 words.append(replace(word, text=f"the {name}"))
             elif not _reads_without(draft.words, number):
@@ -354,16 +350,7 @@ def _around_comma(pronoun: "Token") -> "tuple[list[Token], list[Token]]":
     return [], []
 
 
-def _is_in_step(name: str, draft: DraftStep) -> bool:
-    return any(name in word.text for word in draft.words)
-
-
 def _reads_without(words: Sequence[DraftWord], number: int) -> bool:
     """Return whether a step reads well without the pronoun at a place: "Stir [it] for a minute"."""
-    is_last = number + 1 >= len(words)
-    if is_last:
-        return False
-    verb = ""
-    if number:
-        verb = bare_word(words[number - 1].text)
-    return verb in objectless_verbs()
+    is_between = 0 < number < len(words) - 1
+    return is_between and bare_word(words[number - 1].text) in objectless_verbs()

@@ -224,23 +224,13 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
     return tuple(mention for mention in mentions if mention.name not in NEVER_MEANT)
 
 
-def mentions_in(doc: "Doc", *, announced: bool = False) -> tuple[Mention, ...]:
+def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
     """Return what a segment without any action names: "there's a little clip" by name, all else as
-    unknown rivals.
-
-    announced: a word of order was before it, so that what something "is" is what comes: "first up
-    are SQUATS".
-    """
-    things = []
-    for token in doc:
-        if token.pos_ == "NOUN" and token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr"):
-            things.append(token)
-    if announced and len(things) == 1:
-        thing = things[0]
-        if thing.head.lemma_ == "be" and thing.i > thing.head.i:
-            return (_mention(thing, "product", {}),)
+    unknown rivals."""
     mentions = []
-    for token in things:
+    for token in doc:
+        if token.pos_ != "NOUN" or token.dep_ not in ("nsubj", "nsubjpass", "dobj", "attr"):
+            continue
         mention = _mention(token, "object", {})
         if mention.name in NEVER_MEANT:
             continue
@@ -256,7 +246,9 @@ def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
         return Mention(resolved[token.i], PRONOUN_NUMBERS[token.lower_], role)
     if token.lower_ in PRONOUN_NUMBERS and token.pos_ in ("PRON", "DET"):
         return Mention("", PRONOUN_NUMBERS[token.lower_], role)
-    token = _measured(token)
+    nouns = [thing for thing in things_of_measure(token) if thing.pos_ in ("NOUN", "PROPN")]
+    if nouns:
+        token = nouns[0]
     name = noun_name(token)
     if token.lemma_.lower() in NEVER_MEANT:
         name = token.lemma_.lower()
@@ -271,16 +263,14 @@ def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
     return Mention(name, number, role)
 
 
-def _measured(token: "Token") -> "Token":
-    """Return the thing that a measure measures: the glue of "a bit of glue"."""
-    if token.lemma_.lower() not in MEASURE_NOUNS:
-        return token
-    for child in token.children:
-        if child.dep_ == "prep" and child.lower_ == "of":
-            for deep in child.children:
-                if deep.dep_ == "pobj" and deep.pos_ in ("NOUN", "PROPN"):
-                    return deep
-    return token
+def things_of_measure(token: "Token") -> "list[Token]":
+    """Return what a measure measures: the glue of "a bit of glue". None for another noun."""
+    things: list[Token] = []
+    if token.lemma_.lower() in MEASURE_NOUNS:
+        for child in _children(token, ("prep",)):
+            if child.lower_ == "of":
+                things += _children(child, ("pobj",))
+    return things
 
 
 def noun_name(token: "Token") -> str:

@@ -4,16 +4,15 @@ The few numbers are a logistic regression on the tagger's log probabilities, fit
 `lab/fit_step_score.py`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from stepline.limits import packaged_json
 from stepline.numeric import logit, sigmoid
 from stepline.records import Matrix
 from stepline.text.narration import SentenceReading
@@ -87,21 +86,15 @@ def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
 
 
 def _edit_features(reading: SentenceReading) -> Array:
-    """Return how surely actions begin in a sentence, and how much of it would stay, (4,)."""
+    """Return how surely actions begin in a sentence, how much of it would stay, how surely a
+    pronoun is named and that no verb is in front, (4,)."""
     if not len(reading.edits):
         return np.zeros(4)
     edits = reading.edits.astype(np.float64)
     chance_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
-    action = chance_of["verb"] + chance_of["next"]
-    stays = 1 - chance_of["drop"]
-    name = chance_of["name"]
-    features = [
-        action.max(),
-        stays.mean(),
-        name.max(),
-        reading.verbs[0],  # no verb in front
-    ]
-    return np.array(features)
+    action = (chance_of["verb"] + chance_of["next"]).max()
+    stays = (1 - chance_of["drop"]).mean()
+    return np.array([action, stays, chance_of["name"].max(), reading.verbs[0]])
 
 
 def _clause_features(reading: SentenceReading) -> Array:
@@ -154,13 +147,8 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
 
 @cache
 def _read_regression() -> tuple[Array, float]:
-    package = resources.files("stepline.writing.extractive")
-    path = package.joinpath("step_score.json")
-    text = path.read_text("utf-8")
-    content: dict[str, Any] = json.loads(text)
-    weights = np.array(content["weights"])
-    intercept = float(content["intercept"])
-    return weights, intercept
+    content = packaged_json("stepline.writing.extractive", "step_score.json")
+    return np.array(content["weights"]), float(content["intercept"])
 
 
 # A sentence and a half that no one has said yet, at the usual P(step): few sentences show little.
@@ -210,8 +198,6 @@ def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
     return np.concatenate([numbers, direction])
 
 
-@cache
 def load_weights() -> InstructionWeights:
     """Return the weights that come with the package."""
-    file = resources.files("stepline.writing.extractive") / "instruction.json"
-    return InstructionWeights(**json.loads(file.read_text(encoding="utf-8")))
+    return InstructionWeights(**packaged_json("stepline.writing.extractive", "instruction.json"))

@@ -83,7 +83,7 @@ def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
     announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
     is_named = _names_the_time(doc)
     is_planned = _plans(doc)
-    tells = _tells_the_viewer(doc)
+    tells = any(token.lemma_ in TELLING_VERBS for token in doc)
     # "How to" names the work more surely than a topic, so it is looked for first.
     if announcement >= MIN_HOW_TO or (is_planned and tells):
         for tokens in _how_to(doc):
@@ -115,10 +115,6 @@ def _names_the_time(doc: "Doc") -> bool:
         if token.lower_ == "this" and token.head.lower_ in THIS_TIME:
             return True
     return False
-
-
-def _tells_the_viewer(doc: "Doc") -> bool:
-    return any(token.lemma_ in TELLING_VERBS for token in doc)
 
 
 def _plans(doc: "Doc") -> bool:
@@ -166,14 +162,11 @@ def _topics(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
 
 def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]":
     """Return the names of what a subject is said to be, none where it is not one of `subjects`."""
-    if not any(_is_subject(child, subjects) for child in verb.children):
-        return []
-    return [_name(child) for child in verb.children if child.dep_ == "attr"]
-
-
-def _is_subject(child: "Token", words: frozenset[str]) -> bool:
-    """Return whether this is the subject of a verb, and one of some words or "what we'll do"."""
-    return child.dep_ == "csubj" or (child.dep_ == "nsubj" and child.lower_ in words)
+    for child in verb.children:
+        is_work = child.dep_ == "nsubj" and child.lower_ in subjects
+        if child.dep_ == "csubj" or is_work:  # or "what we'll do"
+            return [_name(other) for other in verb.children if other.dep_ == "attr"]
+    return []
 
 
 def _objects(verb: "Token") -> "Iterator[Token]":
@@ -229,8 +222,8 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
     end = head.i
     unbroken: list[Token] = []
     for token in words:
-        is_cut = token.i > head.i and any(_parts(deep) for deep in head.doc[end : token.i])
-        if is_cut:
+        between = [deep for deep in head.doc[end : token.i] if deep.is_punct and deep.text != "-"]
+        if token.i > head.i and between:
             break
         unbroken.append(token)
         end = max(end, token.i)
@@ -238,10 +231,6 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
     while unbroken and unbroken[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
         unbroken.pop()
     return unbroken[:MAX_TITLE_WORDS]
-
-
-def _parts(token: "Token") -> bool:
-    return bool(token.is_punct) and token.text != "-"
 
 
 def _text(tokens: "list[Token]") -> str:

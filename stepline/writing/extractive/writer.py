@@ -113,7 +113,8 @@ def write_extractive(
         # a sentence without a step may still say an amount of the one before
         chance = float(chances[number])
         is_likely = chance >= threshold
-        is_warning = _warns(reading) and chance >= MIN_WARNED_STEP
+        warns = float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING
+        is_warning = warns and chance >= MIN_WARNED_STEP
         if not is_likely and not is_warning:
             has_amount = _adds_amount(steps, docs[number], unit)
             if not has_amount and chance >= MIN_TOLD_REASON:
@@ -151,7 +152,10 @@ def _named_step(
     if step is None:
         return None
     names = namer.likely_names(draft.sentence, draft.places)
-    listed = _listed(step)
+    # The words behind a verb that the editor put in front: it has no place, for no one said it.
+    listed = None
+    if step.words[0].place is None and not step.is_negated:
+        listed = replace(step, words=step.words[1:]).text
     is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
     return SentenceStep(_step(step, unit), listed, is_sure, names)
 
@@ -211,10 +215,6 @@ def narration_instruction(
     return instruction_log_bayes(probabilities.tolist(), embed(texts))
 
 
-def _warns(reading: SentenceReading) -> bool:
-    return float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING
-
-
 def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Rejected:
     """Return the record of a sentence that is not a step, with what it is instead."""
     chances = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
@@ -246,8 +246,10 @@ def _drafts(
     if actions:
         drafts = []
         for action in actions:
-            draft = _as_draft(action, number)
-            drafts.append(draft)
+            # The first place carries the whole text. The others only say what it rests on.
+            first, *others = action.places
+            words = [DraftWord(action.text, first), *(DraftWord("", place) for place in others)]
+            drafts.append(DraftStep(tuple(words), number, action.is_negated, action.verb))
         if any(_flaw(draft, editor.tokens) is None for draft in drafts):
             drafts += _drafts_beside(actions, editor, tagger.front_verbs)
         return sorted(drafts, key=lambda draft: draft.places[0])
@@ -277,13 +279,6 @@ def _drafts_beside(
     return drafts
 
 
-def _as_draft(action: GrammarAction, number: int) -> DraftStep:
-    # The first place carries the whole text. The others only say what it rests on.
-    words = [DraftWord(action.text, place) for place in action.places[:1]]
-    others = [DraftWord("", place) for place in action.places[1:]]
-    return DraftStep((*words, *others), number, action.is_negated, action.verb)
-
-
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
     """Give the last step the amount that this sentence says of it, and return whether it does."""
     if not steps:
@@ -296,16 +291,6 @@ def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> 
         return False
     steps[-1] = replace(steps[-1], step=step)
     return True
-
-
-def _listed(draft: DraftStep) -> str | None:
-    """Return the words behind a verb that the speaker did not say, None where he said one."""
-    first, *others = draft.words
-    # A word without a place was not said: the editor put it in front.
-    if first.place is not None or draft.is_negated:
-        return None
-    rest = replace(draft, words=tuple(others))
-    return rest.text
 
 
 def _step(draft: DraftStep, unit: NarrationUnit) -> Step:

@@ -6,16 +6,15 @@ kinds       what is a material, what a tool, by its name (thing_kinds)
 merging     what is named again is one thing
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from stepline.limits import packaged_json
 from stepline.numeric import softmax
 from stepline.records import Amount, Material, Sentence
 from stepline.text import embed
@@ -42,12 +41,8 @@ def thing_kinds(names: Sequence[str]) -> Array:
 
 @cache
 def _read_weights() -> tuple[Array, Array]:
-    package = resources.files("stepline.writing.materials")
-    text = package.joinpath(WEIGHTS_FILE).read_text("utf-8")
-    content = json.loads(text)
-    weights = np.array(content["weights"], np.float32)
-    biases = np.array(content["biases"], np.float32)
-    return weights, biases
+    content = packaged_json("stepline.writing.materials", WEIGHTS_FILE)
+    return np.array(content["weights"], np.float32), np.array(content["biases"], np.float32)
 
 
 # Chances of a sentence, by the tagger.
@@ -256,11 +251,10 @@ def _is_same(earlier: ThingMention, later: ThingMention) -> bool:
 
 def _merged(first: _Thing, again: _Thing) -> _Thing:
     """Return the first naming with the amounts and sentences of both."""
-    sources = dict.fromkeys((*first.sources, *again.sources))
     return replace(
         first,
         amounts=_merged_amounts(first, again),
-        sources=tuple(sources),
+        sources=tuple(dict.fromkeys((*first.sources, *again.sources))),
         is_listed=first.is_listed or again.is_listed,
     )
 
@@ -279,13 +273,10 @@ def _merged_amounts(first: _Thing, again: _Thing) -> tuple[Amount, ...]:
         return first.amounts
     amounts = list(first.amounts)
     for new in again.amounts:
-        if not any(_is_equal(new, other) for other in amounts):
+        known = [(amount.low, amount.high, amount.unit) for amount in amounts]
+        if (new.low, new.high, new.unit) not in known:
             amounts.append(new)
     return tuple(amounts)
-
-
-def _is_equal(one: Amount, other: Amount) -> bool:
-    return (one.low, one.high, one.unit) == (other.low, other.high, other.unit)
 
 
 def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:

@@ -6,8 +6,9 @@ import pytest
 
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.models.training import gather
-from stepline.models.training.gather import FeatureJoin, is_held_out, reasons_in_words
+from stepline.models.training import sources
+from stepline.models.training.batches import is_held_out
+from stepline.models.training.sources import FeatureJoin, reasons_in_words
 from stepline.records import FeatureSequence
 
 
@@ -27,9 +28,9 @@ def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
     given = {"a": features(), "b": features()}
     join = FeatureJoin(in_store(tmp_path, **given) if stored else given, slack=1.0)
     assert join.flaw("a", 8.5, key="a") is None
-    assert join.flaw("a", 8.5, key="a") == (gather.SEEN_TWICE, "")
-    assert join.flaw("b", 10.0, key="b") == (gather.OTHER_LENGTH, "10 s and 8 s")
-    assert join.flaw("c", key="c") == (gather.NO_FEATURES, "")
+    assert join.flaw("a", 8.5, key="a") == (sources.SEEN_TWICE, "")
+    assert join.flaw("b", 10.0, key="b") == (sources.OTHER_LENGTH, "10 s and 8 s")
+    assert join.flaw("c", key="c") == (sources.NO_FEATURES, "")
     assert join.flaw("a") is None  # without a key it comes as often as it likes
     assert join.omitted == []
 
@@ -37,10 +38,10 @@ def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
 @pytest.mark.parametrize(
     ("other", "reason", "value"),
     [
-        (features(width=5), gather.OTHER_WIDTH, "video 5, not 4"),
-        (features(backbone="s3d"), gather.OTHER_BACKBONE, "video s3d, not clip"),
-        (features(rate=2.0), gather.OTHER_RATE, "video 2, not 1"),
-        (features(rows=0), gather.NO_ROWS, ""),
+        (features(width=5), sources.OTHER_WIDTH, "video 5, not 4"),
+        (features(backbone="s3d"), sources.OTHER_BACKBONE, "video s3d, not clip"),
+        (features(rate=2.0), sources.OTHER_RATE, "video 2, not 1"),
+        (features(rows=0), sources.NO_ROWS, ""),
     ],
 )
 def test_features_must_be_of_the_first_videos_kind(other, reason, value):
@@ -49,14 +50,14 @@ def test_features_must_be_of_the_first_videos_kind(other, reason, value):
     assert join.flaw("b") == (reason, value)
     loose = FeatureJoin({"a": features(), "b": other})
     assert loose.flaw("a") is None
-    assert (loose.flaw("b") is None) == (reason == gather.OTHER_RATE)
+    assert (loose.flaw("b") is None) == (reason == sources.OTHER_RATE)
 
 
 def test_vectors_of_the_texts_must_be_there_and_alike(tmp_path):
     vectors = in_store(tmp_path, a=features(width=3))
     join = FeatureJoin({"a": features(), "b": features()})
     assert join.flaw("a", vectors=vectors) is None
-    assert join.flaw("b", vectors=vectors) == (gather.NO_VECTORS, "")
+    assert join.flaw("b", vectors=vectors) == (sources.NO_VECTORS, "")
     assert join.specs["text"].width == 3
 
 
@@ -66,12 +67,12 @@ def test_what_is_left_out_is_counted_by_its_reason():
         join.omit("video", video, join.flaw(video))
     join.omit("step", "w", join.flaw("w", lack="it has no text"), "cut")
     assert [(row.what, row.id, row.reason, row.text) for row in join.omitted] == [
-        ("video", "x", gather.EXCLUDED_REASON, ""),
-        ("video", "y", gather.NO_FEATURES, ""),
-        ("video", "z", gather.NO_FEATURES, ""),
+        ("video", "x", sources.EXCLUDED_REASON, ""),
+        ("video", "y", sources.NO_FEATURES, ""),
+        ("video", "z", sources.NO_FEATURES, ""),
         ("step", "w", "it has no text", "cut"),
     ]
-    assert reasons_in_words(join.omitted).startswith(f"2 x {gather.NO_FEATURES}, 1 x ")
+    assert reasons_in_words(join.omitted).startswith(f"2 x {sources.NO_FEATURES}, 1 x ")
     assert reasons_in_words([]) == "nothing was given"
 
 

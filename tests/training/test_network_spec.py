@@ -26,11 +26,11 @@ from stepline.models.procx.settings import (
     VocabularySettings,
 )
 from stepline.models.procx.vocabulary import train_vocabulary
-from stepline.models.training.network_file import NetworkFile
+from stepline.models.training.network import NetworkSpec
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.models.wys2 import detector as wys2_detector
+from stepline.models.wys2 import summarizer as wys2_summarizer
 from stepline.models.wys2.settings import DetectorSettings, SummarizerSettings
-from stepline.models.wys2.summarizer import model as wys2_summarizer
 
 WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
 ALIGNER = AlignerNetworkSettings(
@@ -62,7 +62,7 @@ PROCX = ModelSettings(
 class System:
     """A system's file, how it makes, writes and reads a network, and one of its weights."""
 
-    file: NetworkFile
+    file: NetworkSpec[Any, Any]
     make: Callable[[], nn.Module]
     write: Callable[[Any, Path], None]
     read: Callable[[Path], nn.Module]
@@ -71,14 +71,14 @@ class System:
 
 SYSTEMS = {
     "aligner": System(
-        nasva_checkpoint.NETWORK_FILE,
+        nasva_checkpoint.NETWORK,
         lambda: Aligner(ALIGNER),
         nasva_checkpoint.write_aligner,
         nasva_checkpoint.read_aligner,
         "decoder_norm.weight",
     ),
     "procx": System(
-        procx_checkpoint.PROCX_FILE,
+        procx_checkpoint.NETWORK,
         lambda: ProcX(PROCX, len(WORDS)),
         lambda network, path: procx_checkpoint.write_model(
             network, WORDS, path, procx_checkpoint.TrainingFeatures("drawn")
@@ -87,16 +87,16 @@ SYSTEMS = {
         "reference.weight",
     ),
     "detector": System(
-        wys2_detector.NETWORK_FILE,
+        wys2_detector.NETWORK,
         lambda: wys2_detector.Detector(
             DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)
         ),
         wys2_detector.write_detector,
-        wys2_detector.read_detector,
+        lambda path: wys2_detector.read_detector(path)[1],
         "text.1.bias",
     ),
     "summarizer": System(
-        wys2_summarizer.NETWORK_FILE,
+        wys2_summarizer.NETWORK,
         lambda: wys2_summarizer.Summarizer(
             SummarizerSettings(video_width=6, width=8, heads=2, layers=1)
         ),
