@@ -31,11 +31,12 @@ from line_chain import Batch, TrainedChain
 from stepline.grounding.fusion import SpeechPrior, fuse
 from stepline.grounding.ground import line_seconds, prior_of
 from stepline.grounding.inputs import GroundingInputs, WeightedPassages
-from stepline.grounding.line_features import FEATURE_NAMES, line_features
 from stepline.grounding.line_model import (
+    FEATURE_NAMES,
     LineChain,
     LinePosterior,
     LineWeights,
+    line_features,
     load_line_weights,
     match_features,
     said_features,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from stepline.grounding.line_features import FEATURE_NAMES
-from stepline.grounding.line_model import LineWeights
+from stepline.grounding.line_model import FEATURE_NAMES, LineWeights
 
 PRICE_NAMES = ("stay", "direct", "enter", "skip", "skip_more", "again", "back", "back_more", "end")
 FIRST_EVIDENCE = {"cosine": 8.0, "contrast": 4.0, "context": 4.0, "words": 4.0, "near_words": 1.0}

@@ -66,7 +66,7 @@ def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
         duration=duration,
         transcript=transcript,
         written=False,
-        tellings=placed.tellings,
+        tellings=placed.sentence_probabilities,
     )
     rows = []
     for scores in grounding.alignment.scores:

@@ -278,20 +278,26 @@ def placed_anew(record: Record, visual: VisualFeatures, texts: Sequence[str] = (
     """
     settings = StepsSettings()
     transcript = record.transcript or Transcript()
-    tellings = None
+    sentence_probabilities = None
     if texts:
         path = Path(record.video.path or "")
         request = Request(path, record.id, texts=tuple(texts))
         lines = place_user_lines(request.texts, transcript, settings)
         steps = lines.steps
-        tellings = lines.tellings
+        sentence_probabilities = lines.sentence_probabilities
     else:
         steps = tuple(spoken_step(step) for step in record.steps)
     if not steps:
         return record
     duration = record.video.duration or 0.0
     grounding = ground_steps(
-        steps, duration, transcript, visual, settings, written=not texts, tellings=tellings
+        steps,
+        duration,
+        transcript,
+        visual,
+        settings,
+        written=not texts,
+        sentence_probabilities=sentence_probabilities,
     )
     return record.model_copy(update={"steps": grounding.steps})
 

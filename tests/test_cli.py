@@ -11,7 +11,7 @@ import pytest
 
 from stepline import outputs
 from stepline.cli import errors, progress
-from stepline.cli.removed import REMOVED_COMMANDS
+from stepline.cli.errors import REMOVED_COMMANDS
 from stepline.errors import SettingsError, StoreError
 from stepline.files.storage import read_record
 from stepline.outputs import OUTPUTS

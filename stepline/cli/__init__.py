@@ -18,14 +18,13 @@ from stepline.cli.data import features, sieve_swap
 from stepline.cli.doctor import datasets, doctor
 from stepline.cli.errors import Group, LogHandler, LogLines, log
 from stepline.cli.evaluate import evaluate, predict
-from stepline.cli.keys import keys
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
 from stepline.cli.options import offer_verbosity, verbosity_options
 from stepline.cli.refine import refine
 from stepline.cli.schema import schema
 from stepline.cli.steps import demo, describe, steps
-from stepline.cli.studio import mcp, search, studio
+from stepline.cli.studio import keys, mcp, search, studio
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.weights import weights

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.errors import Group, print_data, print_message, refuse_removed
 from stepline.cli.options import (
     PATH_TYPE,
     device_option,
@@ -23,7 +23,6 @@ from stepline.cli.options import (
     set_option,
 )
 from stepline.cli.progress import curation_bar
-from stepline.cli.removed import refuse_removed
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:

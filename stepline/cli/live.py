@@ -22,7 +22,6 @@ from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from queue import SimpleQueue
 
     from stepline.live.events import LiveEvent
 
@@ -47,12 +46,6 @@ if TYPE_CHECKING:
     "--texts",
     type=PATH_TYPE,
     help="The lines of a recipe to follow, one per line, or comparison.json of `stepline compare`.",
-)
-@click.option(
-    "--until-next",
-    is_flag=True,
-    help="Hold each step until Enter is pressed or, of a camera or a stream, "
-    "until the picture says that it is finished.",
 )
 @out_option("Folder for the events, WebVTT and what a stream sent.", default="out")
 @click.option(
@@ -87,7 +80,7 @@ def live(source: str, **options: Any) -> None:
     settings = settings_from_options(options)
     offer_weights()
     lines = read_lines(options["texts"]) if options["texts"] else LinesToFind(())
-    how = LiveOptions(options["lag"], lines.texts, options["until_next"], lines.graph)
+    how = LiveOptions(options["lag"], lines.texts, lines.graph)
     job = LiveJob(
         source, options["out"], options["at_end"], options["speed"], options["force"], how
     )
@@ -98,9 +91,7 @@ def live(source: str, **options: Any) -> None:
         sys.stdout.flush()
 
     with _stop_at_interrupt() as stop:
-        files = run_live(
-            job, settings, emit, stop=stop, begin_signals=_read_signs if how.until_next else None
-        )
+        files = run_live(job, settings, emit, stop=stop)
     print_message(*(f"wrote {file}" for file in files))
 
 
@@ -121,14 +112,3 @@ def _stop_at_interrupt() -> "Iterator[threading.Event]":
         yield stop
     finally:
         signal.signal(signal.SIGINT, usual)
-
-
-def _read_signs(signs: "SimpleQueue[str]") -> None:
-    """Count every line on stdin as a sign that a step is finished."""
-
-    def read() -> None:
-        for _ in sys.stdin:
-            signs.put("key")
-
-    # A daemon, since reading stdin never ends by itself.
-    threading.Thread(target=read, daemon=True).start()

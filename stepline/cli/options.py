@@ -419,15 +419,6 @@ def offer_verbosity(command: click.Command) -> None:
 codecs.register_error(ESCAPES_HANDLER, replace_unencodable)
 
 
-def _start_server(start: "Callable[[], LocalServer]", port: int) -> "LocalServer":
-    try:
-        return start()
-    except OSError as error:
-        raise SettingsError(
-            f"--port {port}: {error.strerror or error}; give another, or 0"
-        ) from error
-
-
 def serve_until_stopped(
     start: "Callable[[], LocalServer]",
     port: int,
@@ -440,7 +431,12 @@ def serve_until_stopped(
     goodbye: at the end."""
     try:
         # A port that is taken is reported by its option.
-        server = _start_server(start, port)
+        try:
+            server = start()
+        except OSError as error:
+            raise SettingsError(
+                f"--port {port}: {error.strerror or error}; give another, or 0"
+            ) from error
         line = notice.format(address=server.address)
         print_message(line)
         if browse:

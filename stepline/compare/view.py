@@ -16,8 +16,8 @@ from stepline.compare.procedure import (
     SecondsSpread,
     TaskComparison,
 )
-from stepline.outputs.html import media_link
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
+from stepline.outputs.web_addresses import media_link
 
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 

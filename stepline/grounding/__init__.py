@@ -1,8 +1,7 @@
 """Placing steps in the video without a trained network: where they are said, and where they are
 shown."""
 
-from stepline.grounding.ground import Grounding, ground
-from stepline.grounding.report import GroundReport
+from stepline.grounding.ground import Grounding, GroundReport, ground
 from stepline.grounding.said_to_shown import ShownPrior, load_prior
 from stepline.grounding.speech import coarse_scores, coarse_spans, steps_from_texts
 

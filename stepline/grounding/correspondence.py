@@ -98,9 +98,7 @@ class Correspondence:
         """Return the log odds that the pictures belong to the speech, against those of another
         film."""
         w = weights or load_weights()
-        topic = 0.0
-        if self.topic is not None:
-            topic = self.topic - w.usual_topic
+        topic = self.topic - w.usual_topic if self.topic is not None else 0.0
         return w.cuts * self.cuts + w.topic * topic + w.text * self.text
 
 
@@ -122,8 +120,7 @@ def correspondence(
     # The topic, where the usual picture of the backbone is known.
     topic = None
     if features is not None and sentence_vectors is not None:
-        fitted = weights or load_weights()
-        centre = fitted.mean_pictures.get(features.backbone)
+        centre = (weights or load_weights()).mean_pictures.get(features.backbone)
         if centre is not None:
             topic = _topic(features.values, sentence_vectors, np.array(centre))
     # The cuts, against the beginnings of sentences in the video.
@@ -144,8 +141,7 @@ def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -
     misses = chances - hits
     hit_nats = hits * math.log(own / chance)
     miss_nats = misses * math.log((1 - own) / (1 - chance))
-    nats = hit_nats + miss_nats
-    return nats * min(1.0, MAX_CHANCES / chances)
+    return (hit_nats + miss_nats) * min(1.0, MAX_CHANCES / chances)
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
@@ -156,8 +152,7 @@ def instruction_log_bayes(with_step: int, sentences: int) -> float:
     a, b = HOW_TO_BETA
     how_to = _log_beta(with_step + a, other + b) - _log_beta(a, b)
     step_nats = with_step * math.log(TALK_FRACTION)
-    other_nats = other * math.log(1 - TALK_FRACTION)
-    return how_to - step_nats - other_nats
+    return how_to - step_nats - (other * math.log(1 - TALK_FRACTION))
 
 
 def _log_beta(a: float, b: float) -> float:
@@ -190,8 +185,7 @@ def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
     if not is_known.any() or not len(speech):
         return None
     mean_picture = pictures[is_known].mean(axis=0)
-    mean_sentence = speech.mean(axis=0)
-    return cosine(mean_picture - centre, mean_sentence)
+    return cosine(mean_picture - centre, speech.mean(axis=0))
 
 
 def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:

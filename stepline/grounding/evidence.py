@@ -160,16 +160,14 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
         first = int(line.span.start)
         end = math.ceil(line.span.end)
         with_text.update(range(first, end))
-    text_seconds = with_text.intersection(range(seconds))
-    return len(text_seconds) >= SLIDE_TEXT_FRACTION * seconds
+    return len(with_text.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds
 
 
 def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
     """Return the stretches (first second, the one after the last) of MIN_STILL_SECONDS or longer in
     which the picture does not change and no shot begins."""
     # An unknown change counts as none.
-    peaks = np.nan_to_num(activity.peaks)
-    rows = np.flatnonzero(peaks >= MAX_STILL_CHANGE)
+    rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
     changes |= {int(cut) for cut in activity.cuts}
     before_end = [second for second in sorted(changes) if second < seconds]
@@ -287,8 +285,7 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
     weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
     gains = []
     for w in weights:
-        factor = log_bayes_factor(prior, w * evidence)
-        gains.append(factor - penalty * w)
+        gains.append(log_bayes_factor(prior, w * evidence) - penalty * w)
     best = int(np.argmax(gains))
     return round(float(weights[best]), 2)
 
@@ -304,5 +301,4 @@ def bayes_factors(prior: Array, evidence: Array) -> Array:
     in the video."""
     likelihood = np.exp(evidence)
     if_shown = (prior * likelihood).sum(axis=1)
-    anywhere = likelihood.mean(axis=1)
-    return np.asarray(if_shown / anywhere)
+    return np.asarray(if_shown / likelihood.mean(axis=1))

@@ -96,27 +96,27 @@ class ShownPosterior:
         return np.asarray(self.occupancy.argmax(axis=1))
 
 
-def likeness_penalty(features: FeatureSequence | None, settings: GroundSettings) -> float:
+def similarity_penalty(features: FeatureSequence | None, settings: GroundSettings) -> float:
     """Return the nats that a unit of the weight of likeness must earn."""
     if features is not None and features.backbone == "conse":
         return settings.likeness_penalty_conse
     return settings.likeness_penalty
 
 
-def likeness_weight(
-    prior: Array, likeness: Array, is_said: Flags, penalty: float, settings: GroundSettings
+def similarity_weight(
+    prior: Array, evidence: Array, is_said: Flags, penalty: float, settings: GroundSettings
 ) -> float:
     """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone`
     where none is."""
     if is_said.any():
-        return fit_weight(prior[is_said], likeness[is_said], penalty, settings.vision_limit)
-    if likeness.any():
+        return fit_weight(prior[is_said], evidence[is_said], penalty, settings.vision_limit)
+    if evidence.any():
         return settings.vision_alone
     return 0.0
 
 
 def fuse(
-    speech: SpeechPrior, likeness: Array, penalty: float, settings: GroundSettings
+    speech: SpeechPrior, evidence: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
     """Return what speech and the looks of each second (likeness, (K, T)) say together.
 
@@ -124,12 +124,12 @@ def fuse(
     """
     prior = speech.prior
     shown_prior = speech.shown_prior
-    weight = likeness_weight(prior, likeness, speech.is_said, penalty, settings)
-    likelihood = np.exp(weight * likeness)
+    weight = similarity_weight(prior, evidence, speech.is_said, penalty, settings)
+    likelihood = np.exp(weight * evidence)
     # How much higher likeness peaks than noise of unit variance would. A step that no one says has
     # a flat prior, so that it cannot be compared with its own average.
     against_noise = np.ones(len(prior))
-    if likeness.any():
+    if evidence.any():
         noise = math.exp(weight**2 / 2)
         past = likelihood[:, : speech.past_seconds]
         against_noise = past.mean(axis=1) / noise
@@ -237,9 +237,7 @@ def with_verdict(
     """
     score = step_occupancy.score
     # Of a step that is said, the pictures may belong to another film.
-    likely = score
-    if step.said is not None:
-        likely = probability * score
+    likely = probability * score if step.said is not None else score
     # Not shown, so without a place.
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"

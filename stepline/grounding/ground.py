@@ -13,7 +13,7 @@ is matched to them instead, one step per shot (`shots.assign_to_shots`). No trai
 docs/grounding.md has it in plain words.
 
     prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
-    z           `likeness_evidence`    how like the step a second looks
+    z           `similarity_evidence`    how like the step a second looks
     free        `fusion.fuse`          P(no other step is being shown then)
     shots       `place_by_shots`       the same for steps that no one says, or over a talking head
     belief      `video_level_belief`   whether the pictures belong to the speech, and it instructs
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.grounding.correspondence import HARDLY_FIT
 from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, similarity
 from stepline.grounding.fusion import (
     Flags,
@@ -38,13 +39,20 @@ from stepline.grounding.fusion import (
     SpeechPrior,
     StepOccupancy,
     fuse,
-    likeness_penalty,
     occupancy,
     part_neighbours,
+    similarity_penalty,
     with_verdict,
 )
-from stepline.grounding.inputs import GroundingInputs, VideoEvidence, WeightedPassages, weigh_video
-from stepline.grounding.report import GroundReport, evidence_note, merge_reports
+from stepline.grounding.inputs import (
+    GroundingInputs,
+    GroundingWindow,
+    VideoEvidence,
+    WeightedPassages,
+    cut_into_windows,
+    to_video_time,
+    weigh_video,
+)
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
@@ -54,7 +62,6 @@ from stepline.grounding.shots import (
     step_and_other_speech,
     talking_heads,
 )
-from stepline.grounding.windows import GroundingWindow, cut_into_windows, to_video_time
 from stepline.numeric import logit, sigmoid
 from stepline.records import Alignment, Basis, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
@@ -63,8 +70,9 @@ from stepline.writing.types import under_condition
 if TYPE_CHECKING:
     from stepline.vision import Activity
 
-log = logging.getLogger(__name__)
 
+PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
+log = logging.getLogger(__name__)
 MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
 # P(the case is shown) of a step said last and under a condition. Both of real clips are not
 LAST_CASE_PROBABILITY = 0.5
@@ -78,6 +86,84 @@ LINE_FRACTION = 0.4
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
 MOVED_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
+
+
+@dataclass(frozen=True)
+class GroundReport:
+    """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how
+    many steps it moved. Its fields are keys of the record.
+
+    likeness: to the step's words.
+    motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
+    lag: seconds by which the pictures of those shots follow the words.
+    moved: steps whose most likely second is more than 2 s from that of speech alone.
+    correspondence: log odds that the pictures belong to the speech, None where nothing shows it.
+    earned: whether that is enough to call steps shown.
+    instruction: log Bayes factor that the speech instructs, None where the steps are not from it.
+    instructs: whether that is enough to call steps shown.
+    """
+
+    likeness: float
+    motion: float
+    lag: float
+    moved: int
+    shots: int
+    note: str
+    correspondence: float | None = None
+    earned: bool = False
+    instruction: float | None = None
+    instructs: bool = True
+
+    @property
+    def unclear(self) -> str:
+        """Why a step is "unclear", in plain words."""
+        if not self.instructs:
+            return "hardly any sentence of the video states a step"
+        return "said last, and only for some cases" if self.earned else HARDLY_FIT
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the user should know before trusting the steps: two films, or no how-to video."""
+        doubts = []
+        if self.correspondence is not None and not self.earned:
+            doubts.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
+        if not self.instructs:
+            doubts.append(f"hardly any sentence states a step, as in a talk: {PLACED_BY_WORDS}")
+        return tuple(doubts)
+
+
+def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
+    """Return one report of all windows: mean weights and lag, all that moved."""
+    log_odds = [report.correspondence for report in reports if report.correspondence is not None]
+    return GroundReport(
+        likeness=float(np.mean([report.likeness for report in reports])),
+        motion=float(np.mean([report.motion for report in reports])),
+        lag=float(np.mean([report.lag for report in reports])),
+        moved=sum(report.moved for report in reports),
+        shots=sum(report.shots for report in reports),
+        note=f"{len(reports)} windows; in the first: {reports[0].note}",
+        correspondence=float(np.mean(log_odds)) if log_odds else None,
+        earned=any(report.earned for report in reports),
+        # The speech is weighed for the whole video, so all windows have the same.
+        instruction=reports[0].instruction,
+        instructs=reports[0].instructs,
+    )
+
+
+def evidence_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
+    """Return in words what the pictures did.
+
+    weight: of likeness.
+    by_shots: steps placed by shots.
+    """
+    if not weight and not by_shots:
+        return (
+            "speech alone: the pictures do not show where anything is done, so they weigh nothing"
+        )
+    return (
+        f"likeness weighs {weight:.1f}, {by_shots} of {steps} steps are placed by shots; "
+        f"{moved} moved by more than 2 s"
+    )
 
 
 @dataclass(frozen=True)
@@ -127,16 +213,16 @@ def ground(
     inputs = GroundingInputs(
         tuple(steps),
         duration,
-        transcript,
-        features,
-        step_vectors,
-        activity,
-        sentence_vectors,
-        on_screen,
-        visible,
-        written,
-        tellings,
-        instruction,
+        transcript=transcript,
+        features=features,
+        step_vectors=step_vectors,
+        activity=activity,
+        sentence_vectors=sentence_vectors,
+        on_screen=on_screen,
+        visible=visible,
+        written=written,
+        sentence_probabilities=tellings,
+        instruction=instruction,
     )
     return ground_inputs(inputs, settings or GroundSettings())
 
@@ -144,7 +230,7 @@ def ground(
 def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Grounding:
     """Return the steps of a whole video placed where they are shown, as `ground` does."""
     video = weigh_video(inputs)
-    if inputs.tellings is not None and inputs.steps:
+    if inputs.sentence_probabilities is not None and inputs.steps:
         settings = settings.model_copy(update={"typical": line_seconds(inputs)})
     windows = cut_into_windows(inputs.steps, inputs.duration, settings)
     if len(windows) == 1:
@@ -152,7 +238,9 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
     else:
         grounding = _ground_windows(inputs, video, windows, settings)
     log.info("grounding: %s", grounding.report.note)
-    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+    return replace(
+        grounding, steps=mark_conditional_last_step_unclear(part_neighbours(grounding.steps))
+    )
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
@@ -161,9 +249,8 @@ def line_seconds(inputs: GroundingInputs) -> float:
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
-def _doubt_last_case(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps, the last of them "unclear" where it holds only in some case, which a video
-    need not bring.
+def mark_conditional_last_step_unclear(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps, the last one "unclear" if it is shown and holds only under a condition.
 
     "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to
     the presenter.
@@ -211,17 +298,15 @@ def ground_window(
     """Ground the steps of one window, or of a whole short video. video: what the whole video says
     of it."""
     speech = speech_prior(inputs, settings)
-    likeness = likeness_evidence(inputs, settings)
-    penalty = likeness_penalty(inputs.features, settings)
+    evidence = similarity_evidence(inputs, settings)
+    penalty = similarity_penalty(inputs.features, settings)
 
     # second by second, by speech alone and with the picture
-    by_speech = fuse(speech, np.zeros(likeness.shape), 0.0, settings)
-    posterior = by_speech
-    if likeness.any():
-        posterior = fuse(speech, likeness, penalty, settings)
+    by_speech = fuse(speech, np.zeros(evidence.shape), 0.0, settings)
+    posterior = fuse(speech, evidence, penalty, settings) if evidence.any() else by_speech
 
     # shot by shot, for the steps whose words are over no picture of them
-    placement = place_by_shots(inputs, speech, likeness, posterior, settings)
+    placement = place_by_shots(inputs, speech, evidence, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
     possible = np.concatenate([video.possible, future])
     posterior = placement.posterior.within(possible)
@@ -229,7 +314,7 @@ def ground_window(
     # the video as a whole
     agreement = None  # nats, of likeness with speech
     if posterior.weight and speech.is_said.any():
-        weighed = posterior.weight * likeness[speech.is_said]
+        weighed = posterior.weight * evidence[speech.is_said]
         agreement = log_bayes_factor(speech.prior[speech.is_said], weighed)
         agreement -= penalty * posterior.weight
     belief = video_level_belief(video, agreement, settings)
@@ -289,7 +374,7 @@ def shown_before_evidence(
     return np.where(is_said, sigmoid(log_odds), unsaid)
 
 
-def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
+def similarity_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
     """Return z (K, T): how like its step each second looks, contrasted, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
@@ -316,7 +401,7 @@ class ShotPlacement:
 def place_by_shots(
     inputs: GroundingInputs,
     speech: SpeechPrior,
-    likeness: Array,
+    evidence: Array,
     posterior: ShownPosterior,
     settings: GroundSettings,
 ) -> ShotPlacement:
@@ -345,14 +430,14 @@ def place_by_shots(
     assignment = assign_to_shots(
         functools.partial(prior_of, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
-        settings.likeness_shots * likeness,
+        settings.likeness_shots * evidence,
         shown_before_evidence(
             speech.is_said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
         ),
         units,
         settings,
     )
-    centers = np.zeros(likeness.shape)
+    centers = np.zeros(evidence.shape)
     for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
         centers[:, (unit.start + unit.stop - 1) // 2] = column
     centers /= centers.sum(axis=1, keepdims=True)
@@ -418,9 +503,7 @@ def video_level_belief(
     instruction = video.instruction
     if agreement is not None:
         log_odds = (log_odds or 0.0) + agreement
-    probability = 1.0
-    if log_odds is not None:
-        probability = _posterior(settings.belong_rate, log_odds)
+    probability = _posterior(settings.belong_rate, log_odds) if log_odds is not None else 1.0
     if instruction is not None:
         probability *= _posterior(settings.instructs_rate, instruction)
     return VideoBelief(

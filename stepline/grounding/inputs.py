@@ -3,11 +3,14 @@
 `GroundingInputs`  the steps, what is said and what is shown
 `VideoEvidence`    what the whole video says of each of its windows: which seconds can show anything, whether the
                    pictures belong to the speech, whether the speech instructs
+`GroundingWindow`  a part of a long video. Its core decides steps, its context on both sides holds steps that compete
+                   and are decided elsewhere, so that memory and time grow with duration only
 
 Letters: K steps, S sentences, T seconds, D width.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,22 +23,148 @@ from stepline.grounding.correspondence import correspondence, instruction_log_ba
 from stepline.grounding.evidence import TimedText, pictured, shot_slices
 from stepline.grounding.fusion import Flags
 from stepline.grounding.said_to_shown import Array
-from stepline.grounding.windows import GroundingWindow, cut_activity, cut_features, cut_steps
+from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
+# P(the sentence describes the step), below which it counts for nothing
+MIN_SENTENCE_PROBABILITY = 0.001
 
 
-# share of the telling of a line, below which a sentence counts for nothing
-MIN_TELLING = 0.001
+@dataclass(frozen=True)
+class GroundingWindow:
+    """A part of a long video.
+
+    context: the whole seconds looked at.
+    steps: indices of all steps said there.
+    decides: of those it decides.
+    """
+
+    context: Span
+    steps: tuple[int, ...]
+    decides: frozenset[int]
+
+
+def cut_into_windows(
+    steps: Sequence[Step], duration: float, settings: GroundSettings
+) -> list[GroundingWindow]:
+    """Return the windows that decide every step once. One for a short video, or where some step is
+    not spoken of."""
+    centers = [step.said.center for step in steps if step.said is not None]
+    last = float(math.ceil(duration))
+    # A line that no one says may be anywhere, so that the video stays whole.
+    if duration <= 1.5 * settings.window or len(centers) < len(steps):
+        everything = range(len(steps))
+        whole = Span(0.0, last)
+        return [GroundingWindow(whole, tuple(everything), frozenset(everything))]
+
+    # the cores, and the step that each decides
+    count = math.ceil(duration / settings.window)
+    edges = np.linspace(0.0, duration, count + 1).round()
+    core_of = np.searchsorted(edges, centers, side="right") - 1
+    core_of = np.clip(core_of, 0, count - 1)  # (K,)
+    windows = []
+    for number, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
+        decides = frozenset(np.flatnonzero(core_of == number).tolist())
+        if not decides:
+            continue
+        # Context on both sides, as far as the video goes.
+        first_second = math.floor(start - settings.context)
+        last_second = math.ceil(end + settings.context)
+        context = Span(max(0.0, first_second), min(last, last_second))
+        # All steps said in the context compete, decided here or not.
+        near = {k for k, second in enumerate(centers) if second in context}
+        window = GroundingWindow(context, tuple(sorted(near | decides)), decides)
+        windows.append(window)
+    return windows
+
+
+def cut_steps(
+    steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
+) -> tuple[list[Step], Transcript | None]:
+    """Return the window's steps and what is said in it, sources renumbered."""
+    # the sentences
+    number: dict[int, int] = {}  # of a sentence in the video -> in the window
+    sentences: list[Sentence] = []
+    for n, sentence in enumerate(transcript.sentences if transcript else ()):
+        if sentence.span.overlap(window.context) > 0:
+            number[n] = len(sentences)
+            span = _to_window_time(sentence.span, window)
+            in_window = sentence.model_copy(update={"span": span, "words": ()})
+            sentences.append(in_window)
+
+    # the steps
+    moved = []
+    for k in window.steps:
+        step = steps[k]
+        said_span = _to_window_time(step.said, window) if step.said is not None else None
+        sources = [number[source] for source in step.sources if source in number]
+        changes = {"said": said_span, "sources": tuple(sources)}
+        moved.append(step.model_copy(update=changes))
+    if transcript is None:
+        return moved, None
+    return moved, transcript.model_copy(update={"sentences": tuple(sentences)})
+
+
+def cut_features(
+    features: FeatureSequence | None, window: GroundingWindow
+) -> FeatureSequence | None:
+    """Return the rows of the window."""
+    if features is None:
+        return None
+    rows = features.rows(window.context)
+    return replace(features, values=features.values[rows])
+
+
+def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activity | None":
+    """Return what moves in the window."""
+    if activity is None:
+        return None
+    start = window.context.start
+    end = window.context.end
+    first_row = round(start * activity.rate)
+    rows = slice(first_row, round(end * activity.rate))
+    cuts = [cut - start for cut in activity.cuts if start < cut < end]
+    return replace(
+        activity,
+        motion=activity.motion[rows],
+        cuts=tuple(cuts),
+        peaks=activity.peaks[rows],
+        looks=activity.looks[rows],
+    )
+
+
+def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
+    """Return a step that was grounded in a window with the times and sources of the whole video."""
+    start = window.context.start
+    spans = [Span(span.start + start, span.end + start) for span in step.spans]
+    at = step.at
+    if at is not None:
+        at = at + start
+    changes = {
+        "spans": tuple(spans),
+        "at": at,
+        "score": step.score,
+        "status": step.status,
+        "basis": step.basis,
+    }
+    return original.model_copy(update=changes)
+
+
+def _to_window_time(span: Span, window: GroundingWindow) -> Span:
+    """Return a span as the window counts. What begins before it begins with it."""
+    origin = window.context.start
+    start = max(0.0, span.start - origin)
+    end = max(start + 0.1, span.end - origin)  # never empty
+    return Span(start, end)
 
 
 @dataclass(frozen=True)
 class GroundingInputs:
     """The arguments of `ground`, which explains them, of a whole video or of one window.
 
-    tellings: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
+    sentence_probabilities: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
     that say a step describe it, all alike.
     instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences.
     None: by the number of sentences that the steps rest on.
@@ -55,7 +184,7 @@ class GroundingInputs:
     on_screen: Sequence[TimedText] = ()
     visible: Sequence[float] | None = None
     written: bool = True
-    tellings: Array | None = None
+    sentence_probabilities: Array | None = None
     instruction: float | None = None
     shown_log_odds: Array | None = None
     ahead: int = 0
@@ -70,14 +199,12 @@ class GroundingInputs:
             raise ShapeError(
                 f"visible must hold one probability per step: {steps}, not {len(self.visible)}"
             )
-        sentences = 0
-        if self.transcript is not None:
-            sentences = len(self.transcript.sentences)
+        sentences = len(self.transcript.sentences) if self.transcript is not None else 0
         shape = (steps, sentences)
-        if self.tellings is not None and self.tellings.shape != shape:
-            raise ShapeError(
-                f"tellings must be steps by sentences: {shape}, not {self.tellings.shape}"
-            )
+        probabilities = self.sentence_probabilities
+        if probabilities is not None and probabilities.shape != shape:
+            expected = f"steps by sentences: {shape}, not {probabilities.shape}"
+            raise ShapeError(f"P(a sentence describes a step) must be {expected}")
 
     @property
     def past_seconds(self) -> int:
@@ -126,14 +253,14 @@ class GroundingInputs:
 
     @functools.cached_property
     def weighted_passages(self) -> "list[WeightedPassages]":
-        """Where each step may be said, K items: by `tellings`, else its passages alike."""
-        if self.tellings is None or self.transcript is None:
+        """Where each step may be said, K items: by `sentence_probabilities`, else its passages alike."""
+        if self.sentence_probabilities is None or self.transcript is None:
             return [WeightedPassages(spans) for spans in self.passages]
         spans = [sentence.span for sentence in self.transcript.sentences]
         items = []
-        for row in self.tellings:
+        for row in self.sentence_probabilities:
             # Sentences that may say the step, as far as they are in the video.
-            is_likely = row >= MIN_TELLING
+            is_likely = row >= MIN_SENTENCE_PROBABILITY
             likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
             inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]
             items.append(WeightedPassages(inside, row[likely]))
@@ -164,11 +291,11 @@ class GroundingInputs:
         shown_log_odds = self.shown_log_odds
         if shown_log_odds is not None:
             shown_log_odds = shown_log_odds[rows]
-        tellings = self.tellings
-        if tellings is not None and self.transcript is not None:
+        sentence_probabilities = self.sentence_probabilities
+        if sentence_probabilities is not None and self.transcript is not None:
             sentences = self.transcript.sentences
             is_inside = [item.span.overlap(window.context) > 0 for item in sentences]
-            tellings = tellings[rows][:, is_inside]
+            sentence_probabilities = sentence_probabilities[rows][:, is_inside]
         steps, transcript = cut_steps(self.steps, window, self.transcript)
         return replace(
             self,
@@ -179,7 +306,7 @@ class GroundingInputs:
             step_vectors=step_vectors,
             activity=cut_activity(self.activity, window),
             visible=visible,
-            tellings=tellings,
+            sentence_probabilities=sentence_probabilities,
             shown_log_odds=shown_log_odds,
         )
 

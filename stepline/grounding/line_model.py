@@ -11,7 +11,7 @@ Four sentences go in, with three lines. P(said) of each line comes out, and wher
 
 A state is a line being said, or the pause after one, in which nothing of the list is said. Lines
 are said in order more or less: a line may be skipped, said again, or come late, each at a price.
-With e the evidence of `line_features` and F the price of a jump over lines, a path weighs
+With e the features of `line_features` and F the price of a jump over lines, a path weighs
 
     line k goes on      stay     exp(w . e_k(s) + bias)
     line k to line j    direct   F(j - k) exp(w . e_j(s) + bias)
@@ -23,12 +23,26 @@ With e the evidence of `line_features` and F the price of a jump over lines, a p
     P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's;
                   while the narration goes on, at most 1 - P(k never)
 
+The features of a line and a sentence, whose weights are `w`:
+
+    cosine       of the line and the sentence
+    contrast     that cosine, less the mean over the lines: what a sentence says of all alike counts
+                 for none
+    context      the cosine with the mean of the sentence and its two neighbours
+    words        the share of the IDF mass of the line's words and numbers that the sentence holds
+    near words   the share that the sentence and its neighbours hold
+    position     how far the sentence's place in the narration is from the line's in the list
+    length       of the sentence: the logarithm of its words
+    step         log odds that the sentence tells a step, as far as known
+
 `lab/fit_line_model.py` fits the numbers in `line_model.json`. Letters: K lines, S sentences,
-F features, T seconds.
+F features, T seconds, D width.
 """
 
 import functools
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -37,22 +51,156 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_features import FEATURE_NAMES, Features, line_features
-from stepline.numeric import logit, sigmoid
+from stepline.numeric import logit, sigmoid, unit_rows
 from stepline.records import Matrix
 
-Array = npt.NDArray[np.float64]
+Features = npt.NDArray[np.float64]
 
+FEATURE_NAMES = (
+    "cosine",
+    "contrast",
+    "context",
+    "words",
+    "near_words",
+    "position",
+    "length",
+    "step",
+)
+MIN_WORD_LETTERS = 3  # shorter words say little
+MIN_IDF_MASS = 1e-9  # of IDF, against a division by zero
+MIN_STEP_MARGIN = 0.02  # of P(describes a step) from 0 and 1
+# an English ending after three letters or more, and the letter that was doubled before it
+ENDING_PATTERN = re.compile(r"(?<=[a-z]{3})(?:ing|ed|ies|es|s|er|y|e)$")
+DOUBLE_PATTERN = re.compile(r"([b-df-hj-np-tv-z])\1$")
+WORD_PATTERN = re.compile(r"[^\W\d_]+|\d+(?:[.,/]\d+)?")
+Array = npt.NDArray[np.float64]
 MAX_EXPONENT = 30.0  # of a state's weight; more makes no difference to a probability
 MIN_NEVER_PROBABILITY = 1e-4  # and as far from 1, so that its log odds stay finite
 WORDS_PER_LINE = 8  # of a sentence, from which on twice as many it may tell two lines
 MAX_SENTENCE_PARTS = 4
 # share of the most likely sentence's posterior, and nats below its evidence, down to which its
-# neighbours belong to the same telling
-SAME_TELLING_FRACTION = 0.5
-SAME_TELLING_NATS = 1.0
+# neighbours belong to the same passage
+SAME_PASSAGE_FRACTION = 0.5
+SAME_PASSAGE_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
 MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, summed together
+
+
+def line_features(
+    lines: Sequence[str],
+    sentences: Sequence[str],
+    line_vectors: Matrix,
+    sentence_vectors: Matrix,
+    step_probabilities: npt.NDArray[np.float64] | None = None,
+) -> Features:
+    """Return the features (K, S, F) in the order of FEATURE_NAMES.
+
+    line_vectors: (K, D), sentence_vectors: (S, D), of one sentence encoder.
+    step_probabilities: (S,) P(the sentence describes a step). None: unknown, and the feature is 0.
+    """
+    # Cosines with each sentence, and with it among its neighbours.
+    line_rows = unit_rows(np.asarray(line_vectors, np.float64))
+    sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
+    cosine = line_rows @ sentence_rows.T  # (K, S)
+    context = line_rows @ unit_rows(sum_with_neighbours(sentence_rows)).T
+    # Words that lines and sentences share.
+    overlap = word_overlap(lines, sentences)
+    shape = cosine.shape
+    features = (
+        cosine,
+        cosine - cosine.mean(axis=0, keepdims=True),
+        context,
+        overlap.words,
+        overlap.near_words,
+        position_distance(*shape),
+        np.broadcast_to(sentence_lengths(sentences), shape),
+        np.broadcast_to(step_log_odds(step_probabilities, shape[1]), shape),
+    )
+    return np.stack(features, axis=-1)
+
+
+def sum_with_neighbours(rows: Features) -> Features:
+    """Return each row (N, D) plus the one before and the one after it."""
+    total = rows.copy()
+    total[1:] += rows[:-1]
+    total[:-1] += rows[1:]
+    return total
+
+
+@dataclass(frozen=True)
+class WordOverlap:
+    """The shares of the lines' words that sentences hold, (K, S) each."""
+
+    words: Features
+    near_words: Features
+
+
+def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
+    """Return which part of each line's words the sentences hold. Rare words of the narration weigh
+    more."""
+    spoken = [content_words(sentence) for sentence in sentences]
+    frequency: Counter[str] = Counter()
+    for sentence_stems in spoken:
+        frequency.update(sentence_stems)
+    shape = (len(lines), len(sentences))
+    words = np.zeros(shape)
+    near_words = np.zeros(shape)
+    for k, line in enumerate(lines):
+        # sorted, so that the sums are the same in every run
+        stems = sorted(content_words(line))
+        if not stems:
+            continue
+        # A word's IDF in this narration. The half keeps that of a word never said finite.
+        counts = np.array([frequency[stem] for stem in stems], dtype=np.float64)
+        masses = np.log((len(sentences) + 1) / (counts + 0.5))
+        shares = masses / max(float(masses.sum()), MIN_IDF_MASS)
+        holds = np.zeros((len(stems), len(sentences)))
+        for row, stem in zip(holds, stems, strict=True):
+            row[:] = [stem in sentence_stems for sentence_stems in spoken]
+        words[k] = shares @ holds
+        # A word that neighbours repeat counts once.
+        holds_near = sum_with_neighbours(holds.T).T
+        near_words[k] = shares @ np.minimum(holds_near, 1.0)
+    return WordOverlap(words, near_words)
+
+
+def content_words(text: str) -> set[str]:
+    """Return the stems of a text's words, and its numbers."""
+    stems = set()
+    for word in WORD_PATTERN.findall(text.lower()):
+        if word[0].isdigit():
+            stems.add(word)
+        elif len(word) >= MIN_WORD_LETTERS:
+            stems.add(without_ending(word))
+    return stems
+
+
+def without_ending(word: str) -> str:
+    """Return an English word without its ending: of "chopped", "chops" and "chop" alike "chop"."""
+    return DOUBLE_PATTERN.sub(r"\1", ENDING_PATTERN.sub("", word))
+
+
+def position_distance(lines: int, sentences: int) -> Features:
+    """Return (K, S): how far each sentence is from where a line is said if all take as long."""
+    line_places = (np.arange(lines) + 0.5) / max(1, lines)
+    sentence_places = (np.arange(sentences) + 0.5) / max(1, sentences)
+    return np.abs(line_places[:, None] - sentence_places)
+
+
+def sentence_lengths(sentences: Sequence[str]) -> Features:
+    """Return (S,): the logarithm of the number of words, against a sentence of eight."""
+    counts = [max(1, len(sentence.split())) for sentence in sentences]
+    return np.log(np.array(counts, dtype=np.float64) / 8.0)
+
+
+def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int) -> Features:
+    """Return (S,): log odds that a sentence describes a step, less their mean, 0 where unknown."""
+    if probabilities is None:
+        return np.zeros(sentences)
+    odds: Features = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)
+    if len(odds):
+        odds = odds - odds.mean()
+    return odds
 
 
 @dataclass(frozen=True)
@@ -146,8 +294,8 @@ class LinePosterior:
         if not row.size:
             return ()
         best = int(row.argmax())
-        is_near = row >= SAME_TELLING_FRACTION * row[best]
-        is_near &= evidence >= evidence[best] - SAME_TELLING_NATS
+        is_near = row >= SAME_PASSAGE_FRACTION * row[best]
+        is_near &= evidence >= evidence[best] - SAME_PASSAGE_NATS
         # A run without a gap around the best sentence.
         first = best
         last = best
@@ -196,8 +344,7 @@ def match_lines(
         features = features + prior.wording_weight * (best - features)
     if so_far:
         # where a line is in the list says nothing of where in an unfinished narration it is
-        position = FEATURE_NAMES.index("position")
-        features[..., position] = 0.0
+        features[..., FEATURE_NAMES.index("position")] = 0.0
     parts = sentence_parts(sentences)
     return match_features(features, line_weights, parts=parts, so_far=so_far, prior=prior)
 
@@ -332,8 +479,7 @@ class LineChain:
             is_allowed[rows - first, rows] = 0.0
             for state in self._forward(is_allowed):
                 logarithms[rows] += np.log(state.scale)
-            end_sum = self._end_sum(state)
-            logarithms[rows] += np.log(end_sum)
+            logarithms[rows] += np.log(self._end_sum(state))
         return np.minimum(logarithms - total, 0.0)
 
     @property
@@ -360,8 +506,7 @@ class LineChain:
 
     def _end_sum(self, state: ForwardSums) -> Array:
         of_lines = state.line @ self._ending[1:]
-        of_pauses = state.pause @ self._ending
-        return np.asarray(of_lines + of_pauses)
+        return np.asarray(of_lines + state.pause @ self._ending)
 
 
 def jump_prices(lines: int, weights: LineWeights) -> Array:
@@ -427,8 +572,7 @@ def said_probability(
 def load_line_weights() -> LineWeights:
     """Return the fitted numbers that come with the package."""
     file = resources.files("stepline.grounding") / "line_model.json"
-    text = file.read_text(encoding="utf-8")
-    content = json.loads(text)
+    content = json.loads(file.read_text(encoding="utf-8"))
     evidence = content.pop("evidence")
     in_order = []
     for name in FEATURE_NAMES:

@@ -23,10 +23,9 @@ import numpy as np
 from stepline.grounding.evidence import TimedText
 from stepline.grounding.fusion import part_neighbours
 from stepline.grounding.ground import Grounding, ground_inputs, ground_window
-from stepline.grounding.inputs import GroundingInputs, weigh_video
+from stepline.grounding.inputs import GroundingInputs, GroundingWindow, to_video_time, weigh_video
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.windows import GroundingWindow, to_video_time
 from stepline.records import FeatureSequence, Matrix, Span, Step, Transcript
 
 if TYPE_CHECKING:
@@ -212,16 +211,12 @@ class OnlineGrounder:
             reach = 2 * settings.context
         start = max(0.0, math.floor(self._until - reach))
         # From when on a step may still move.
-        late = 0.0
-        if start:
-            late = start + settings.context
+        late = start + settings.context if start else 0.0
         near = []
         decides = set()
         for k, step in enumerate(self._inputs.steps):
             # A line that no one says may be shown at any time.
-            center = math.inf
-            if step.said is not None:
-                center = step.said.center
+            center = step.said.center if step.said is not None else math.inf
             if center >= start:
                 near.append(k)
             if center >= late:

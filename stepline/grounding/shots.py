@@ -191,9 +191,7 @@ def step_and_other_speech(
     if transcript is None or not sources:
         return step_speech, other_speech
     for n, sentence in enumerate(transcript.sentences):
-        row = other_speech
-        if n in sources:
-            row = step_speech
+        row = step_speech if n in sources else other_speech
         first = int(sentence.span.start)
         end = min(seconds, math.ceil(sentence.span.end))
         for t in range(first, end):
@@ -215,8 +213,7 @@ def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -
     width = np.ones(2 * FACE_SECONDS + 1)
     counts = _convolve(np.ones_like(faces), width)
     face = _convolve(faces, width) / counts
-    offsets = np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1)
-    distance = np.abs(offsets)
+    distance = np.abs(np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1))
     near = np.exp(-distance / SPEECH_REACH_SECONDS)
     near_steps = _convolve(step_speech, near) + 1
     near_others = _convolve(other_speech, near) + 1
@@ -242,17 +239,13 @@ def shot_units(
     changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)
     motion = np.log(changes[:, 0] + STILL_CHANGE)
     is_known = np.isfinite(motion)
-    usual = 0.0
-    if is_known.any():
-        usual = float(np.nanmedian(motion))
+    usual = float(np.nanmedian(motion)) if is_known.any() else 0.0
     slices: list[slice] = []
     odds: list[float] = []
     for shot, log_odds in zip(shots, appearance.doing, strict=True):
         for piece in cut_into_pieces(shot):
             moves = motion[piece][is_known[piece]]
-            more = 0.0
-            if moves.size:
-                more = float(moves.mean()) - usual
+            more = float(moves.mean()) - usual if moves.size else 0.0
             slices.append(piece)
             odds.append(log_odds + MOTION_WEIGHT * more)
 
@@ -274,8 +267,7 @@ def _unit_starts(slices: Sequence[slice], shot_cuts: Sequence[float]) -> Array:
         return starts
     cuts = np.array(shot_cuts)
     for n, start in enumerate(starts.tolist()):
-        distances = np.abs(cuts - start)
-        cut = cuts[distances.argmin()]
+        cut = cuts[np.abs(cuts - start).argmin()]
         if abs(cut - start) <= 1:
             starts[n] = cut
     return starts
@@ -284,9 +276,7 @@ def _unit_starts(slices: Sequence[slice], shot_cuts: Sequence[float]) -> Array:
 def cut_into_pieces(shot: slice) -> list[slice]:
     """Return a shot whole, or a long one in equal parts of about `PIECE_SECONDS`."""
     length = shot.stop - shot.start
-    count = 1
-    if length > MAX_UNCUT_PIECES * PIECE_SECONDS:
-        count = round(length / PIECE_SECONDS)
+    count = round(length / PIECE_SECONDS) if length > MAX_UNCUT_PIECES * PIECE_SECONDS else 1
     edges = [shot.start + round(length * n / count) for n in range(count + 1)]
     return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
@@ -305,8 +295,7 @@ def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
         median[:] = np.median(pictures, axis=0)
     rows = [np.abs(medians - median).sum(axis=1) for median in medians]
     distances = np.array(rows)  # (C, C)
-    max_distance = MAX_LOOK_DIFFERENCE * medians.shape[1]
-    return average_linkage(distances, max_distance)
+    return average_linkage(distances, MAX_LOOK_DIFFERENCE * medians.shape[1])
 
 
 def average_linkage(distances: Array, max_distance: float) -> Array:
@@ -362,9 +351,8 @@ def _join_neighbours(
         is_short = piece.stop - last.start <= MAX_JOINED_SECONDS
         if both_doing and is_short and piece.start in cuts:
             last_content = content[last].mean(axis=0)
-            piece_content = content[piece].mean(axis=0)
-            likeness = cosine(last_content, piece_content)
-            if (likeness or 0.0) > MIN_JOINED_COSINE:
+            content_similarity = cosine(last_content, content[piece].mean(axis=0))
+            if (content_similarity or 0.0) > MIN_JOINED_COSINE:
                 units[-1] = slice(last.start, piece.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)
                 continue
@@ -458,8 +446,7 @@ def move_to_starts(mass: Array, spans: Sequence[Span | None], units: ShotUnits) 
         if span is None:
             continue
         starts_near = units.starts - span.end < NEAR_SECONDS
-        stops_near = span.start - stops < NEAR_SECONDS
-        near = starts_near & stops_near
+        near = starts_near & (span.start - stops < NEAR_SECONDS)
         late = (units.starts - span.start - START_SECONDS) / START_SPREAD_SECONDS
         fit = row * near / (1 + late**2)
         if fit.sum() > 0:

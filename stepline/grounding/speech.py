@@ -199,11 +199,11 @@ class TextPlacement:
     """Texts as steps.
 
     steps: one per text, in the order given.
-    tellings: (K, S) P(the sentence describes the text). Rows sum to P(said).
+    sentence_probabilities: (K, S) P(the sentence describes the text). Rows sum to P(said).
     """
 
     steps: tuple[Step, ...]
-    tellings: npt.NDArray[np.float64]
+    sentence_probabilities: npt.NDArray[np.float64]
 
 
 def steps_from_texts(
@@ -278,8 +278,7 @@ def place_texts(
     # which lines are said at all
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     for wording in wordings:
-        other_cosines = cosine_matrix(wording.vectors, sentence_vectors)
-        cosines = np.maximum(cosines, other_cosines)
+        cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= settings.likeness)
@@ -298,8 +297,8 @@ def place_texts(
             said_span = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
-    tellings = match.places * match.said_probabilities[:, None]
-    return TextPlacement(tuple(placed), tellings)
+    sentence_probabilities = match.places * match.said_probabilities[:, None]
+    return TextPlacement(tuple(placed), sentence_probabilities)
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:

@@ -35,7 +35,7 @@ Kind: TypeAlias = Literal[
     "step_ended",
     "revised",
     "line",
-    "waiting",
+    "waiting",  # of earlier releases, as "next"
     "next",
     "gap",
     "drift",

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
 from threading import Event
 
 from stepline.errors import MediaError, SettingsError
@@ -62,14 +61,14 @@ def run_live(
     emit: Callable[[LiveEvent], None],
     *,
     stop: Event | None = None,
-    begin_signals: Callable[[SimpleQueue[str]], None] | None = None,
     recognise: Recognise | None = None,
 ) -> tuple[Path, ...]:
     """Follow a source to its end, each event emitted once it is on disk. Return the files written.
 
     A run that was killed goes on where its log ends. What a stream sent in between is a gap.
-    begin_signals: starts what brings the signs of --until-next. recognise: takes the place of the
-    recogniser. Raises a SteplineError. The error of a second run on one source names the first.
+    recognise: takes the place of the recogniser.
+
+    Raises a SteplineError. The error of a second run on one source names the first.
     """
     inputs = parse_sources(job.source)
     stem = safe_stem(source_id(inputs))
@@ -106,8 +105,6 @@ def run_live(
             for source, recording in itertools.zip_longest(inputs, recordings)
         ]
         session.warm_up()
-        if begin_signals is not None:
-            begin_signals(session.done_signals)
         session.run(sources)
         for recording in recordings:
             recording.close()

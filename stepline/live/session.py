@@ -3,7 +3,7 @@ where a killed run stopped.
 
 sources -> frames -> LiveVision (their threads)
         -> sound  -> LiveTranscriber -> sentences -> SpokenSteps    (the caller's thread)
-                                    steps, rows -> ShownSteps -> shown, ended -> Pacing
+                                    steps, rows -> ShownSteps -> shown, ended
 """
 
 import contextlib
@@ -19,7 +19,6 @@ import numpy as np
 
 from stepline.live.events import LiveEvent, LiveLog
 from stepline.live.options import LiveOptions
-from stepline.live.pacing import Pacing
 from stepline.live.run_files import RunFiles
 from stepline.live.shown_steps import ShownSteps
 from stepline.live.source import Gap, LiveSource
@@ -53,7 +52,6 @@ class LiveSession:
     """Runs sources to their end. emit: called with each event once it is on disk.
 
     backbone: None where no picture is looked at. recognise: in place of the recogniser.
-    done_signals: hands that say "done".
     """
 
     files: RunFiles
@@ -63,7 +61,6 @@ class LiveSession:
     backbone: "Backbone | None" = None
     recognise: Recognise | None = None
     stop: threading.Event = field(default_factory=threading.Event)
-    done_signals: "queue.SimpleQueue[str]" = field(default_factory=queue.SimpleQueue)
     sources: Sequence[LiveSource] = ()
 
     def __post_init__(self) -> None:
@@ -76,7 +73,6 @@ class LiveSession:
         self._speech = LiveTranscriber(recognise, settings.asr)
         self._spoken = SpokenSteps(self.log, emit, settings, options.texts, options.graph)
         self.shown = ShownSteps(self._spoken, self.files, emit, settings, options, self.backbone)
-        self._pacing = Pacing(self.log, emit, self.done_signals, self.shown.is_done)
         self._restore()
 
     def _restore(self) -> None:
@@ -175,8 +171,6 @@ class LiveSession:
             self._take(self._speech.advance())
             self._read_to = self._speech.end
         self.shown.update_pictures()
-        if self.options.until_next:
-            self._pacing.advance_until_next(self.sources)
 
     def look(self, frame: Frame) -> None:
         """Take a picture."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.task_graph import GraphPrior
-from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
 from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent
 from stepline.live.options import LiveOptions
@@ -27,7 +27,6 @@ UNSEEN_SECONDS = 30.0
 # of the past that are forgotten together, when grounding looks back to them no more
 FORGET_SECONDS = 600
 MAX_LAG_SECONDS = 30.0  # of `--lag`, back to which the pictures are remembered
-MIN_DONE_PROBABILITY = 0.5  # from which the picture counts as a sign that a step is finished
 
 # of a step that is grounded again
 UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "basis": None, "score": None}
@@ -247,14 +246,3 @@ class ShownSteps:
                 if not present.ended and not present.withdrawn:
                     self._end_step(step)
         self._files.write_vtt()
-
-    def is_done(self, id: str) -> bool:
-        """Whether the picture of someone at work says that a step is finished."""
-        if self.vision is None or self._until == 0:
-            return False
-        ids = [step.id for step in self._grounder.steps]
-        if id not in ids:
-            return False
-        probabilities = self._grounder.smoothed().p_done  # (K,)
-        row = ids.index(id)
-        return float(probabilities[row]) >= MIN_DONE_PROBABILITY

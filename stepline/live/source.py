@@ -172,13 +172,6 @@ class SourceClock:
         """Return how long to wait for a second of a paced source."""
         return max(0.0, self._begun + (second - self._first) / self._speed - self._clock())
 
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Let no time pass for a paced source within."""
-        since = self._clock()
-        yield
-        self._begun += self._clock() - since
-
     def expected(self, second: float) -> float:
         """Return the second of what comes after a break. It is that of its own time stamps, where
         they go on as the wall's clock did, else the wall's."""
@@ -218,7 +211,7 @@ SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
 class LiveSource:
     """Yields frames, blocks of sound and gaps as they come, until the source ends or `stop` is set.
 
-    `reason`: why it ended. `held`: a paced source waits while it is. Iterate once.
+    `reason`: why it ended. Iterate once.
     """
 
     def __init__(
@@ -250,7 +243,6 @@ class LiveSource:
         self._base = 0.0  # s that frames and sound of this connection are counted from
         self._sound_end = 0.0  # s, where the sound that was yielded ends
         self._picture_end = 0.0
-        self.held = False
         self.reason = ""
 
     @property
@@ -475,11 +467,8 @@ class LiveSource:
                 if not len(item.samples):
                     continue
 
-            # a file comes at its own pace, and waits while it is held
+            # a file comes at its own pace
             if self.paced:
-                with self._clock.stopped():
-                    while self.held and not self._stop.wait(0.05):
-                        pass
                 self._stop.wait(self._clock.until_due(end))
             self._clock.end = max(self.end, end)
             yield item

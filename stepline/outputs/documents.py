@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from stepline.errors import ModelError
-from stepline.outputs.html import media_link
 from stepline.outputs.text import clock, material_text, needed_things, shown_span, step_line, title
 from stepline.outputs.verdict import headline, step_time
+from stepline.outputs.web_addresses import media_link
 from stepline.records import Material, Record
 
 # what CommonMark, GitHub or Obsidian could read as markup

@@ -13,7 +13,6 @@ from stepline.files.atomic_files import FileSet, partial_files
 from stepline.files.digests import sha256
 from stepline.files.storage import read_record
 from stepline.limits import parse_json
-from stepline.outputs.html import PAGE_MARK
 from stepline.outputs.page import record_digest
 from stepline.outputs.registry import (
     NO_ADDRESSES,
@@ -25,7 +24,7 @@ from stepline.outputs.registry import (
     page_digest,
 )
 from stepline.outputs.text import safe_stem
-from stepline.outputs.web_addresses import WebAddresses
+from stepline.outputs.web_addresses import PAGE_MARK, WebAddresses
 from stepline.plugins import plugin_identities
 from stepline.records import Record, Video
 

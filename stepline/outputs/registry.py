@@ -14,12 +14,11 @@ from stepline.outputs import documents, editing
 from stepline.outputs.alignment import alignment_npz
 from stepline.outputs.chapters import chapters
 from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
-from stepline.outputs.html import media_link
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
-from stepline.outputs.web_addresses import RecordLinks, WebAddresses
+from stepline.outputs.web_addresses import RecordLinks, WebAddresses, media_link
 from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names, refuse_removed_output
 from stepline.records import Alignment, Record
 
@@ -69,14 +68,6 @@ class Output(NamedTuple):
 
 
 # Writers that need more than the record.
-def _markdown(record: Record, extras: OutputExtras) -> str:
-    return documents.markdown(record, picture_links(record, extras), extras.media)
-
-
-def _recipe(record: Record, extras: OutputExtras) -> str:
-    return recipe_jsonld(record, record_links(record, extras))
-
-
 def _howto(record: Record, extras: OutputExtras) -> str:
     """Return the HowTo. It has links only where they are addresses, so that nothing in it depends
     on this machine's folders."""
@@ -140,19 +131,6 @@ def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     return links
 
 
-def _vtt(record: Record, extras: OutputExtras) -> str:
-    return webvtt(record, said=extras.said_cues)
-
-
-def _srt(record: Record, extras: OutputExtras) -> str:
-    return srt(record, said=extras.said_cues)
-
-
-def _label_studio(record: Record, extras: OutputExtras) -> str:
-    video_link = extras.web.video(extras.media)
-    return editing.label_studio(record, video_link)
-
-
 def _chaptered(form: str) -> Writer:
     def write(record: Record, extras: OutputExtras) -> Content | None:
         from stepline.media import copy_with_chapters
@@ -185,12 +163,25 @@ def _video(extras: OutputExtras, form: str) -> Path:
 
 # The JSON comes last: where it is, the outputs before it are complete.
 OUTPUTS: dict[str, Output] = {
-    "vtt": Output(".vtt", _vtt, remade=True),
-    "srt": Output(".srt", _srt, remade=True),
+    "vtt": Output(
+        ".vtt", lambda record, extras: webvtt(record, said=extras.said_cues), remade=True
+    ),
+    "srt": Output(".srt", lambda record, extras: srt(record, said=extras.said_cues), remade=True),
     "chapters": Output(".chapters.txt", lambda record, _: chapters(record), remade=True),
     "jsonld": Output(".howto.jsonld", _howto, remade=True, addressed=True),
-    "markdown": Output(".md", _markdown, keyframes="beside"),
-    "recipe": Output(".recipe.jsonld", _recipe, keyframes="beside", addressed=True),
+    "markdown": Output(
+        ".md",
+        lambda record, extras: documents.markdown(
+            record, picture_links(record, extras), extras.media
+        ),
+        keyframes="beside",
+    ),
+    "recipe": Output(
+        ".recipe.jsonld",
+        lambda record, extras: recipe_jsonld(record, record_links(record, extras)),
+        keyframes="beside",
+        addressed=True,
+    ),
     "docx": Output(
         ".docx", lambda record, extras: documents.docx(record, extras.keyframes), keyframes="inside"
     ),
@@ -200,7 +191,11 @@ OUTPUTS: dict[str, Output] = {
     "mp4": Output(".chapters.mp4", _chaptered("mp4")),
     "mkv": Output(".chapters.mkv", _chaptered("mkv")),
     "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
-    "labelstudio": Output(".labelstudio.json", _label_studio, addressed=True),
+    "labelstudio": Output(
+        ".labelstudio.json",
+        lambda record, extras: editing.label_studio(record, extras.web.video(extras.media)),
+        addressed=True,
+    ),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
     "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
     "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),

@@ -1,14 +1,30 @@
-"""Where outputs and videos will be found on the web, and what links them there."""
+"""Links of outputs: to files, pictures inside a page, and addresses on the web."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote, urljoin, urlsplit
 
 from stepline.errors import SettingsError
-from stepline.outputs.html import media_link
 
 WEB_SCHEMES = ("http", "https")
+# in every page, by which it is known again
+PAGE_MARK = '<meta name="generator" content="Stepline">'
 PREFIX_ENDS = ("/", "=")  # of a prefix to which a file name is joined as it is
+
+
+def media_link(path: str) -> str:
+    """Return a file's path as a link that can never be read as another scheme or host."""
+    if path.startswith("/"):
+        return Path(path).as_uri()
+    return quote(path, safe="/")
+
+
+def picture_link(jpeg: bytes) -> str:
+    """Return a JPEG as a link that holds it."""
+    text = base64.b64encode(jpeg).decode()
+    return f"data:image/jpeg;base64,{text}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from stepline.grounding.screens import ScreenReading
-    from stepline.grounding.screens.detector import ScreenLikeness
+    from stepline.grounding.screens.changes import ScreenLikeness
     from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
     from stepline.vision import Activity, Backbone, PictureCues
     from stepline.vision.settings import VisionSettings

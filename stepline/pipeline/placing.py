@@ -81,17 +81,17 @@ def place_steps(
     networks: Networks,
     duration: float,
     *,
-    tellings: "Array | None" = None,
+    sentence_probabilities: "Array | None" = None,
 ) -> PlacedSteps:
     """Return the steps where they are shown, by speech, pictures and a vlm, with what speaks
     for and against each.
 
-    tellings: (K, S) of `grounding.ground`, of sentences that begin with those inside.
+    sentence_probabilities: (K, S) of `grounding.ground`, of sentences that begin with those inside.
     Of a sound without a picture no step is shown. Steps that a writer saw and no one says stay
     where it saw them.
     """
     from stepline.grounding.fusion import part_neighbours
-    from stepline.grounding.report import GroundReport
+    from stepline.grounding.ground import GroundReport
 
     transcript = inside.transcript
     spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
@@ -107,7 +107,9 @@ def place_steps(
             settings,
             networks.aligner,
             written=not request.texts,
-            tellings=_inside_tellings(tellings, spoken, transcript),
+            sentence_probabilities=_inside_probabilities(
+                sentence_probabilities, spoken, transcript
+            ),
             graph=request.graph,
         )
         if settings.vision.vlm.named:
@@ -134,13 +136,13 @@ def place_steps(
     return PlacedSteps(steps, alignment, grounding, answers)
 
 
-def _inside_tellings(
-    tellings: "Array | None", steps: Sequence[Step], transcript: Transcript
+def _inside_probabilities(
+    sentence_probabilities: "Array | None", steps: Sequence[Step], transcript: Transcript
 ) -> "Array | None":
     """Return the columns of the sentences inside the video. They are its first."""
-    if tellings is None or len(tellings) != len(steps):
+    if sentence_probabilities is None or len(sentence_probabilities) != len(steps):
         return None
-    return tellings[:, : len(transcript.sentences)]
+    return sentence_probabilities[:, : len(transcript.sentences)]
 
 
 def _without_picture(step: Step) -> Step:
@@ -158,7 +160,7 @@ def ground_steps(
     aligner: "LoadedAligner | None" = None,
     *,
     written: bool = True,
-    tellings: "Array | None" = None,
+    sentence_probabilities: "Array | None" = None,
     graph: "TaskGraph | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
@@ -199,7 +201,7 @@ def ground_steps(
         sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
-        tellings=tellings,
+        sentence_probabilities=sentence_probabilities,
         instruction=_instruction(transcript, settings) if written else None,
         shown_log_odds=_shown_log_odds(steps, graph, settings),
     )
@@ -307,7 +309,7 @@ def _question_pictures(
 ) -> "PictureReader":
     """Return what reads what a vision-language model is shown of a video, or of its part, by
     seconds."""
-    from stepline.grounding.vision_language.pictures import question_pictures
+    from stepline.grounding.vision_language.places import question_pictures
 
     return question_pictures(
         request.path,

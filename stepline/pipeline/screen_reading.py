@@ -14,7 +14,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.vision.cues import TEXT_WEIGHTS
 
 if TYPE_CHECKING:
-    from stepline.grounding.screens.detector import ScreenLikeness
+    from stepline.grounding.screens.changes import ScreenLikeness
     from stepline.media import MediaInfo
 
 log = logging.getLogger(__name__)

@@ -205,11 +205,18 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
         evidence.written.steps,
         keep_all_steps=bool(request.texts),
     )
-    tellings = None
+    sentence_probabilities = None
     if isinstance(evidence.written, UserLines):
-        tellings = evidence.written.tellings
+        sentence_probabilities = evidence.written.sentence_probabilities
     placed = place_steps(
-        request, run.info, inside, visual, settings, networks, duration, tellings=tellings
+        request,
+        run.info,
+        inside,
+        visual,
+        settings,
+        networks,
+        duration,
+        sentence_probabilities=sentence_probabilities,
     )
     # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
@@ -482,7 +489,7 @@ def propose_steps(
     pictures = None
     llm = settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
-        from stepline.grounding.vision_language.pictures import picture_reader
+        from stepline.grounding.vision_language.places import picture_reader
         from stepline.llm.pictures import VideoPictures
 
         reader = picture_reader(

@@ -19,9 +19,9 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class UserLines(WrittenSteps):
-    """tellings: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
+    """sentence_probabilities: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
 
-    tellings: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
+    sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
 
 
 def place_user_lines(
@@ -53,4 +53,4 @@ def place_user_lines(
         settings=settings.nasva.coarse,
         prior=prior,
     )
-    return UserLines(placed.steps, tellings=placed.tellings)
+    return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)

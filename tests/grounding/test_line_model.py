@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_features import (
-    FEATURE_NAMES,
-    content_words,
-    line_features,
-    word_overlap,
-)
 from stepline.grounding.line_model import (
+    FEATURE_NAMES,
     LineChain,
     LineWeights,
+    content_words,
+    line_features,
     load_line_weights,
     match_features,
     match_lines,
+    word_overlap,
 )
 
 

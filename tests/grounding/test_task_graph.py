@@ -5,13 +5,11 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding.ground import ground
-from stepline.grounding.inputs import GroundingInputs
-from stepline.grounding.line_features import FEATURE_NAMES
-from stepline.grounding.line_model import load_line_weights, match_features
+from stepline.grounding.inputs import GroundingInputs, GroundingWindow
+from stepline.grounding.line_model import FEATURE_NAMES, load_line_weights, match_features
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import line_steps, place_texts
 from stepline.grounding.task_graph import GraphPrior, TaskGraph, graph_prior, order_log_ratios
-from stepline.grounding.windows import GroundingWindow
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
 
@@ -69,7 +67,7 @@ def place(graph, texts=SPOKEN, so_far=False, **weights):
 def test_weights_of_0_leave_every_bit_as_without_a_graph(so_far):
     alone = place(None, so_far=so_far)
     same = place(make_graph(), so_far=so_far)
-    assert np.array_equal(alone.tellings, same.tellings)
+    assert np.array_equal(alone.sentence_probabilities, same.sentence_probabilities)
     assert [step.said for step in alone.steps] == [step.said for step in same.steps]
     prior = GraphPrior(make_graph(), CoarseSettings(**NO_WEIGHTS))
     assert prior.shown_log_odds is None
@@ -129,8 +127,8 @@ def test_steps_in_another_order_are_placed_where_videos_do_them():
 
 
 def test_what_few_videos_do_is_less_likely_said():
-    alone = place(make_graph()).tellings.sum(axis=1)
-    weighed = place(make_graph(), graph_share=1.0).tellings.sum(axis=1)
+    alone = place(make_graph()).sentence_probabilities.sum(axis=1)
+    weighed = place(make_graph(), graph_share=1.0).sentence_probabilities.sum(axis=1)
     assert weighed[2] < alone[2]
     assert np.array_equal(weighed[:2], alone[:2])
     # log odds of one video of four and of four, with half a video more of either kind
@@ -142,8 +140,8 @@ def test_a_line_is_found_in_the_words_of_another_video():
     graph = make_graph(wordings=(("turn it over to the other side",), (), ()))
     alone = place(graph)
     worded = place(graph, graph_wordings=1.0)
-    assert alone.tellings[0].argmax() == 3
-    assert worded.tellings[0, 5] > 100 * alone.tellings[0, 5]
+    assert alone.sentence_probabilities[0].argmax() == 3
+    assert worded.sentence_probabilities[0, 5] > 100 * alone.sentence_probabilities[0, 5]
 
 
 def test_no_one_says_a_line_that_few_do_so_it_is_less_likely_shown():
@@ -163,6 +161,6 @@ def test_a_graph_and_its_lines_ground_without_pictures():
         duration=30.0,
         transcript=transcript_of(SPOKEN),
         written=False,
-        tellings=placed.tellings,
+        tellings=placed.sentence_probabilities,
     )
     assert len(grounding.steps) == 3

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from stepline.grounding.ground import ground
+from stepline.grounding.inputs import cut_into_windows
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.windows import cut_into_windows
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 from stepline.vision import Activity
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stepline
-from stepline.outputs.html import PAGE_MARK
+from stepline.outputs.web_addresses import PAGE_MARK
 from stepline.pages.layout import base_style, page_html, policy
 
 PACKAGE = Path(stepline.__file__).parent

@@ -4,7 +4,6 @@ end."""
 import json
 import math
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -42,7 +41,7 @@ class Clock:
 
     def __init__(self, paced=False):
         self.now = self.end = 0.0
-        self.paced, self.held, self.reason = paced, False, "the source ended"
+        self.paced, self.reason = paced, "the source ended"
 
 
 @pytest.fixture
@@ -364,29 +363,6 @@ def test_the_line_that_was_spoken_last_is_reported_as_the_current_one(session):
     assert later == []
 
 
-def test_until_next_holds_a_film_where_a_step_ends_until_a_hand_says_so(session):
-    words = speak(TEXT)
-    live, told = session(words, until_next=True)
-    live.sources = (Clock(paced=True),)
-    play(live, sound(words, 16)[:8])
-    assert kinds(told)[-1] == "waiting"
-    assert live.sources[0].held
-    live.done_signals.put("key")
-    play(live, sound(words, 16)[8:])
-    nexts = [(event.text, event.reason) for event in told if event.event == "next"]
-    assert nexts == [("slice the lemons", "begin"), ("pour the juice into the bowl", "key")]
-
-
-def test_until_next_a_watched_step_is_finished_when_the_picture_says_so(session):
-    words = speak(TEXT)
-    live, told = session(words, backbone=Colours(), until_next=True)
-    play(live, sound(words, 70), pictures(70))
-    nexts = [(event.text, event.reason) for event in told if event.event == "next"]
-    assert nexts[0] == ("slice the lemons", "begin")
-    assert ("pour the juice into the bowl", "picture") in nexts
-    assert not live.sources[0].held
-
-
 def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
     from stepline.live import pictures as live_pictures
 
@@ -480,12 +456,6 @@ def test_stop_ends_a_run_with_all_it_knows(small_video, tmp_path, plain_settings
     told, _ = run(LiveJob(str(small_video), tmp_path, speed=1.0), plain_settings, stop=stop)
     assert kinds(told)[-1] == "finished"
     assert told[-1].reason == "stopped"
-
-
-def test_done_signals_come_from_a_queue(small_video, tmp_path, plain_settings):
-    seen = []
-    run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signals=seen.append)
-    assert isinstance(seen[0], queue.SimpleQueue)
 
 
 @pytest.mark.slow

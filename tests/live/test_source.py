@@ -55,19 +55,6 @@ def test_a_file_is_read_at_its_pace(small_video):
     assert time.monotonic() - begun >= 15 / 32
 
 
-def test_a_source_that_is_held_waits_for_the_word(small_video):
-    source = LiveSource(small_video, speed=1000)
-    source.held, seen = True, []
-    thread = threading.Thread(target=lambda: seen.extend(source))
-    thread.start()
-    thread.join(0.3)
-    assert thread.is_alive()
-    assert seen == []
-    source.held = False
-    thread.join(20)
-    assert len(seen) >= 15
-
-
 def test_a_file_that_grows_is_followed_to_its_end(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "GROWING_SECONDS", 1.5)
     growing, whole = tmp_path / "g.ts", stream.read_bytes()

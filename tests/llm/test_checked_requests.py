@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.grounding.vision_language.questions import QuestionRunner
 from stepline.llm.requests import RequestLimits, open_cache
 from stepline.llm.servers import Answer, RequestError
 from stepline.records import Sentence, Span, Transcript

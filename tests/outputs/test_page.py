@@ -9,7 +9,6 @@ import pytest
 from output_samples import HOSTILE, make_alignment, make_step
 
 from stepline.outputs import page
-from stepline.outputs.html import media_link
 from stepline.outputs.page.timeline import (
     alignment_picture,
     assign_lanes,
@@ -21,6 +20,7 @@ from stepline.outputs.page.timeline import (
 )
 from stepline.outputs.page.view import flatten, page_view
 from stepline.outputs.text import clock, one_line, sentence_case, shorten
+from stepline.outputs.web_addresses import media_link
 from stepline.records import Alignment, Record, Sentence, Span, Step, Transcript, Video
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from stepline.grounding.screens.changes import ChangeFinder
-from stepline.grounding.screens.detector import ScreenMeter
+from stepline.grounding.screens.changes import ChangeFinder, ScreenMeter
 from stepline.media import Frame
 
 RATE = 5.0

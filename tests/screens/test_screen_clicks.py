@@ -3,8 +3,7 @@
 import pytest
 
 from stepline.grounding.screens import ScreenReading, place_clicks
-from stepline.grounding.screens.lines import ScreenLine, is_same_text
-from stepline.grounding.screens.reading import ScreenEvent
+from stepline.grounding.screens.reading import ScreenEvent, ScreenLine, is_same_text
 from stepline.records import Sentence, Span, Step
 
 FILE = ScreenLine("File", (10, 10, 60, 30))

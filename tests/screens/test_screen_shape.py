@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.grounding.screens.detector import ScreenLikeness
+from stepline.grounding.screens.changes import ScreenLikeness
 from stepline.media import MediaInfo
 from stepline.pipeline import screen_reading
 from stepline.pipeline.request import Request, StepsSettings

@@ -15,14 +15,14 @@ from tiny_vision_model import write_tiny_model
 
 from stepline.errors import ModelError
 from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
-from stepline.grounding.vision_language.pictures import question_pictures
+from stepline.grounding.vision_language.places import question_pictures
 from stepline.grounding.vision_language.questions import (
+    QuestionRunner,
     choice_question,
     choice_schema,
     description_question,
     read_choices,
 )
-from stepline.grounding.vision_language.runner import QuestionRunner
 from stepline.llm.pictures import jpeg, with_pictures
 from stepline.llm.requests import ReplyCache, RequestLimits
 from stepline.llm.servers import RequestError, open_server

@@ -12,9 +12,12 @@ from small_video import draw_video
 
 from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
 from stepline.grounding.vision_language.describe import describe_places
-from stepline.grounding.vision_language.pictures import clip_times, question_pictures
-from stepline.grounding.vision_language.questions import CHOICE_QUESTION, choice_question
-from stepline.grounding.vision_language.runner import tokens_at_most
+from stepline.grounding.vision_language.places import clip_times, question_pictures
+from stepline.grounding.vision_language.questions import (
+    CHOICE_QUESTION,
+    choice_question,
+    tokens_at_most,
+)
 from stepline.llm.pictures import with_pictures
 from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepline.errors import SteplineError
-from stepline.outputs.html import media_link
 from stepline.outputs.text import clock, shown_span, step_line
 from stepline.outputs.text import title as record_title
+from stepline.outputs.web_addresses import media_link
 from stepline.records import Record, Span
 
 PICTURE_SIDE = 240  # pixels of the longer side

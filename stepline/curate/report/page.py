@@ -25,7 +25,7 @@ from stepline.curate.report.sections import (
     video_levels,
 )
 from stepline.errors import SteplineError
-from stepline.outputs.html import picture_link
+from stepline.outputs.web_addresses import picture_link
 from stepline.pages.layout import page_html
 from stepline.review.answers import Answer
 

@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepline.grounding.screens.lines import ScreenLine, around, is_same_text
-from stepline.grounding.screens.reading import ScreenEvent, ScreenReading
+from stepline.grounding.screens.reading import (
+    ScreenEvent,
+    ScreenLine,
+    ScreenReading,
+    around,
+    is_same_text,
+)
 from stepline.records import Sentence, Span
 from stepline.vision.faces import box_iou
 
@@ -62,9 +67,7 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
         vanished = _other_lines(event.vanished, captions)
         if not (patches or appeared or vanished):
             continue
-        box = event.box
-        if patches:
-            box = functools.reduce(around, patches)
+        box = functools.reduce(around, patches) if patches else event.box
         left_edge, top, right_edge, bottom = box
         area = (right_edge - left_edge) * (bottom - top)
         other_event = replace(
@@ -138,8 +141,7 @@ def _timed_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
         for line in event.appeared:
             end = _end_of_line(line, later, duration)
             if end - event.start >= MIN_SECONDS:
-                span = Span(event.start, end)
-                rows.append(_TimedLine(line, span))
+                rows.append(_TimedLine(line, Span(event.start, end)))
     return rows
 
 

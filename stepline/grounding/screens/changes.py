@@ -6,6 +6,12 @@
 
 The screen has changed once it is still again, or once only something as small as a cursor moves.
 What was there before is compared with what is there then.
+
+`ScreenMeter` says whether a video may be a screen recording at all: most of a screen is still, and
+most of it is flat. A film has noise and moving hands in nearly every part of each picture. Held
+photographs are as still as a screen is, so `reading.has_screen_text` counts lines of text too.
+Thresholds: read off 31 films and 3 screens (docs/results/screencasts.md). Between the two kinds
+there is .1 of stillness or more, or no text.
 """
 
 import math
@@ -16,17 +22,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stepline.grounding.screens.detector import part_changes
 from stepline.vision.encode import Pictures
 from stepline.vision.on_screen_text import Box, connected_runs
 
 if TYPE_CHECKING:
     from stepline.media import Frame
 
-Flags = npt.NDArray[np.bool_]
-Point = tuple[float, float]  # x, y in pixels
 
 PART_PIXELS = 8  # side of a part of the picture
+STILL_CHANGE = 8  # of 255: greatest change of grey in a part that stands still
+FLAT_CHANGE = 1  # of 255: greatest difference of grey between neighbours that are flat
+MIN_STILL_SHARE = 0.85  # of the parts, in the median of all pairs of frames
+MIN_FLAT_SHARE = 0.45  # of the pixels, in the median frame
+FRAMES_PER_LOOK = 3  # flatness is counted in every third frame
+Flags = npt.NDArray[np.bool_]
+Point = tuple[float, float]  # x, y in pixels
 MIN_CHANGE = 28  # of 255: change in a part, above what a codec does to a still picture
 CURSOR_SHARE = 1 / 14  # of the picture's shorter side: a cursor is not larger
 STILL_FRAMES = 2  # without any change, after which the screen stands still
@@ -36,6 +46,73 @@ MIN_HOP_PARTS = 5  # that a cursor moves between two frames where it is first no
 CURSOR_MEMORY = 4.0  # s after its last move in which a cursor says where a click is
 MIN_SHARED_PARTS = 4  # of a patch that holds both the old place of a cursor and the new one
 ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change has begun
+
+
+@dataclass(frozen=True)
+class ScreenLikeness:
+    """still: share of the parts that do not change from frame to frame. flat: share of the pixels
+    that are like their neighbours. Medians over the video, 0 to 1."""
+
+    still: float
+    flat: float
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether the video may be a screen recording. Its text decides."""
+        return self.still >= MIN_STILL_SHARE and self.flat >= MIN_FLAT_SHARE
+
+
+class ScreenMeter:
+    """Collects small frames one at a time. Keeps the last one, and two numbers per frame."""
+
+    def __init__(self) -> None:
+        self._last: Pictures | None = None
+        self._still: list[float] = []
+        self._flat: list[float] = []
+        self._frames = 0
+
+    def add(self, frame: "Frame") -> None:
+        """Compare one frame with the one before it."""
+        green = frame.image[..., 1]
+        if self._last is not None and self._last.shape == green.shape:
+            is_still = part_changes(self._last, green, PART_PIXELS) <= STILL_CHANGE
+            self._still.append(float(is_still.mean()))
+        if self._frames % FRAMES_PER_LOOK == 0:
+            self._flat.append(flat_share(green))
+        self._last = green
+        self._frames += 1
+
+    def finish(self) -> ScreenLikeness:
+        """Return how like a screen the video is. A single frame is like none."""
+        if not self._still:
+            return ScreenLikeness(0.0, 0.0)
+        still = float(np.median(self._still))
+        return ScreenLikeness(still, float(np.median(self._flat)))
+
+
+def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
+    """Return the greatest change in each part of `side` x `side` pixels of a channel (H, W), 0 to
+    255."""
+    # The greater less the smaller, since bytes have no negative numbers.
+    greater = np.maximum(before, after)
+    change = greater - np.minimum(before, after)
+    height, width = change.shape
+    rows = np.arange(0, height, side)
+    columns = np.arange(0, width, side)
+    high = np.maximum.reduceat(change, rows, axis=0)
+    parts: Pictures = np.maximum.reduceat(high, columns, axis=1)
+    return parts
+
+
+def flat_share(channel: Pictures) -> float:
+    """Return the share of the pixels (H, W) that differ from neither neighbour, below nor right."""
+    # Differences of bytes would wrap around.
+    grey = channel.astype(np.int16)
+    across = np.abs(np.diff(grey, axis=1))
+    down = np.abs(np.diff(grey, axis=0))
+    is_flat = across[:-1] <= FLAT_CHANGE
+    is_flat &= down[:, :-1] <= FLAT_CHANGE
+    return float(is_flat.mean())
 
 
 @dataclass(frozen=True)
@@ -329,8 +406,7 @@ def _all_small(boxes: Sequence[Box], limit: int) -> bool:
 def _middle(box: Box) -> Point:
     x, y, end_x, end_y = box
     across = (x + end_x) * PART_PIXELS / 2
-    down = (y + end_y) * PART_PIXELS / 2
-    return across, down
+    return across, (y + end_y) * PART_PIXELS / 2
 
 
 def _is_near(place: Point, box: Box) -> bool:

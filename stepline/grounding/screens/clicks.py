@@ -8,20 +8,36 @@ behind is a habit of the speaker, estimated from the video itself.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.grounding.screens.label_words import LabelMatcher
-from stepline.grounding.screens.lines import ScreenLine, is_same_text
-from stepline.grounding.screens.reading import ScreenEvent, ScreenReading, join_typed
+from stepline.grounding.screens.reading import (
+    ScreenEvent,
+    ScreenLine,
+    ScreenReading,
+    is_same_text,
+    join_typed,
+)
 from stepline.records import Sentence, Span, Step
+from stepline.text import embed
+from stepline.text.narration.words import FUNCTION_WORDS
 from stepline.vision.faces import box_iou
 
+# log odds, set by hand as those of `clicks`
+FULL_LABEL = 4.0  # of a label all of whose words are said
+MORE_WORDS = 0.5  # of each further word that is said of a label
+FULL_STEP = 2.0  # of a label that holds all content words of a step
+LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
+SURE_LETTERS = 4  # of the words that are said, from which a label counts in full; one says nothing
+MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
+MIN_STEM = 4  # letters of a word that may be the beginning of another form of it
+MAX_ENDING = 3  # letters that such another form has more
 Floats = npt.NDArray[np.float64]
-
 # log odds, set by hand on three of the made apps, none on those that are scored
 CURSOR_INSIDE = 2.5  # of a label on which the cursor is
 CURSOR_AWAY = 2.0  # at most against a label from which the cursor is away
@@ -57,6 +73,90 @@ TAIL_SECONDS = 1.5
 SPAN_DECIMALS = 3  # of a second
 
 
+class LabelMatcher:
+    """What K steps say of L lines on screen."""
+
+    def __init__(self, steps: Sequence[str], words: Sequence[str], lines: Sequence[str]) -> None:
+        """steps: their texts. words: all that is said for each. lines: texts, each once."""
+        self._steps = [content_words(text) for text in steps]
+        self._words = [set(split_words(text)) for text in words]
+        self._numbers = {text: number for number, text in enumerate(lines)}
+        self._lines = [label_words(text) for text in lines]
+        lower = [text.lower() for text in lines]
+        line_vectors = embed(lower)
+        cosines = embed(steps) @ line_vectors.T  # (K, L)
+        # lines of pages are long and like everything
+        usual = np.median(cosines, axis=1, keepdims=True)
+        self._cosines = np.maximum(cosines - usual, 0.0)
+
+    def log_odds(self, step: int, line: str) -> float:
+        """Return the log odds that a step names a line, by words and meaning."""
+        number = self._numbers[line]
+        label = self._lines[number]
+
+        # how much of the label the step says
+        label_letters = sum(map(len, label))
+        named = [word for word in label if is_said(word, self._words[step])]
+        letters = sum(map(len, named))
+        share = letters / max(1, label_letters)
+        surety = (letters - 1) / (SURE_LETTERS - 1)
+        surety = min(1.0, max(0.0, surety))
+
+        # how much of the step the label says
+        own_words = set(label)
+        step_words = self._steps[step]
+        covered = [word for word in step_words if is_said(word, own_words)]
+        coverage = len(covered) / max(1, len(step_words))
+
+        # Together with how alike step and label are in meaning.
+        meaning = float(self._cosines[step, number])
+        further_words = max(0, len(named) - 1)
+        total = FULL_LABEL * share**2 * surety
+        total += MORE_WORDS * share * further_words
+        total += FULL_STEP * coverage
+        total += LIKE_MEANING * meaning
+        return total
+
+    def named_share(self, step: int, line: str) -> float:
+        """Return the share of a line's letters whose words the step says, 0 for short ones."""
+        label = self._lines[self._numbers[line]]
+        named = [word for word in label if is_said(word, self._words[step])]
+        letters = sum(map(len, named))
+        if letters < SURE_LETTERS:
+            return 0.0
+        return letters / sum(map(len, label))
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return re.findall(r"\w+", text.lower())
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of a text without those that say nothing of its subject."""
+    return [word for word in split_words(text) if word not in FUNCTION_WORDS]
+
+
+def label_words(text: str) -> list[str]:
+    """Return the content words of a label, all its words where it has none."""
+    return content_words(text) or split_words(text)
+
+
+def is_said(word: str, others: set[str]) -> bool:
+    """Whether a word is among others, in some form or nearly."""
+    return word in others or any(_is_alike(word, other) for other in others)
+
+
+def _is_alike(word: str, other: str) -> bool:
+    shorter, longer = sorted((word, other), key=len)
+    if len(shorter) < MIN_STEM:
+        return False
+    ending = len(longer) - len(shorter)
+    if longer.startswith(shorter) and ending <= MAX_ENDING:
+        return True
+    return SequenceMatcher(None, word, other).ratio() >= MIN_WORD_RATIO
+
+
 @dataclass(frozen=True)
 class Click:
     """The change of the screen that a step makes.
@@ -78,19 +178,24 @@ def place_clicks(
 ) -> tuple[Click, ...]:
     """Return the change that each step makes, in the order of the steps. Steps that make none are
     left out, and all of them where fewer than MIN_LABELS click something that is known."""
-    narrated = sorted((step for step in steps if step.said), key=_said_start)
+    said = [(step.said, step) for step in steps if step.said]
+    said.sort(key=lambda pair: pair[0].start)
+    narrated = [step for _, step in said]
     events = [event for event in join_typed(reading.events) if not _is_caret(event)]
     if not narrated or not events:
         return ()
 
     # what screen and time say of each pair
-    words = [_step_words(step, sentences) for step in narrated]
+    words = []
+    for step in narrated:
+        spoken_texts = [sentences[index].text for index in step.sources]
+        words.append(" ".join([step.text, *spoken_texts]))
     evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
     starts = np.array([event.start for event in events])
-    middles = np.array([_said_middle(step) for step in narrated])
+    middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
     tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
-    scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
+    scores, _ = max(tries, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
     pairs = _best_pairs(scores)
@@ -126,13 +231,10 @@ def _fitted_scores(
     return scores, lag
 
 
-def _unusual(lag: float) -> float:
-    """Return the log odds against a speaker who is so far ahead or behind."""
-    return (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
-
-
-def _total(scores: Floats) -> float:
-    return float(sum(scores[k, e] for k, e in _best_pairs(scores)))
+def _fit_log_odds(scores: Floats, lag: float) -> float:
+    """Return the log odds of the best pairs, less those against a speaker of that lag."""
+    against_lag = (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
+    return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - against_lag
 
 
 def _is_caret(event: ScreenEvent) -> bool:
@@ -141,22 +243,6 @@ def _is_caret(event: ScreenEvent) -> bool:
         return False
     width = event.box[2] - event.box[0]
     return width <= CARET_WIDTH or not event.before
-
-
-def _said_start(step: Step) -> float:
-    assert step.said is not None
-    return step.said.start
-
-
-def _said_middle(step: Step) -> float:
-    assert step.said is not None
-    return step.said.center
-
-
-def _step_words(step: Step, sentences: Sequence[Sentence]) -> str:
-    """Return what is said for a step, its own words first."""
-    spoken_texts = [sentences[index].text for index in step.sources]
-    return " ".join([step.text, *spoken_texts])
 
 
 def _screen_evidence(
@@ -242,8 +328,7 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
     distance = math.hypot(across, down)
     if distance == 0:
         return CURSOR_INSIDE
-    unit = CURSOR_REACH * height
-    return -min(CURSOR_AWAY, distance / unit)
+    return -min(CURSOR_AWAY, distance / (CURSOR_REACH * height))
 
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
@@ -304,9 +389,7 @@ def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """Return the seconds of a change, with what is free before and after it."""
     event = events[number]
     # What the changes before and after it leave free.
-    before = 0.0
-    if number:
-        before = events[number - 1].end
+    before = events[number - 1].end if number else 0.0
     after = math.inf
     if number + 1 < len(events):
         after = events[number + 1].start

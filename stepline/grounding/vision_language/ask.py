@@ -19,14 +19,20 @@ import numpy as np
 from pydantic import JsonValue
 
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.vision_language.pictures import clip_report
 from stepline.grounding.vision_language.places import (
+    clip_report,
     move_steps,
     picture_seconds,
     place_beliefs,
     video_places,
 )
-from stepline.grounding.vision_language.questions import CHOICE_QUESTION, NO_ANSWER, Reply
+from stepline.grounding.vision_language.questions import (
+    CHOICE_QUESTION,
+    NO_ANSWER,
+    QuestionRunner,
+    Reply,
+    tokens_at_most,
+)
 from stepline.grounding.vision_language.reliability import (
     Ballot,
     Beliefs,
@@ -34,7 +40,6 @@ from stepline.grounding.vision_language.reliability import (
     infer,
     likeliest_places,
 )
-from stepline.grounding.vision_language.runner import QuestionRunner, tokens_at_most
 from stepline.llm import orders_a_model
 from stepline.llm.pictures import PictureReader
 from stepline.llm.requests import run_in_threads

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from stepline.grounding.vision_language.pictures import clip_report
-from stepline.grounding.vision_language.places import last_picture_second, video_places
-from stepline.grounding.vision_language.questions import Reply
-from stepline.grounding.vision_language.runner import QuestionRunner
+from stepline.grounding.vision_language.places import clip_report, last_picture_second, video_places
+from stepline.grounding.vision_language.questions import QuestionRunner, Reply
 from stepline.llm.pictures import PictureReader
 from stepline.llm.servers import Server, open_server
 from stepline.records import Rejected, Span, Step
@@ -131,8 +129,7 @@ def _spread(count: int, most: int) -> list[int]:
 def _middle_of_whole_seconds(span: Span) -> float:
     """Return the middle of the second in the middle of a place of whole seconds."""
     first = int(span.start)
-    end = math.ceil(span.end)
-    return (first + end) // 2 + 0.5
+    return (first + math.ceil(span.end)) // 2 + 0.5
 
 
 def _in_words_of_model(

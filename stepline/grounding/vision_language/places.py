@@ -1,21 +1,27 @@
 """Places of a video that a question can offer, and a grounding's beliefs over them: from seconds to
 places and back.
 
-A place is a shot, or a piece of about 7 s of a long one. Letters: K steps, T seconds, P places.
+A place is a shot, or a piece of about 7 s of a long one. It is shown as a picture, or as a clip: some
+pictures around a second, joined to an mp4 without sound. Letters: K steps, T seconds, P places.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from pydantic import JsonValue
 
 from stepline.grounding.fusion import StepOccupancy, occupancy, part_neighbours, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
+from stepline.llm.pictures import PictureReader, jpeg
+from stepline.media import MediaSettings, encode_clip, read_frames_at
 from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
+from stepline.vision.settings import VisionLanguageSettings
 
 # share of the most likely place's belief, below which a place is left out of a moved step's row
 MIN_BELIEF_SHARE = 0.01
@@ -55,8 +61,7 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     scores = [step.score or 0.0 for step in steps]
     is_shown = np.clip(scores, 0.01, 0.99)
     is_shown = is_shown[:, None]  # (K, 1)
-    whole = mass.sum(axis=1, keepdims=True)
-    in_places = is_shown * mass / whole
+    in_places = is_shown * mass / mass.sum(axis=1, keepdims=True)
     return np.concatenate([in_places, 1 - is_shown], axis=1)
 
 
@@ -80,8 +85,7 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
             after = row[best + 2]
             if row[best + 1] > max(before, after):
                 seconds[k, p] = best + 0.5
-    last = last_picture_second(duration)
-    return np.asarray(np.minimum(seconds, last))
+    return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
 
 def move_steps(
@@ -147,3 +151,77 @@ def _row_of_beliefs(
     # not their sum, whose peak is between two places
     row: Array = by_place.max(axis=0)
     return row
+
+
+def picture_reader(
+    path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None
+) -> PictureReader:
+    """Return what reads JPEGs of a video, or of its part from `start` on, by their seconds. size:
+    shorter side."""
+
+    def read(seconds: Sequence[float]) -> dict[float, bytes]:
+        own_second = {start + second: second for second in seconds}
+        times = list(own_second)
+        pictures = {}
+        for frame in read_frames_at(path, times, settings=media, shorter=size):
+            second = own_second[frame.time]
+            pictures[second] = jpeg(frame.image)
+        return pictures
+
+    return read
+
+
+def question_pictures(
+    path: Path,
+    settings: VisionLanguageSettings,
+    *,
+    duration: float,
+    start: float = 0.0,
+    media: MediaSettings | None = None,
+) -> PictureReader:
+    """Return what reads the pictures of questions by their seconds, as `picture_reader` does, or
+    clips around them.
+
+    duration: of the video, or of its part, in seconds.
+    """
+    if settings.video is None:
+        return picture_reader(path, settings.picture_size, start=start, media=media)
+
+    def read(seconds: Sequence[float]) -> dict[float, bytes]:
+        clips = {}
+        size = settings.picture_size
+        for second in sorted(seconds):
+            # Pictures around the second, joined to a clip.
+            times = [start + time for time in clip_times(second, settings, duration)]
+            frames = read_frames_at(path, times, settings=media, shorter=size)
+            images = [frame.image for frame in frames]
+            if images:
+                clips[second] = encode_clip(images, settings.clip_rate)
+        return clips
+
+    return read
+
+
+def clip_times(second: float, settings: VisionLanguageSettings, duration: float) -> list[float]:
+    """Return the seconds of a clip's pictures, evenly around its own, moved as a whole where the
+    video ends."""
+    count = settings.pictures_a_clip
+    length = (count - 1) / settings.clip_rate
+    last = last_picture_second(duration)
+    centred = second - length / 2
+    first = max(0.0, min(centred, last - length))
+    times = []
+    for n in range(count):
+        time = first + n / settings.clip_rate
+        if time <= last:
+            times.append(round(time, 3))
+    return times
+
+
+def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
+    """Return what a record says next to the seconds of pictures where clips around them were shown,
+    else nothing."""
+    if settings.video is None:
+        return {}
+    clips: JsonValue = {"seconds": settings.clip_seconds, "pictures": settings.pictures_a_clip}
+    return {"clips": clips}

@@ -126,8 +126,7 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     priors = [sharpened(prior, power) for power in PRIOR_POWERS]
     inferred = [_infer_at(sharp, ballots, beta) for sharp in priors]
     log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
-    greatest = log_weight.max()
-    weight = np.exp(log_weight - greatest)
+    weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()  # P(power, r | answers)
     plausible = highest_density(weight, PLAUSIBLE_PROBABILITY)  # (N, R)
 
@@ -140,16 +139,14 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
         places[k] = np.einsum("nr,nrp->p", weight, rows)
         readings_of_step = rows[plausible]
         agreed[k], adverse[k] = _agreed(prior[k], places[k], readings_of_step)
-    reliability = weight.sum(axis=0)
-    return Beliefs(places, agreed, adverse, reliability)
+    return Beliefs(places, agreed, adverse, weight.sum(axis=0))
 
 
 def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
     """Return the fewest most likely entries that hold `part` of all weight together, as a mask.
     Ties keep the first."""
     order = np.argsort(-weight, axis=None, kind="stable")
-    ordered = weight.ravel()[order]
-    cumulated = ordered.cumsum()
+    cumulated = weight.ravel()[order].cumsum()
     last = np.searchsorted(cumulated, part * weight.sum())
     count = int(last) + 1
     mask = np.zeros(weight.size, dtype=bool)
@@ -178,15 +175,13 @@ def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]
     if all_rise or all_fall:
         unseen = after[-1]
     in_places = places / places.sum() * (1 - unseen)
-    row = np.append(in_places, unseen)
-    return row, readings[lead.argmin()]
+    return np.append(in_places, unseen), readings[lead.argmin()]
 
 
 def sharpened(prior: Array, power: float) -> Array:
     """Return the beliefs (K, P + 1) with those in places raised to a power. P(not shown) stays."""
     not_shown = prior[:, -1:]
-    raised = prior[:, :-1] ** power
-    places = sum_to_one(raised)
+    places = sum_to_one(prior[:, :-1] ** power)
     in_places = places * (1 - not_shown)
     return np.concatenate([in_places, not_shown], axis=1)
 
@@ -211,8 +206,7 @@ def _infer_at(
     for ballot in ballots:
         log_truth = log_truths.setdefault(ballot.step, np.zeros(shape))
         weight = REPEAT_WEIGHT if ballot.again else 1.0
-        answer = likelihood(ballot, prior, letters)
-        log_truth += weight * np.log(answer)
+        log_truth += weight * np.log(likelihood(ballot, prior, letters))
 
     # log P(a step's answers | r, g), (R, G), and of all steps
     log_steps = {}

@@ -46,16 +46,11 @@ class OnnxAligner:
         """
         self._check(video, text, ordered=ordered)
         if not len(text):
-            nothing = np.zeros((0, len(video)), np.float32)
-            if self.alignable:
-                return nothing, np.zeros(0, np.float32)
-            return nothing, None
-        flag = np.array(ordered, np.float32)
-        feed = {"video": video, "text": text, "ordered": flag}
+            logits = np.zeros(0, np.float32) if self.alignable else None
+            return np.zeros((0, len(video)), np.float32), logits
+        feed = {"video": video, "text": text, "ordered": np.array(ordered, np.float32)}
         scores, *heads = self._session.run(None, feed)
-        if not heads:
-            return scores, None
-        return scores, heads[0]
+        return scores, heads[0] if heads else None
 
     def _check(self, video: Matrix, text: Matrix, *, ordered: bool) -> None:
         settings = self.settings
@@ -112,20 +107,17 @@ class _GraphBuilder:
 
         # the seconds see each other
         rows = self._projected(video, "video_in", settings.video_width)
-        positions = self._sines(video)
-        seconds, times = self._placed(rows, positions)
+        seconds, times = self._placed(rows, self._sines(video))
         for number in range(settings.encoder_layers):
             layer = f"encoder.{number}"
-            name = f"{layer}.attention"
             own = (seconds, times)
-            seconds = self._attended(name, f"{name}_norm", own, own)
+            seconds = self._attended(f"{layer}.attention", f"{layer}.attention_norm", own, own)
             seconds = self._fed(layer, seconds)  # (T, D)
 
         # the texts see each other and the seconds
         memory = (seconds, times)
         rows = self._projected(text, "text_in", settings.text_width)
-        positions = self._learned(text, ordered)
-        texts, places = self._placed(rows, positions)
+        texts, places = self._placed(rows, self._learned(text, ordered))
         for number in range(settings.decoder_layers):
             layer = f"decoder.{number}"
             own = (texts, places)
@@ -136,13 +128,10 @@ class _GraphBuilder:
         texts = self._norm("decoder_norm", texts)
 
         # the outputs
-        text_out = self._linear("text_out", settings.projection, texts)
-        text_vectors = self._unit(text_out)
-        video_out = self._linear("video_out", settings.projection, seconds)
-        video_vectors = self._unit(video_out)
+        text_vectors = self._unit(self._linear("text_out", settings.projection, texts))
+        video_vectors = self._unit(self._linear("video_out", settings.projection, seconds))
         columns = self._add("Transpose", video_vectors, perm=[1, 0])
-        scores = self._add("MatMul", text_vectors, columns)
-        graph.output("scores", scores)  # (K, T)
+        graph.output("scores", self._add("MatMul", text_vectors, columns))  # (K, T)
         if settings.alignability:
             logits = self._linear("alignable", 1, texts)
             graph.output("alignable", self._reshaped(logits, -1))  # (K,)
@@ -162,29 +151,20 @@ class _GraphBuilder:
 
     def _linear(self, name: str, width: int, rows: str, input_width: int | None = None) -> str:
         """Return W rows + b, (N, width), of rows (N, input_width), None for D."""
-        if input_width is None:
-            input_width = self._settings.width
-        weight = self._take(f"{name}.weight", width, input_width)
-        bias = self._take(f"{name}.bias", width)
-        return self._affine(rows, weight, bias)
+        weight = self._take(f"{name}.weight", width, input_width or self._settings.width)
+        return self._affine(rows, weight, self._take(f"{name}.bias", width))
 
     def _affine(self, rows: str, weight: Array, bias: Array) -> str:
-        factor = self._constant(weight)
-        shift = self._constant(bias)
-        return self._add("Gemm", rows, factor, shift, transB=1)
+        return self._add("Gemm", rows, self._constant(weight), self._constant(bias), transB=1)
 
     def _norm(self, name: str, rows: str) -> str:
         width = self._settings.width
-        weight = self._take(f"{name}.weight", width)
-        scale = self._constant(weight)
-        bias = self._take(f"{name}.bias", width)
-        shift = self._constant(bias)
+        scale = self._constant(self._take(f"{name}.weight", width))
+        shift = self._constant(self._take(f"{name}.bias", width))
         return self._add("LayerNormalization", rows, scale, shift, axis=1, epsilon=NORM_EPSILON)
 
     def _reshaped(self, values: str, *shape: int) -> str:
-        numbers = np.array(shape)
-        sizes = self._constant(numbers)
-        return self._add("Reshape", values, sizes)
+        return self._add("Reshape", values, self._constant(np.array(shape)))
 
     def _projected(self, rows: str, name: str, input_width: int) -> str:
         """Return h (N, D) of features (N, C), which are scaled to mean square 1 first where the
@@ -192,8 +172,7 @@ class _GraphBuilder:
         settings = self._settings
         if settings.feature_scale != "none":
             squares = self._add("Mul", rows, rows)
-            mean = self._add("ReduceMean", squares, axes=[1])  # (N, 1)
-            rows = self._over_root(rows, mean)
+            rows = self._over_root(rows, self._add("ReduceMean", squares, axes=[1]))
         rows = self._linear(f"{name}.0", settings.width, rows, input_width)
         if settings.form == "released":
             rows = self._norm(f"{name}.1", rows)
@@ -202,10 +181,8 @@ class _GraphBuilder:
     def _over_root(self, rows: str, square: str) -> str:
         """Return rows (N, D) over the square root of (N, 1), which counts as `MIN_SQUARE` at
         least."""
-        minimum = self._constant(MIN_SQUARE)
-        at_least = self._add("Max", square, minimum)
-        root = self._add("Sqrt", at_least)
-        return self._add("Div", rows, root)
+        at_least = self._add("Max", square, self._constant(MIN_SQUARE))
+        return self._add("Div", rows, self._add("Sqrt", at_least))
 
     def _placed(self, rows: str, positions: str) -> RowsWithPositions:
         """Return the rows, and the positions that every attention is to add. The paper adds them
@@ -219,8 +196,7 @@ class _GraphBuilder:
         add = self._add
         zero = self._constant(np.array(0))
         one = self._constant(np.array(1))
-        shape = add("Shape", rows)
-        count = add("Gather", shape, zero)
+        count = add("Gather", add("Shape", rows), zero)
         return add("Range", zero, count, one)
 
     def _sines(self, rows: str) -> str:
@@ -231,15 +207,11 @@ class _GraphBuilder:
         columns = np.arange(0, width, 2, dtype=np.float32)
         step = np.float32(-LOG_10000 / width)
         frequencies = np.exp(columns * step)
-        numbers = add("Cast", self._numbers(rows), to=1)
-        number = self._reshaped(numbers, -1, 1)
-        row = frequencies[None].astype(np.float32)
-        factors = self._constant(row)
-        angles = add("Mul", number, factors)  # (N, D/2)
-        sines = add("Sin", angles)
-        sines = self._reshaped(sines, -1, half, 1)
-        cosines = add("Cos", angles)
-        cosines = self._reshaped(cosines, -1, half, 1)
+        numbers = self._reshaped(add("Cast", self._numbers(rows), to=1), -1, 1)
+        factors = self._constant(frequencies[None].astype(np.float32))
+        angles = add("Mul", numbers, factors)  # (N, D/2)
+        sines = self._reshaped(add("Sin", angles), -1, half, 1)
+        cosines = self._reshaped(add("Cos", angles), -1, half, 1)
         pairs = add("Concat", sines, cosines, axis=2)
         return self._reshaped(pairs, -1, width)
 
@@ -248,14 +220,9 @@ class _GraphBuilder:
         add = self._add
         count = self._settings.text_positions
         width = self._settings.width
-        weight = self._take("text_place.weight", count, width)
-        table = self._constant(weight)
-        numbers = self._numbers(rows)
-        last_number = np.array(count - 1)
-        last = self._constant(last_number)
-        number = add("Min", numbers, last)
-        positions = add("Gather", table, number)
-        return add("Mul", positions, ordered)
+        table = self._constant(self._take("text_place.weight", count, width))
+        number = add("Min", self._numbers(rows), self._constant(np.array(count - 1)))
+        return add("Mul", add("Gather", table, number), ordered)
 
     def _attended(
         self, name: str, norm: str, rows: RowsWithPositions, memory: RowsWithPositions
@@ -277,13 +244,9 @@ class _GraphBuilder:
                 scale = np.float32(head_width**-0.5)
             if positions is not None:
                 values = add("Add", values, positions)
-            first = part * width
-            cut = slice(first, first + width)
-            part_weight = weight[cut] * scale
-            part_bias = bias[cut] * scale
-            projected = self._affine(values, part_weight, part_bias)
-            by_head = self._reshaped(projected, -1, heads, head_width)
-            parts.append(by_head)
+            cut = slice(part * width, (part + 1) * width)
+            projected = self._affine(values, weight[cut] * scale, bias[cut] * scale)
+            parts.append(self._reshaped(projected, -1, heads, head_width))
         query, key, value = parts
         heads_first = [1, 0, 2]
         query = add("Transpose", query, perm=heads_first)  # (H, N, d)
@@ -291,34 +254,24 @@ class _GraphBuilder:
         key = add("Transpose", key, perm=[1, 2, 0])  # (H, d, M)
 
         # the attention
-        products = add("MatMul", query, key)
-        shares = add("Softmax", products, axis=2)  # (H, N, M)
-        mixed = add("MatMul", shares, value)
-        mixed = add("Transpose", mixed, perm=heads_first)
+        shares = add("Softmax", add("MatMul", query, key), axis=2)  # (H, N, M)
+        mixed = add("Transpose", add("MatMul", shares, value), perm=heads_first)
         mixed = self._reshaped(mixed, -1, width)  # (N, D)
         attended = self._linear(f"{name}.out", width, mixed)
-        total = add("Add", rows[0], attended)
-        return self._norm(norm, total)
+        return self._norm(norm, add("Add", rows[0], attended))
 
     def _fed(self, layer: str, rows: str) -> str:
         """Return the rows (N, D) with what the feed-forward makes of them, added and normalised."""
         inner = self._settings.feed_forward
-        wide = self._linear(f"{layer}.feed.wide", inner, rows)
-        positive = self._add("Relu", wide)
-        narrow = self._linear(f"{layer}.feed.narrow", self._settings.width, positive, inner)
-        total = self._add("Add", rows, narrow)
-        return self._norm(f"{layer}.feed_norm", total)
+        wide = self._add("Relu", self._linear(f"{layer}.feed.wide", inner, rows))
+        narrow = self._linear(f"{layer}.feed.narrow", self._settings.width, wide, inner)
+        return self._norm(f"{layer}.feed_norm", self._add("Add", rows, narrow))
 
     def _unit(self, rows: str) -> str:
         """Return the rows at length 1. A row of no length is 0."""
         add = self._add
         squares = add("Mul", rows, rows)
-        last_axis = np.array([1])
-        axes = self._constant(last_axis)
-        square = add("ReduceSum", squares, axes)  # (N, 1)
+        square = add("ReduceSum", squares, self._constant(np.array([1])))  # (N, 1)
         scaled = self._over_root(rows, square)
-        minimum = self._constant(MIN_SQUARE)
-        has_direction = add("Greater", square, minimum)
-        zero = np.array(0, np.float32)
-        zero_name = self._constant(zero)
-        return add("Where", has_direction, scaled, zero_name)
+        has_direction = add("Greater", square, self._constant(MIN_SQUARE))
+        return add("Where", has_direction, scaled, self._constant(np.array(0, np.float32)))

@@ -63,8 +63,7 @@ def other_videos(
     others: dict[int, int] = {}
     for videos in videos_of.values():
         if len(videos) > 1:
-            next_videos = (*videos[1:], videos[0])
-            others.update(zip(videos, next_videos, strict=True))
+            others.update(zip(videos, (*videos[1:], videos[0]), strict=True))
 
     # for those that have none, the one with the nearest texts
     alone = [index for index in range(count) if index not in others]
@@ -80,10 +79,8 @@ def least_like(own: Matrix, other: Matrix) -> RowIndices:
     if not len(own) or not len(other):
         return np.arange(len(other))
     cosines = unit_rows(other) @ unit_rows(own).T  # (K', K)
-    nearest = cosines.max(axis=1)
-    order = np.argsort(nearest, kind="stable")
-    half = (len(other) + 1) // 2
-    return np.sort(order[:half])
+    order = np.argsort(cosines.max(axis=1), kind="stable")
+    return np.sort(order[: (len(other) + 1) // 2])
 
 
 def _half_way_round(index: int, tasks: Sequence[str | None]) -> int:
@@ -110,9 +107,7 @@ def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
             others = rng.choice(others, MAX_CANDIDATES, replace=False)
         nearest[index] = index
         if len(others):
-            cosines = means[others] @ means[index]
-            best = others[cosines.argmax()]
-            nearest[index] = int(best)
+            nearest[index] = int(others[(means[others] @ means[index]).argmax()])
     return nearest
 
 

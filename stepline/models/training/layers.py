@@ -73,9 +73,7 @@ def linear_no_grad(
         activation = "relu" if relu else "none"
         return ONEDNN_LINEAR(rows, weight, bias, activation, [], "")
     out = F.linear(rows, weight, bias)
-    if relu:
-        out = out.relu_()
-    return out
+    return out.relu_() if relu else out
 
 
 # oneDNN's linear layer as PyTorch's compiler calls it (None in a build without it)
@@ -153,8 +151,7 @@ def dropout_(rows: Tensor, rate: float) -> None:
     chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
     masks = keep_masks(rows.numel(), rate)
     for chunk, stays in zip(chunks, masks, strict=True):
-        factors = as_factors(stays, chunk)
-        chunk.mul_(factors)
+        chunk.mul_(as_factors(stays, chunk))
 
 
 def as_factors(stays: Tensor, like: Tensor) -> Tensor:
@@ -165,19 +162,16 @@ def as_factors(stays: Tensor, like: Tensor) -> Tensor:
 class _ByteMaskDropout(Function):  # type: ignore[misc]   # torch is untyped to mypy here
     @staticmethod
     def forward(context: Any, rows: Tensor, rate: float) -> Tensor:
-        masks = list(keep_masks(rows.numel(), rate))
-        mask = torch.cat(masks).view(rows.shape)
+        mask = torch.cat(list(keep_masks(rows.numel(), rate))).view(rows.shape)
         context.save_for_backward(mask)
         context.scale = 1 / (1 - rate)
-        factors = as_factors(mask, rows)
-        return factors.mul_(rows).mul_(context.scale)
+        return as_factors(mask, rows).mul_(rows).mul_(context.scale)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = context.saved_tensors
-        factors = as_factors(mask, gradient)
-        return factors.mul_(gradient).mul_(context.scale), None
+        return as_factors(mask, gradient).mul_(gradient).mul_(context.scale), None
 
 
 ROWS_PER_BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
@@ -194,9 +188,7 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (N, D) for rows (N, D)."""
-        rate = 0.0
-        if self.training:
-            rate = self.dropout
+        rate = self.dropout if self.training else 0.0
         wide = self.wide
         narrow = self.narrow
         # In blocks that stay in the cache.
@@ -205,9 +197,7 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
                 rows, wide.weight, wide.bias, narrow.weight, narrow.bias, rate
             )
         # The plain form, which the blocks equal.
-        hidden = F.relu(wide(rows))
-        hidden = F.dropout(hidden, rate)
-        return narrow(hidden)
+        return narrow(F.dropout(F.relu(wide(rows)), rate))
 
 
 class _BlockwiseFeedForward(Function):  # type: ignore[misc]
@@ -239,8 +229,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
             inner = linear_no_grad(block, wide, wide_bias, relu=True)  # (BLOCK, F)
             if rate:
                 dropout_(inner, rate)
-            block_out = linear_no_grad(inner, narrow, narrow_bias)
-            target.copy_(block_out)
+            target.copy_(linear_no_grad(inner, narrow, narrow_bias))
             if learns:
                 hidden.append(inner)
         context.save_for_backward(rows, wide, narrow, *hidden)  # what is positive was not dropped
@@ -267,8 +256,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
             # (D, F): faster than its transpose
             to_wide += linear_no_grad(block.t(), below.t(), None)
             to_wide_bias += below.sum(0)
-            block_gradient = linear_no_grad(below, wide.t(), None)
-            target.copy_(block_gradient)
+            target.copy_(linear_no_grad(below, wide.t(), None))
         # The scale was in the weights of the first layer, so it is in their gradients too.
         to_wide = to_wide.mul_(context.scale).t().contiguous()
         to_wide_bias = to_wide_bias.mul_(context.scale)
@@ -302,8 +290,7 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
         # The empty block is for no rows at all, which cannot be joined.
         blocks = [rows.new_zeros(0)]
         for block in rows.split(LOG_SUM_EXP_ROWS):
-            products = torch.addmm(offset, block, columns.T)
-            blocks.append(products.logsumexp(dim=1))
+            blocks.append(torch.addmm(offset, block, columns.T).logsumexp(dim=1))
         sums = torch.cat(blocks).clamp_(min=floor)
         context.save_for_backward(rows, columns, offset, sums)
         return sums

@@ -127,12 +127,11 @@ def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
     clips of known videos.
     """
     rows = scores[:, None].astype(np.float64)
-    halves = [(rows[k::2], labels[k::2]) for k in (0, 1)]
-    for _, flags in halves:
+    even, odd = ((rows[k::2], labels[k::2]) for k in (0, 1))
+    for _, flags in (even, odd):
         if min(int(flags.sum()), int((~flags).sum())) < MIN_ITEMS:
             return None
     # The error is of fits to the other half. What is kept is fitted to both.
-    even, odd = halves
     p = np.concatenate([fit_logistic(*even)(odd[0]), fit_logistic(*odd)(even[0])])
     error = calibration_error(np.concatenate([odd[1], even[1]]), p)
     return DetectorCalibration(fit_logistic(rows, labels), error)

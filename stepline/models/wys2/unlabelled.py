@@ -121,13 +121,16 @@ class ClipStream:
     def _check(self, number: int, record: Record) -> None:
         video = record.video.id
         if self._videos[number : number + 1] != [video]:
-            fault = "the unlabelled videos have changed during the run"
-            raise DatasetError(f"{record.id}: {fault}; start the command again")
+            raise DatasetError(
+                f"{record.id}: the unlabelled videos have changed during the run; "
+                "start the command again"
+            )
         # The stored vectors are of these very sentences.
         lines = None if self._vectors is None else self._vectors.texts(video)
         if lines is None or lines.texts != _sentence_texts(record):
-            fault = f"{record.id}: its stored vectors are of other sentences"
-            raise DatasetError(f"{fault}; give another --out")
+            raise DatasetError(
+                f"{record.id}: its stored vectors are of other sentences; give another --out"
+            )
 
     def _window_blocks(self, window: Sequence[References]) -> Iterator[Block]:
         references: list[References] = []

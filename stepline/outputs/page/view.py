@@ -9,7 +9,6 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from stepline.outputs.html import picture_link
 from stepline.outputs.text import (
     amount_text,
     clock,
@@ -21,6 +20,7 @@ from stepline.outputs.text import (
     shown_span,
 )
 from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict, verdict_lines
+from stepline.outputs.web_addresses import picture_link
 from stepline.records import Alignment, Material, Record, Rejected, Sentence, Span, Step
 
 Mark = Literal["shown", "likely", "unclear", "said", "none"]

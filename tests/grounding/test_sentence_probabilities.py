@@ -5,10 +5,9 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding.ground import ground, line_seconds
-from stepline.grounding.inputs import GroundingInputs
+from stepline.grounding.inputs import GroundingInputs, GroundingWindow
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import place_texts
-from stepline.grounding.windows import GroundingWindow
 from stepline.records import Sentence, Span, Step, Transcript
 
 SECONDS = 60.0
@@ -36,7 +35,9 @@ def test_two_near_sentences_outweigh_the_most_likely_one():
 
 def test_a_line_without_evidence_can_be_anywhere():
     unsaid = Step(id="1", text="fold it")
-    inputs = GroundingInputs([unsaid], SECONDS, HEARD, written=False, tellings=np.zeros((1, 3)))
+    inputs = GroundingInputs(
+        [unsaid], SECONDS, HEARD, written=False, sentence_probabilities=np.zeros((1, 3))
+    )
     assert inputs.weighted_passages[0].spans == []
     grounding = ground(
         [unsaid], duration=SECONDS, transcript=HEARD, written=False, tellings=np.zeros((1, 3))
@@ -44,19 +45,19 @@ def test_a_line_without_evidence_can_be_anywhere():
     assert grounding.steps[0].status == "not found"
 
 
-def test_a_window_has_the_tellings_of_its_own_lines_and_sentences():
+def test_a_window_has_the_probabilities_of_its_own_lines_and_sentences():
     lines = [LINE, LINE.model_copy(update={"id": "2"})]
     tellings = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.0]])
-    inputs = GroundingInputs(lines, SECONDS, HEARD, tellings=tellings)
+    inputs = GroundingInputs(lines, SECONDS, HEARD, sentence_probabilities=tellings)
     window = GroundingWindow(Span(0.0, 20.0), (1,), frozenset({1}))
     part = inputs.cut(window)
-    assert part.tellings.tolist() == [[0.4, 0.5]]
+    assert part.sentence_probabilities.tolist() == [[0.4, 0.5]]
     assert [span.start for span in part.weighted_passages[0].spans] == [10.0, 14.0]
 
 
-def test_tellings_of_another_size_are_refused():
+def test_probabilities_of_another_size_are_refused():
     with pytest.raises(ShapeError, match=r"steps by sentences: \(1, 3\), not \(1, 2\)"):
-        GroundingInputs([LINE], SECONDS, HEARD, tellings=np.zeros((1, 2)))
+        GroundingInputs([LINE], SECONDS, HEARD, sentence_probabilities=np.zeros((1, 2)))
 
 
 @pytest.mark.parametrize(("lines", "seconds"), [(1, 20.0), (4, 6.0), (30, 4.0)])
@@ -69,7 +70,7 @@ def test_more_lines_in_as_much_time_are_shorter(lines, seconds):
 def test_the_telling_of_a_line_sums_to_its_chance_of_being_said():
     axes = np.eye(3, dtype=np.float32)
     placed = place_texts(["sentence 40"], HEARD, axes, axes[2:])
-    assert placed.tellings.shape == (1, 3)
-    assert placed.tellings.argmax() == 2
+    assert placed.sentence_probabilities.shape == (1, 3)
+    assert placed.sentence_probabilities.argmax() == 2
     assert placed.steps[0].said == Span(40.0, 42.0)
-    assert 0.5 <= placed.tellings.sum() <= 1.0
+    assert 0.5 <= placed.sentence_probabilities.sum() <= 1.0
