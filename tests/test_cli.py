@@ -13,9 +13,9 @@ from stepline import outputs
 from stepline.cli import errors, progress
 from stepline.cli.errors import REMOVED_COMMANDS
 from stepline.errors import SettingsError, StoreError
-from stepline.files.storage import read_record
 from stepline.outputs import OUTPUTS
 from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
+from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 

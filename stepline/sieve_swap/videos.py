@@ -33,13 +33,13 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.files.atomic_files import files_below
 from stepline.files.parquet import read_text_column
-from stepline.files.storage import from_json, read_record
 from stepline.limits import MAX_SECOND
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
 from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
 from stepline.speech.caption_formats import parse_csv
 from stepline.speech.text_encodings import read_caption_text
+from stepline.storage import from_json, read_record
 
 # HowTo100M's tables
 VIDEOS_FILE = "HowTo100M_v1.csv"
