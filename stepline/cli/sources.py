@@ -54,17 +54,16 @@ def open_only_video(
 
 
 SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
-# s for which a file that does not say its end must not change. Copies over a network pause
+# s for which a video must not change until it counts as whole. Copies over a network pause
 STILL_SECONDS = 10.0
 
 
 def arriving_videos(folders: "Sequence[VideoArgument]") -> "Iterator[dict[Path, InputKind]]":
     """Yield, without end, the videos and captions alone that have come or changed since, as
-    `find_inputs` does. Each comes once it has its end or has been still for some seconds.
+    `find_inputs` does. Each comes once it has been still for some seconds.
 
     Raises SettingsError where a path is not a folder.
     """
-    from stepline.media.whole_files import has_its_end
     from stepline.pipeline.sources import find_inputs
 
     for folder in folders:
@@ -89,10 +88,9 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> "Iterator[dict[Path, 
                 looks[path] = state, count
                 if count < 2 or state == yielded.get(path):
                     continue
-                # A copy may pause. One that names its own end need not wait, and captions are
-                # copied in one go.
+                # Captions are copied in one go, while the copy of a video may pause.
                 is_still = (count - 1) * SCAN_SECONDS >= STILL_SECONDS
-                if is_still or kind == "captions" or has_its_end(path):
+                if is_still or kind == "captions":
                     ready[path] = kind
                     yielded[path] = state
         if ready:

@@ -36,7 +36,6 @@ from stepline.errors import (
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
-from stepline.files.storage import read_record
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
 from stepline.networks.device import (
     ComputeType,
@@ -62,6 +61,7 @@ from stepline.pipeline.understand import understand
 from stepline.processes import worker_variables
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
+from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 
 from stepline.errors import CaptionError, MediaError, StoreError
-from stepline.files.storage import read_record
 from stepline.language_tags import split_language
 from stepline.outputs.shared_folder import unshared_files_below
 from stepline.pipeline.request import Request, RequestOptions, SourceOptions, StepsSettings
+from stepline.storage import read_record
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo

@@ -4,9 +4,9 @@ import shutil
 import pytest
 from small_video import CAPTIONS
 
-from stepline.files.storage import read_record
 from stepline.outputs import USUAL
 from stepline.pipeline.sources import CAPTIONS_ALONE, find_inputs, find_videos
+from stepline.storage import read_record
 
 ROWS = (
     (0.5, 3.0, "Hello everyone and welcome back to my channel."),

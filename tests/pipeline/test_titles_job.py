@@ -5,7 +5,6 @@ import json
 import pytest
 from small_video import draw_video
 
-from stepline.files.storage import from_json, read_record, to_json
 from stepline.media import probe
 from stepline.media.probe import read_day
 from stepline.pipeline.request import Request
@@ -16,6 +15,7 @@ from stepline.pipeline.understand import (
     readable_name,
 )
 from stepline.records import LinkOrigin, Record, Video
+from stepline.storage import from_json, read_record, to_json
 
 SAID = """WEBVTT
 

@@ -10,6 +10,7 @@ The same values give the same bytes: no clock, no path, one key of metadata (saf
 several in no order).
 """
 
+import io
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -26,7 +27,7 @@ from pydantic import (
 )
 
 from stepline.errors import StoreError
-from stepline.limits import parse_json
+from stepline.limits import read_safetensors_header
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText
@@ -198,9 +199,8 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
     from safetensors.numpy import load
 
     try:
-        # The library's reader drops metadata. A file begins with 8 bytes of length, then JSON.
-        length = int.from_bytes(data[:8], "little")
-        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY]
+        # The library's reader drops metadata.
+        header = read_safetensors_header(io.BytesIO(data))[0]["__metadata__"][METADATA_KEY]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
