@@ -20,7 +20,7 @@ from stepline.sieve_swap.text_base.index import (
 from stepline.sieve_swap.text_base.manifest import IndexEntry, Manifest
 from stepline.sieve_swap.text_base.parquet_tables import PartedTable, Row
 from stepline.sieve_swap.text_base.settings import INDEX_ENGINE, Engine
-from stepline.sieve_swap.text_base.vectors import NO_ROW, Block, Neighbours, Rows, nearest_exact
+from stepline.sieve_swap.text_base.vectors import NO_ROW, Neighbours, Rows, nearest_exact
 
 BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
 
@@ -39,25 +39,20 @@ class TextBase:
         self.step_count = manifest.steps
         self.document_count = manifest.documents
         # The tables of all parts, each read as one.
-        step_files = []
-        step_counts = []
-        document_files = []
-        document_counts = []
+        step_files = {}
+        document_files = {}
         for part in manifest.parts:
             part_folder = folder / "parts" / part.name
-            step_files.append(part_folder / "steps.parquet")
-            step_counts.append(part.steps)
-            document_files.append(part_folder / "documents.parquet")
-            document_counts.append(part.documents)
-        self._steps = PartedTable(step_files, step_counts, STEP_GROUP_ROWS)
-        self._documents = PartedTable(document_files, document_counts, DOCUMENT_GROUP_ROWS)
+            step_files[part_folder / "steps.parquet"] = part.steps
+            document_files[part_folder / "documents.parquet"] = part.documents
+        self._steps = PartedTable(step_files, STEP_GROUP_ROWS)
+        self._documents = PartedTable(document_files, DOCUMENT_GROUP_ROWS)
         self._vectors = open_vectors(folder, manifest)
         self._index: InvertedLists | None = None
         self._last: tuple[Rows, Rows] | None = None  # documents of the last search, and their rows
         # Tables and vectors must be of the same lines.
-        vector_count = len(self._vectors)
-        if vector_count != manifest.steps:
-            fault = f"{vector_count} vectors for {manifest.steps} steps"
+        if len(self._vectors) != manifest.steps:
+            fault = f"{len(self._vectors)} vectors for {manifest.steps} steps"
             raise StoreError(f"{folder}: {fault}; build it again")
 
     @property
@@ -90,8 +85,7 @@ class TextBase:
         steps = {}
         # in their order on disk, so that each group is read once
         for row in sorted(set(numbers)):
-            fields = self._steps[row]
-            steps[row] = TextStep(**fields)
+            steps[row] = TextStep(**self._steps[row])
         return [steps[row] for row in numbers]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
@@ -155,31 +149,18 @@ class TextBase:
     def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
         """Search the steps of some documents, read a piece at a time."""
         numbers = np.unique(np.asarray(documents, dtype=np.int64))
-        rows = self._rows_of_all(numbers)
-
-        def blocks() -> Iterator[Block]:
-            for start in range(0, len(rows), BLOCK_VECTORS):
-                block_rows = rows[start : start + BLOCK_VECTORS]
-                yield start, self._vectors.take(block_rows)
-
-        indexes, cosines = nearest_exact(queries, blocks(), k)
+        # the rows of the last search are stored
+        if self._last is None or not np.array_equal(self._last[0], numbers):
+            lists = [np.empty(0, dtype=np.int64), *map(self.rows_of, numbers.tolist())]
+            self._last = (numbers, np.unique(np.concatenate(lists)))
+        rows = self._last[1]
+        blocks = (
+            (start, self._vectors.take(rows[start : start + BLOCK_VECTORS]))
+            for start in range(0, len(rows), BLOCK_VECTORS)
+        )
+        indexes, cosines = nearest_exact(queries, blocks, k)
         # index -1, nothing, is row -1
-        rows_or_none = np.append(rows, NO_ROW)
-        return rows_or_none[indexes], cosines
-
-    def _rows_of_all(self, documents: Rows) -> Rows:
-        """Return the rows that some documents hold, ascending. Those of the last search are
-        kept."""
-        if self._last is not None:
-            last_documents, last_rows = self._last
-            if np.array_equal(last_documents, documents):
-                return last_rows
-        lists = [np.empty(0, dtype=np.int64)]
-        for number in documents.tolist():
-            lists.append(self.rows_of(number))
-        rows = np.unique(np.concatenate(lists))
-        self._last = (documents, rows)
-        return rows
+        return np.append(rows, NO_ROW)[indexes], cosines
 
 
 def open_base(folder: Path) -> TextBase:
