@@ -5,12 +5,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.files.storage import read_record
 from stepline.library.corrected_library import CorrectedLibrary, open_corrections, video_id
 from stepline.library.record_files import record_files
 from stepline.library.search import SearchIndex
 from stepline.progress import Progress
 from stepline.records import Record
+from stepline.storage import read_record
 
 FOLDER_CURE = "give a folder that `stepline steps` wrote"
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import atomic_path, write_atomic
-from stepline.files.storage import read_parquet
 from stepline.pages.layout import page_html
 from stepline.records import Record
 from stepline.sieve_swap.pairing import (
@@ -36,6 +35,7 @@ from stepline.sieve_swap.statistics import (
     Statistics,
 )
 from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, length
+from stepline.storage import read_parquet
 
 MAX_DOCUMENTS = 50  # in the list, as in figure 5a
 QUANTILES = (0.1, 0.5, 0.9)  # of a distribution, that the page shows
