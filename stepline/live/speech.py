@@ -348,9 +348,7 @@ class LiveTranscriber:
         if not words:
             return closed
         span = words[0].span
-        if span is None:
-            return closed
-        return max(closed, (closed + span.start) / 2)
+        return closed if span is None else max(closed, (closed + span.start) / 2)
 
     def _evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span

@@ -56,9 +56,7 @@ def sound_track_settings(record: Record) -> "MediaSettings | None":
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
-    if not isinstance(number, int):
-        return None
-    return MediaSettings(audio_track=number)
+    return None if not isinstance(number, int) else MediaSettings(audio_track=number)
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
@@ -69,8 +67,7 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
-            name = step_file_name(number, step, ".mp4")
-            spans[home / name] = span
+            spans[home / step_file_name(number, step, ".mp4")] = span
     return spans
 
 
@@ -89,8 +86,7 @@ def _home(record: Record, folder: Path) -> Path:
 def step_file_name(number: int, step: Step, suffix: str) -> str:
     """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
     text = one_line(step.text).lower()
-    words = re.sub(r"[^\w]+", "-", text).strip("-")
-    head = words[:MAX_NAME_CHARS].rstrip("-")
+    head = re.sub(r"[^\w]+", "-", text).strip("-")[:MAX_NAME_CHARS].rstrip("-")
     # a letter that is cut in two is left out
     slug = head.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return f"{number:02d}-{slug or 'step'}{suffix}"

@@ -125,8 +125,7 @@ def _origin(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
     if links.image is not None:
         entries["image"] = links.image
     if record.video.author is not None:
-        name = one_line(record.video.author)
-        entries["author"] = {"@type": "Person", "name": name}
+        entries["author"] = {"@type": "Person", "name": one_line(record.video.author)}
     if record.video.publication_date is not None:
         entries["datePublished"] = record.video.publication_date
     return entries
@@ -193,8 +192,7 @@ def _times(record: Record, fields: dict[TimeKind, str]) -> dict[str, JsonValue]:
     but one can hold."""
     times: dict[str, JsonValue] = {}
     for time in record.times:
-        field = fields[time.kind]
-        times[field] = iso_duration(time.high)
+        times[fields[time.kind]] = iso_duration(time.high)
     return times
 
 
@@ -230,9 +228,7 @@ def _tools(record: Record) -> dict[str, JsonValue]:
     for tool in record.tools:
         name = one_line(tool.name)
         tools.append({"@type": "HowToTool", "name": name})
-    if not tools:
-        return {}
-    return {"tool": tools}
+    return {} if not tools else {"tool": tools}
 
 
 def _language(record: Record) -> dict[str, JsonValue]:

@@ -166,8 +166,7 @@ class OutputManifest:
             mark = self._mark(record, name, path, new_files)
             marks[path.name] = " ".join([mark, *before]).strip()
         if marks:
-            note = files.partial(self.note_path)
-            note.write_text(json.dumps(marks), encoding="utf-8")
+            files.partial(self.note_path).write_text(json.dumps(marks), encoding="utf-8")
         else:
             files.remove(self.note_path)
 
@@ -191,10 +190,8 @@ class OutputManifest:
         if name not in OWN_OUTPUTS:
             lines += plugin_identities({"outputs": name}).values()
         lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
-        text = "\n".join(lines)
-        whole = hashlib.sha256(text.encode()).hexdigest()
-        file_digest = digests.get(path, "none")
-        return f"{file_digest} {whole}"
+        whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return f"{digests.get(path, "none")} {whole}"
 
     def _marks(self, path: Path) -> list[str]:
         """Return what each note says of a file, "" where it says nothing."""

@@ -116,8 +116,7 @@ def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
     if any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
         for id, link in picture_links(record, extras).items():
             pictures[id] = web.absolute(media_link(link))
-    video_link = web.video(extras.media)
-    return RecordLinks(page_link, video_link, pictures)
+    return RecordLinks(page_link, web.video(extras.media), pictures)
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
@@ -126,8 +125,7 @@ def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     links = {}
     for number, step in enumerate(record.steps, start=1):
         if step.id in extras.keyframes:
-            name = step_file_name(number, step, ".jpg")
-            links[step.id] = f"{folder_name}/{name}"
+            links[step.id] = f"{folder_name}/{step_file_name(number, step, ".jpg")}"
     return links
 
 

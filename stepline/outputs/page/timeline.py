@@ -316,9 +316,7 @@ class AlignmentPicture:
 
 def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
     """Return the picture of a non-empty alignment on the page's time axis."""
-    row = TIGHT_ROW_PIXELS
-    if len(alignment.texts) <= MAX_TALL_ROWS:
-        row = TALL_ROW_PIXELS
+    row = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
 
     # what is written and drawn over the image
     lines = []
@@ -369,8 +367,7 @@ def pool_columns(scores: Matrix, columns: int) -> Matrix:
     group = -(-seconds // columns)
     if group <= 1:
         return scores
-    starts = np.arange(0, seconds, group)
-    return np.maximum.reduceat(scores, starts, axis=1)
+    return np.maximum.reduceat(scores, np.arange(0, seconds, group), axis=1)
 
 
 def scores_to_png(scores: Matrix) -> bytes:
