@@ -70,11 +70,6 @@ MAX_PORT = 65535
     type=PATH_TYPE,
     help="A file with the key that signs what the webhook receives.",
 )
-@click.option(
-    "--audit",
-    type=PATH_TYPE,
-    help="The OUT of `stepline curate` whose sample people check at /audit/.",
-)
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
 @device_options
@@ -98,11 +93,6 @@ def studio(folder: Path, **options: Any) -> None:
     # what is served
     studio_options = _studio_options(options)
     at_end = ExitStack()
-    if studio_options.audit is not None:
-        from stepline.curate.report.write import read_dataset
-        from stepline.files.remote import RemotePath
-
-        next(read_dataset(RemotePath(str(studio_options.audit))), None)  # raises without a dataset
     library = Studio(folder, options["allow"])
     offer_weights()
 
@@ -115,8 +105,6 @@ def studio(folder: Path, **options: Any) -> None:
                 "warning: plain http: others can read the password and the rest; use --certfile",
                 urgent=True,
             )
-        if studio_options.audit is not None:
-            print_message(f"{studio_options.audit} is audited at {server.address}audit/")
         if options["browse"]:
             page = _entry_page(server.link, folder)
             at_end.callback(page.unlink, missing_ok=True)
@@ -171,7 +159,6 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
         at_once=options["jobs"],
         settings=settings,
         webhook=open_webhook(options["webhook"], options["webhook_secret"], settings.links),
-        audit=options["audit"],
         keys=_key_file(options["keys"]),
     )
 

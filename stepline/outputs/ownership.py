@@ -191,7 +191,7 @@ class OutputManifest:
             lines += plugin_identities({"outputs": name}).values()
         lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
         whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        return f"{digests.get(path, "none")} {whole}"
+        return f"{digests.get(path, 'none')} {whole}"
 
     def _marks(self, path: Path) -> list[str]:
         """Return what each note says of a file, "" where it says nothing."""

@@ -125,7 +125,7 @@ def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     links = {}
     for number, step in enumerate(record.steps, start=1):
         if step.id in extras.keyframes:
-            links[step.id] = f"{folder_name}/{step_file_name(number, step, ".jpg")}"
+            links[step.id] = f"{folder_name}/{step_file_name(number, step, '.jpg')}"
     return links
 
 

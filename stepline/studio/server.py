@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -31,7 +30,7 @@ from stepline.pages.web.local_server import (
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
-from stepline.studio.annotation import AnnotationView, AuditView
+from stepline.studio.annotation import ANNOTATE_PATH, AnnotationView
 from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
@@ -119,8 +118,6 @@ class StudioOptions:
     certificate: None for plain http.
     at_once: jobs at a time.
     settings: of the main job.
-    audit: the OUT of `stepline curate` whose dataset people check at /audit/. None: the library's
-    own folder.
     keys: of programs.
     """
 
@@ -131,7 +128,6 @@ class StudioOptions:
     at_once: int = 1
     settings: StepsSettings | None = None
     webhook: Webhook | None = None
-    audit: Path | None = None
     keys: KeyFile | None = None
 
 
@@ -155,10 +151,9 @@ class StudioServer(LocalServer):
         self.jobs = JobRunner(
             studio, self.broadcast, at_once=options.at_once, settings=options.settings
         )
-        audit = AuditView(studio, options.audit or studio.library.folder)
         self.counts = RequestCounts()
-        self.api = StudioApi(studio, self.broadcast, self.jobs, audit, self.counts)
-        self._bind(audit, options)
+        self.api = StudioApi(studio, self.broadcast, self.jobs, self.counts)
+        self._bind(options)
         studio.database.keep_port(self.port)
         self.api.is_stopping = lambda: self.is_stopping
         studio.library.on_correction = lambda id, revision: self.broadcast.publish(
@@ -166,10 +161,11 @@ class StudioServer(LocalServer):
         )
         self.link = f"{self.address}?token={self.access.token}"
 
-    def _bind(self, audit: AuditView, options: StudioOptions) -> None:
+    def _bind(self, options: StudioOptions) -> None:
         """Take the port that the options name, that of the last time, or any free one."""
         # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
+        annotation = Route(ANNOTATE_PATH + "{rest:path}", AnnotationView(self.studio))
         guards = Guards(
             HEADER_VALUE,
             CONTENT_POLICY,
@@ -179,10 +175,7 @@ class StudioServer(LocalServer):
             tells_header=True,
             count=self.counts.add,
         )
-        application = local_application(
-            [*routes, AnnotationView(self.studio).route(), audit.route(), *_pages(self.access)],
-            guards,
-        )
+        application = local_application([*routes, annotation, *_pages(self.access)], guards)
         bind = partial(
             super().__init__,
             application,

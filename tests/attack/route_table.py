@@ -52,7 +52,6 @@ LABELS = [
 ]
 CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT, *LABELS], "id": "attack", "window": "w"}
 ANSWER = {"annotator": "Ann", "clip": "{clip id}", "shown": True, "confidence": "very"}
-VERDICT = {"asked": "{text}", "annotator": "Ann", "said": "aligned"}
 PIECE = {"Upload-Offset": "0"}
 
 ENTRIES = {
@@ -136,9 +135,6 @@ ENTRIES = {
         body={"annotator": "Ann"}, model=Annotator, statuses=(200, 400, 409)
     ),
     ("POST", "/annotate/answer"): Entry(body=ANSWER, model=Answer, statuses=(200, 400, 409)),
-    ("GET", "/audit/"): Entry(),
-    ("GET", "/audit/verdicts"): Entry(query={"annotator": "Ann"}),
-    ("POST", "/audit/verdict"): Entry(body=VERDICT, model=Answer),
 }
 
 
