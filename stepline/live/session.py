@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from stepline.live.events import LiveEvent, LiveLog
-from stepline.live.options import LiveOptions
-from stepline.live.run_files import RunFiles
+from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.shown_steps import ShownSteps
 from stepline.live.source import Gap, LiveSource
 from stepline.live.speech import HeardSentences, LiveTranscriber, Recognise
@@ -165,7 +163,7 @@ class LiveSession:
             if isinstance(item, AudioBlock):
                 self._take(self._speech.add(item))
             else:
-                self.emit_event(item.kind, at=item.at, seconds=item.seconds, reason=item.reason)
+                self.emit_event("gap", at=item.at, seconds=item.seconds, reason=item.reason)
         # One pass for all that has come, not one per block.
         if self._speech.end >= self._read_to + PASS_SECONDS:
             self._take(self._speech.advance())

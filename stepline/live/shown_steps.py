@@ -11,10 +11,8 @@ from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.task_graph import GraphPrior
 from stepline.limits import MAX_SECOND
-from stepline.live.events import EmitEvent
-from stepline.live.options import LiveOptions
+from stepline.live.events import EmitEvent, LiveOptions, RunFiles
 from stepline.live.pictures import LivePicture, LiveVision
-from stepline.live.run_files import RunFiles
 from stepline.live.spoken_steps import SpokenSteps
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Span, Step

@@ -188,17 +188,6 @@ def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
     assert source.end == pytest.approx(24, abs=2.0)
 
 
-def test_a_clock_that_drifts_is_reported_once_per_second_of_drift():
-    now = [0.0]
-    source = SourceClock(clock=lambda: now[0])
-    told = []
-    for minute in range(1, 8):
-        now[0], source.end = minute * 60.0, minute * 60.0 * 1.01  # 0.6 s a minute
-        gap = source.drifted()
-        told += [] if gap is None else [(gap.kind, gap.seconds)]
-    assert told == [("drift", 1.2), ("drift", 1.2), ("drift", 1.2)]
-
-
 def test_a_server_that_is_not_there_is_one_line():
     with pytest.raises(MediaError, match="cannot be opened.*check that it runs") as caught:
         list(LiveSource(parse_sources("http://127.0.0.1:9/live.ts")[0], links=PATIENT))
