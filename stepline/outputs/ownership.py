@@ -51,7 +51,7 @@ def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]
     manifest = OutputManifest(id, folder)
     places = []
     for name in OUTPUTS:
-        if name not in formats or OUTPUTS[name].folder:
+        if name not in formats:
             continue
         path = manifest.path_of(name)
         if os.path.lexists(path) and not manifest.owns(name):
@@ -74,7 +74,7 @@ class OutputManifest:
         self._named = Record(id=id, video=Video(id=id))  # for the paths, which follow from the id
 
     def path_of(self, name: str) -> Path:
-        """Return the file or folder of an output."""
+        """Return the file of an output."""
         return output_path(self._named, self.folder, name)
 
     @functools.cached_property

@@ -13,7 +13,7 @@ from stepline.files.storage import to_json
 from stepline.outputs import documents, editing
 from stepline.outputs.alignment import alignment_npz
 from stepline.outputs.chapters import chapters
-from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
+from stepline.outputs.clips import step_file_name
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
@@ -44,16 +44,15 @@ class OutputExtras:
     formats: tuple[str, ...] = ()
 
 
-# What a file holds, or what writes it to a path. Of a folder, by the files' names.
+# What a file holds, or what writes it to a path.
 Content: TypeAlias = str | bytes | Callable[[Path], None]
-Writer: TypeAlias = Callable[[Record, OutputExtras], Content | Mapping[str, Content] | None]
+Writer: TypeAlias = Callable[[Record, OutputExtras], Content | None]
 
 
 class Output(NamedTuple):
-    """A row: the suffix of the file or folder, and its writer, which returns None where a record
+    """A row: the suffix of the file, and its writer, which returns None where a record
     does not fit.
 
-    folder: of several files, named by the steps' numbers.
     keyframes: of the steps. "inside" it, or "beside" it in a folder, linked.
     remade: the record alone gives its text.
     addressed: it holds the addresses of WebAddresses, where these are given.
@@ -61,7 +60,6 @@ class Output(NamedTuple):
 
     suffix: str
     write: Writer
-    folder: bool = False
     keyframes: Literal["none", "inside", "beside"] = "none"
     remade: bool = False
     addressed: bool = False
@@ -142,15 +140,6 @@ def _chaptered(form: str) -> Writer:
     return write
 
 
-def _animated(form: str) -> Writer:
-    def write(record: Record, extras: OutputExtras) -> Mapping[str, Content] | None:
-        video = _video(extras, form)
-        pictures: dict[str, Content] = dict(animations(record, video, f".{form}"))
-        return pictures or None
-
-    return write
-
-
 def _video(extras: OutputExtras, form: str) -> Path:
     if extras.video is None:
         raise SettingsError(
@@ -183,9 +172,6 @@ OUTPUTS: dict[str, Output] = {
     "docx": Output(
         ".docx", lambda record, extras: documents.docx(record, extras.keyframes), keyframes="inside"
     ),
-    "ffmetadata": Output(
-        ".ffmetadata.txt", lambda record, _: editing.ffmetadata(record), remade=True
-    ),
     "mp4": Output(".chapters.mp4", _chaptered("mp4")),
     "mkv": Output(".chapters.mkv", _chaptered("mkv")),
     "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
@@ -195,8 +181,6 @@ OUTPUTS: dict[str, Output] = {
         addressed=True,
     ),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
-    "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
-    "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
     "html": Output(".html", _page, keyframes="inside"),
     "json": Output(".json", lambda record, _: to_json(record), remade=True),
 }
@@ -242,7 +226,7 @@ def render(record: Record, name: str) -> str:
 
 
 def output_places(record: Record, folder: Path, name: str) -> list[Path]:
-    """Return the file or folder of an output, and the folder of the pictures that it links."""
+    """Return the file of an output, and the folder of the pictures that it links."""
     places = [output_path(record, folder, name)]
     if OUTPUTS[name].keyframes == "beside":
         places.append(pictures_folder(record, folder))

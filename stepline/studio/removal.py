@@ -21,10 +21,8 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
     check_own_file(path)
     manifest = OutputManifest(path.stem, path.parent)
     paths = []
-    for name, output in OUTPUTS.items():
-        if name == "json" or output.folder:
-            continue
-        if manifest.owns(name):
+    for name in OUTPUTS:
+        if name != "json" and manifest.owns(name):
             paths.append(manifest.path_of(name))
     # The record comes last: what a kill leaves before it can be removed again.
     paths += [manifest.note_path, path]

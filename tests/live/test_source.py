@@ -16,7 +16,7 @@ from stepline.files.remote.addresses import NamedHost
 from stepline.live import source as sources
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.recording import StreamRecorder, join_recordings
-from stepline.live.source import Gap, LiveSource, PictureRate, SourceClock, parse_sources
+from stepline.live.source import Gap, LiveSource, PictureRate, parse_sources
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.media.settings import LinkSettings
 
