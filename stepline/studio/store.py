@@ -224,9 +224,7 @@ class JobStore:
 
     def has_source(self, source: str) -> bool:
         """Return whether there ever was a job for a source."""
-        row = self._database.row("SELECT 1 FROM job WHERE source = ?", source)
-        # A row of any state counts, so that a path is not used twice.
-        return row is not None
+        return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
 
     def get(self, id: int) -> Job:
         """Return a job. Raises LookupError for an unknown id."""
@@ -286,17 +284,10 @@ class JobStore:
 
     def count_states(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
-        rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
-        return dict(rows)
+        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
-        job = self.get(id)
-        data: dict[str, JsonValue] = {
-            "id": id,
-            "state": job.state,
-            "error": job.error,
-            "video": job.video,
-        }
+        data = self.get(id).model_dump(include={"id", "state", "error", "video"})
         self._events.add(connection, "job", data)
 
 
@@ -306,10 +297,6 @@ class UploadStore:
     def __init__(self, database: LibraryDatabase, jobs: JobStore) -> None:
         self._database = database
         self._jobs = jobs
-
-    def all(self) -> list[Upload]:
-        """Return the uploads, the oldest first."""
-        return self._select("SELECT * FROM upload ORDER BY made")
 
     def unfinished(self) -> list[Upload]:
         """Return the uploads that are not whole, the oldest first."""
