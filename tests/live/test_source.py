@@ -155,7 +155,7 @@ def test_what_a_stream_sends_to_no_one_is_a_gap(stream):
     with serve() as server:
         server.pages["/live.ts"] = page
         _, blocks, gaps = read(LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT))
-    assert [gap.kind for gap in gaps] == ["gap"]
+    assert len(gaps) == 1
     assert gaps[0].seconds == pytest.approx(2.0, abs=1.5)
     assert blocks[-1].start >= 8
 
