@@ -22,10 +22,7 @@ DIGEST_HEX_DIGITS = 10  # hex digits of the id's sha256
 def one_line(text: str) -> str:
     """Return the text on one line: every run of white space becomes a space, control characters
     vanish."""
-    letters = []
-    for letter in text:
-        if letter.isspace() or unicodedata.category(letter) != "Cc":
-            letters.append(letter)
+    letters = (x for x in text if x.isspace() or unicodedata.category(x) != "Cc")
     return " ".join("".join(letters).split())
 
 
@@ -114,8 +111,7 @@ def material_text(thing: Material) -> str:
     """Return a thing with its amounts, as a recipe lists it: "1.5 cup flour", "2 tbsp + 1 cup
     milk"."""
     amounts = " + ".join(map(amount_text, thing.amounts))
-    name = one_line(thing.name)
-    return f"{amounts} {name}".strip()
+    return f"{amounts} {one_line(thing.name)}".strip()
 
 
 def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
@@ -129,5 +125,4 @@ def from_pictures(record: Record) -> bool:
     calibrated."""
     if not record.models.get("describer") or record.captions:
         return False
-    spoken_steps = [step for step in record.steps if step.said is not None or step.sources]
-    return not spoken_steps
+    return not any(step.said is not None or step.sources for step in record.steps)

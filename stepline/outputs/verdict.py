@@ -56,21 +56,15 @@ def step_verdict(step: Step) -> Verdict:
 def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
     """Return how many steps there are of each verdict that occurs, in the order of the table."""
     counts = Counter(map(step_verdict, steps))
-    ordered = {}
-    for verdict in VERDICT_TEXTS:
-        if counts[verdict]:
-            ordered[verdict] = counts[verdict]
-    return ordered
+    return {verdict: counts[verdict] for verdict in VERDICT_TEXTS if counts[verdict]}
 
 
 def likely_fraction(steps: Iterable[Step]) -> float | None:
     """Return the mean P(shown) of the steps that are likely shown by their words, which the
     pictures do not distinguish. None without such a step."""
-    scores = []
-    for step in steps:
-        if step_verdict(step) == "likely" and step.score is not None:
-            scores.append(step.score)
-    return None if not scores else sum(scores) / len(scores)
+    likely = [step for step in steps if step_verdict(step) == "likely"]
+    scores = [step.score for step in likely if step.score is not None]
+    return sum(scores) / len(scores) if scores else None
 
 
 def verdict_lines(steps: Iterable[Step]) -> dict[Verdict, str]:

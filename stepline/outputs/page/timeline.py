@@ -92,20 +92,15 @@ def ticks(total: float) -> list[View]:
 
 def _tick_stride(total: float) -> int:
     """Return the seconds between two ticks on an axis of `total` seconds."""
-    for stride in TICK_SECONDS:
-        if total / stride <= MAX_TICKS:
-            return stride
     # An axis longer than the table of strides has MAX_TICKS parts.
-    return -(-int(total) // MAX_TICKS)
+    longest = -(-int(total) // MAX_TICKS)
+    return next((stride for stride in TICK_SECONDS if total / stride <= MAX_TICKS), longest)
 
 
 def _anchor(fraction: float) -> str:
-    if fraction == 0:
-        return "start"
     # the last label would stick out
-    if fraction > 0.94:
-        return "end"
-    return "middle"
+    last = "end" if fraction > 0.94 else "middle"
+    return "start" if fraction == 0 else last
 
 
 def percent(second: float, total: float) -> float:
@@ -163,18 +158,17 @@ def _said(record: Record) -> list[TimelineItem]:
     items = []
     for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
         mark = sentence_mark(sentence, citing.values())
-        title = _title(sentence.span, sentence.text)
-        items.append(TimelineItem(sentence.span, f"said-{mark}", "", title))
+        text = _title(sentence.span, sentence.text)
+        items.append(TimelineItem(sentence.span, f"said-{mark}", "", text))
     return items
 
 
 def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
-    items = []
-    for step in steps:
-        for span in step.spans:
-            title = f"{name} · {_title(span, step.text)}"
-            items.append(TimelineItem(span, look, "", title))
-    return items
+    return [
+        TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}")
+        for step in steps
+        for span in step.spans
+    ]
 
 
 def _placed_row_name(record: Record) -> str:
@@ -298,10 +292,8 @@ def scores_to_png(scores: Matrix) -> bytes:
 
     # the colour of each level
     stops = np.linspace(0, 255, len(COLOUR_RAMP))
-    channels = []
-    for index in range(3):
-        ramp = [colour[index] for colour in COLOUR_RAMP]
-        channels.append(np.interp(np.arange(256), stops, ramp))
+    ramps = zip(*COLOUR_RAMP, strict=True)
+    channels = [np.interp(np.arange(256), stops, ramp) for ramp in ramps]
     palette = np.rint(np.stack(channels, axis=1)).astype(np.uint8)  # (256, 3)
     image.putpalette(palette.tobytes())
     stream = io.BytesIO()
