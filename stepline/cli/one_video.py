@@ -119,9 +119,9 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     import numpy as np
 
     from stepline.compare.task_graph import read_lines
-    from stepline.files.storage import to_json
     from stepline.outputs import step_table
     from stepline.pipeline.ground_texts import ground_texts, read_order
+    from stepline.storage import to_json
 
     # the settings, and the order of the lines
     order = options["order"]

@@ -102,8 +102,8 @@ class ResultPrinter:
 
     def _print_result(self, label: str, result: "VideoResult") -> None:
         """Print a record as the options ask, and what else there is to know."""
-        from stepline.files.storage import to_json
         from stepline.outputs import plan_chapters, step_table
+        from stepline.storage import to_json
 
         record = self.last = result.record
         # A result of an earlier run has shown its warnings already.

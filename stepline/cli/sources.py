@@ -54,16 +54,17 @@ def open_only_video(
 
 
 SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
-# s for which a file that does not say its end must not change. Copies over a network pause
+# s for which a video must not change until it counts as whole. Copies over a network pause
 STILL_SECONDS = 10.0
 
 
 def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     """Yield, without end, the videos and captions alone that have come or changed since. Each comes
-    once it has its end or has been still for some seconds.
+    once it has been still for some seconds.
 
     Raises SettingsError where a path is not a folder.
     """
+    from stepline.pipeline.captions_alone import is_captions
     from stepline.pipeline.sources import find_videos
 
     for folder in folders:
@@ -87,7 +88,10 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
                 count = count + 1 if state == last_state else 1
                 looks[path] = state, count
                 is_new = state != yielded.get(path)
-                if is_new and count > 1 and _is_complete(path, (count - 1) * SCAN_SECONDS):
+                # Captions are copied in one go, while the copy of a video may pause.
+                still = (count - 1) * SCAN_SECONDS
+                is_whole = still >= STILL_SECONDS or (count > 1 and is_captions(path))
+                if is_new and is_whole:
                     ready.append(path)
                     yielded[path] = state
         if ready:
@@ -96,13 +100,3 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
 
 
 FileState: TypeAlias = tuple[int, int]  # bytes, and when it changed last, in ns
-
-
-def _is_complete(path: Path, still: float) -> bool:
-    """Whether a file that has not changed for `still` s is not half of a copy. Captions are copied
-    in one go."""
-    from stepline.media.whole_files import has_its_end
-    from stepline.pipeline.captions_alone import is_captions
-
-    # A copy may pause. One that names its own end need not wait.
-    return still >= STILL_SECONDS or is_captions(path) or has_its_end(path)

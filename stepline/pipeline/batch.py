@@ -22,7 +22,6 @@ from stepline.errors import CaptionError, MediaError, SettingsError, SteplineErr
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
-from stepline.files.storage import read_record
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
 from stepline.networks.device import current_device, set_device
 from stepline.numeric import one_blas_thread
@@ -36,6 +35,7 @@ from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
+from stepline.storage import read_record
 from stepline.version import __version__
 
 if TYPE_CHECKING:

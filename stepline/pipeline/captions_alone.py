@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import CaptionError, StoreError
-from stepline.files.storage import read_record
 from stepline.language_tags import split_language
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.storage import read_record
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo

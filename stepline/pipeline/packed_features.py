@@ -1,5 +1,6 @@
 """Visual features as bytes and back: arrays in safetensors, with a JSON header."""
 
+import io
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import StoreError
-from stepline.limits import parse_json
+from stepline.limits import read_safetensors_header
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, FrozenModel
 from stepline.vision.on_screen_text import ScreenText
@@ -78,9 +79,8 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
     from safetensors.numpy import load
 
     try:
-        # The library's reader drops metadata. A file begins with 8 bytes of length, then JSON.
-        length = int.from_bytes(data[:8], "little")
-        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY]
+        # The library's reader drops metadata.
+        header = read_safetensors_header(io.BytesIO(data))[0]["__metadata__"][METADATA_KEY]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.errors import CaptionError, MediaError, StoreError
-from stepline.files.storage import read_record
 from stepline.outputs.shared_folder import unshared_files_below
 from stepline.pipeline.captions_alone import (
     FOLDER_SUFFIXES,
@@ -32,6 +31,7 @@ from stepline.pipeline.captions_alone import (
 )
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
+from stepline.storage import read_record
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph

@@ -4,10 +4,10 @@ import shutil
 import pytest
 from small_video import CAPTIONS
 
-from stepline.files.storage import read_record
 from stepline.outputs import USUAL
 from stepline.pipeline.captions_alone import CAPTIONS_ALONE
 from stepline.pipeline.sources import find_videos
+from stepline.storage import read_record
 
 ROWS = (
     (0.5, 3.0, "Hello everyone and welcome back to my channel."),
