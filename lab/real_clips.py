@@ -32,8 +32,7 @@ from stepline.pipeline.networks import load_networks
 from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import understand
-from stepline.pipeline.user_lines import place_user_lines
+from stepline.pipeline.understand import place_user_lines, understand
 from stepline.records import FeatureSequence, Record, Span, Step, Transcript
 from stepline.storage import read_record, write_record
 from stepline.text import embed

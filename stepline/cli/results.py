@@ -12,8 +12,7 @@ from stepline.cli.errors import is_quiet, print_data, print_error, print_message
 from stepline.cli.progress import folder_bar
 
 if TYPE_CHECKING:
-    from stepline.pipeline.batch import VideoResult
-    from stepline.pipeline.video_pool import VideoOutcome
+    from stepline.pipeline.batch import VideoOutcome, VideoResult
     from stepline.progress import Progress
     from stepline.records import Record
 
@@ -26,7 +25,7 @@ def run_in_turn(
 ) -> "Iterator[VideoOutcome]":
     """Yield what became of each video, done one after another in this process. progress: None: each
     shows its own."""
-    from stepline.pipeline.video_pool import VideoOutcome
+    from stepline.pipeline.batch import VideoOutcome
 
     # An error ends its video alone, and the next one begins.
     for label, run in jobs:

@@ -12,7 +12,7 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.sources import VideoArgument, VideoSource
+    from stepline.pipeline.sources import InputKind, VideoArgument, VideoSource
     from stepline.records import Span
 
 
@@ -22,7 +22,7 @@ def open_video(
 ) -> "Iterator[Request]":
     """Yield what `source.open` does. Of a link, print what is fetched, with a bar on a terminal."""
     # Only a link takes a while before its work begins.
-    if not source.is_link:
+    if source.kind != "link":
         with source.open(out, settings, **options) as request:
             yield request
         return
@@ -58,14 +58,13 @@ SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
 STILL_SECONDS = 10.0
 
 
-def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
-    """Yield, without end, the videos and captions alone that have come or changed since. Each comes
-    once it has been still for some seconds.
+def arriving_videos(folders: "Sequence[VideoArgument]") -> "Iterator[dict[Path, InputKind]]":
+    """Yield, without end, the videos and captions alone that have come or changed since, as
+    `find_inputs` does. Each comes once it has been still for some seconds.
 
     Raises SettingsError where a path is not a folder.
     """
-    from stepline.pipeline.captions_alone import is_captions
-    from stepline.pipeline.sources import find_videos
+    from stepline.pipeline.sources import find_inputs
 
     for folder in folders:
         if not Path(folder).is_dir():
@@ -80,19 +79,19 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     while True:
         # Each look sees all files again, so that those that are gone are forgotten.
         before, looks = looks, {}
-        ready = []
-        for path in find_videos(map(Path, folders), needed=False, captions=True):
+        ready = {}
+        for path, kind in find_inputs(map(Path, folders), needed=False, captions=True).items():
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                 state = path.stat().st_size, path.stat().st_mtime_ns
                 last_state, count = before.get(path, (state, 0))
                 count = count + 1 if state == last_state else 1
                 looks[path] = state, count
-                is_new = state != yielded.get(path)
+                if count < 2 or state == yielded.get(path):
+                    continue
                 # Captions are copied in one go, while the copy of a video may pause.
-                still = (count - 1) * SCAN_SECONDS
-                is_whole = still >= STILL_SECONDS or (count > 1 and is_captions(path))
-                if is_new and is_whole:
-                    ready.append(path)
+                is_still = (count - 1) * SCAN_SECONDS >= STILL_SECONDS
+                if is_still or kind == "captions":
+                    ready[path] = kind
                     yielded[path] = state
         if ready:
             yield ready

@@ -32,16 +32,18 @@ from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
+    FeatureHeader,
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    from_bytes,
+    unpack,
 )
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import parse_json
 from stepline.models.training.sources import Flaw
-from stepline.pipeline.packed_features import FeatureHeader, from_bytes, unpack
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video
 from stepline.storage import read_parquet, write_parquet

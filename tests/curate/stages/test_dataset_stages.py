@@ -28,10 +28,12 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    pack,
+    pack_features,
+    to_bytes,
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore
-from stepline.pipeline.packed_features import pack, pack_features, to_bytes
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Matrix, Span, Step
