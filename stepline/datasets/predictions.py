@@ -35,9 +35,9 @@ from stepline.datasets.files import Node, Tree, parse_json, quoted, read_node, r
 from stepline.datasets.record_builder import BAD_TEXT, NO_TEXT, shared_prefix
 from stepline.errors import DatasetError, StoreError
 from stepline.files.atomic_files import files_below
-from stepline.files.storage import from_json, read_parquet
 from stepline.limits import is_storable
 from stepline.records import Record, Rejected
+from stepline.storage import from_json, read_parquet
 
 FILE_ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 # no video's id
