@@ -61,8 +61,8 @@ def _rows(video: Node) -> Iterator[CaptionRow]:
     if segments is not None:
         for row in segments.rows():
             # WhisperX leaves the times out where its alignment failed
-            start, end = (row.optional_number(key) for key in ("start", "end"))
-            yield row["text"].text(), _or_nan(start), _or_nan(end)
+            times = [_or_nan(row.optional_number(key)) for key in ("start", "end")]
+            yield row["text"].text(), times[0], times[1]
         return
     starts = list(video["start"].rows())
     ends = list(video["end"].rows())
