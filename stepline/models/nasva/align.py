@@ -272,8 +272,7 @@ def posterior(
 
     # order costs nothing where the text in front is said as well
     both_said = is_said & np.append(False, is_said[:-1])
-    cost = np.where(both_said, 0.0, settings.order_cost)
-    return ordered_posterior(at, p_shown, cost)
+    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, settings.order_cost))
 
 
 def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
@@ -369,8 +368,7 @@ def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array
     at = np.zeros((texts, rows))
     absent = np.zeros(texts)
     for k in range(texts - 1, -1, -1):
-        arrivals = _forward_step(forward[k], price[k])
-        at[k] = arrivals * shown_at[k] * backward[:rows]
+        at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
         absent[k] = (forward[k] * backward).sum() * none[k]
         ahead = shown_at[k] * backward[:rows]
         backward = backward * none[k] + _backward_step(ahead, price[k])
@@ -471,6 +469,4 @@ def _inside(start: float, stop: float, end: float) -> Span:
     """Return the span cut to the video. One that starts in its very end keeps what there is."""
     start = max(0.0, start)
     stop = min(stop, end)
-    if stop > start:
-        return Span(start, stop)
-    return Span(max(0.0, end - 1.0), max(end, 1e-3))
+    return Span(start, stop) if stop > start else Span(max(0.0, end - 1.0), max(end, 1e-3))

@@ -64,8 +64,7 @@ def grounding_loss(
     # (B, K, T). A text without a label keeps all seconds and counts 0 below
     others = labelled[:, :, None] & ~positive
     numerators = logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)  # (L, B, K)
-    losses = denominators - numerators
-    total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
+    total = torch.where(labelled, denominators - numerators, 0.0).mean(dim=0).sum()
     # The released code divides by all rows, with or without a label.
     if release:
         return Loss(total, torch.tensor(labelled.numel(), device=total.device))
@@ -107,8 +106,7 @@ def alignability_loss(
 
 def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return which texts have a label (B, K), and which are texts at all, no padding."""
-    labels = batch.positive & ~batch.video_pad[:, None]
-    return labels.any(dim=2), ~batch.text_pad
+    return (batch.positive & ~batch.video_pad[:, None]).any(dim=2), ~batch.text_pad
 
 
 def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:

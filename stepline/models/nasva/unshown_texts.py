@@ -86,8 +86,7 @@ def least_like(own: Matrix, other: Matrix) -> RowIndices:
 def _half_way_round(index: int, tasks: Sequence[str | None]) -> int:
     """Return the video half the way round, or the next one behind it that has another task."""
     count = len(tasks)
-    half = max(1, count // 2)
-    first = (index + half) % count
+    first = (index + max(1, count // 2)) % count
     for step in range(count):
         other = (first + step) % count
         if tasks[index] is None or tasks[other] != tasks[index]:

@@ -285,8 +285,7 @@ def _settings_of_start(
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
-    other_backbone = spec.backbone != before and not is_unknown
-    if spec.width != own.features or other_backbone:
+    if spec.width != own.features or spec.backbone != before and not is_unknown:
         raise ModelError(
             f"{loaded.path}: takes features of {before!r}, {own.features} wide, "
             f"not {spec.backbone!r}, {spec.width} wide; give the features that it was trained on"
@@ -483,8 +482,7 @@ def soda_scorer(
         else:
             events = _described_events(network, vocabulary, batch)
             places = soda(truth, events, kind="d").f1
-            words = soda(truth, events, kind="c").f1
-            score = (places + words) / 2
+            score = (places + soda(truth, events, kind="c").f1) / 2
         # A sum, since the loop divides by all videos at the end.
         return score * len(batch), float(len(batch))
 

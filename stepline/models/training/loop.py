@@ -293,8 +293,7 @@ def _step(
     # Counts are summed over processes before they divide, since each holds another number.
     counts = weight * torch.stack([term.count.float() for term in terms])
     totals = torch.stack([term.total for term in terms])
-    means = totals / sum_over_processes(counts).clamp(min=1)
-    loss = weight * means.sum()
+    loss = weight * (totals / sum_over_processes(counts).clamp(min=1)).sum()
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
         cure = "lower train.learning_rate, and look at the features"
