@@ -8,7 +8,6 @@ from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
-    fraction_inside,
     label_candidates,
     label_shift,
     label_span,
@@ -137,17 +136,6 @@ def test_alignable_are_those_that_score_above_foreign_texts():
     assert alignable_fraction([null], [null]) == pytest.approx(0.0, abs=0.02)
     assert alignable_fraction([null + 1], [null]) == 1.0
     assert alignable_fraction([], []) is None
-
-
-def test_a_label_is_inside_when_half_of_it_is():
-    truth = np.zeros((3, 10), dtype=bool)
-    truth[0, 2:6] = True
-    truth[1, 9] = True
-    inside, shown = fraction_inside(
-        [(Span(0.0, 4.0), Span(0.0, 4.0), Span(0.0, 4.0))], [truth], [1.0]
-    )
-    assert (inside, shown) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
-    assert math.isnan(fraction_inside([(None, None, None)], [truth], [1.0])[0])
 
 
 def test_the_records_own_places_can_have_a_say_in_labels():

@@ -101,8 +101,6 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
         "moved",
         "iou",
         "agreement",
-        "inside",
-        "shown",
     ]
 
 

@@ -213,24 +213,6 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
     assert "leave --start out" in refused.stderr
 
 
-def test_several_seeds_have_a_mean_and_a_spread(tmp_path, stores, stepline):
-    seeds = ("--seeds", "2", "--json")
-    made = stepline(
-        *train_command(*stores[:2], tmp_path, *QUICK, "data.held_out=0.3", options=seeds)
-    )
-    assert made.exit_code == 0, made.stderr
-    tree = json.loads((tmp_path / "seeds.json").read_text())
-    losses = [row["loss"] for row in tree["seeds"]]
-    assert [row["folder"] for row in tree["seeds"]] == ["seed-0", "seed-1"]
-    assert losses[0] != losses[1]
-    assert tree["loss"]["mean"] == pytest.approx(sum(losses) / 2)
-    assert tree["loss"]["spread"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
-    assert tree["score"]["mean"] == pytest.approx(sum(row["score"] for row in tree["seeds"]) / 2)
-    for seed in (0, 1):
-        assert told(tmp_path / f"seed-{seed}")["settings"]["train"]["seed"] == seed
-        assert (tmp_path / f"seed-{seed}" / "procx.safetensors").is_file()
-
-
 def test_the_folder_reports_what_the_run_is(tmp_path, stores, stepline):
     excluded = tmp_path / "excluded.txt"
     excluded.write_text("v1\tyoucook2\n")
@@ -323,9 +305,7 @@ def test_two_processes_train_as_one(tmp_path, stepline):
     store, flat = write_videos(tmp_path, 9)
     told = {}
     for name in ("one", "two"):
-        arguments = train_command(
-            store, f"youcook2:{flat}", tmp_path / name, *SETTINGS, options=("--seeds", "2")
-        )
+        arguments = train_command(store, f"youcook2:{flat}", tmp_path / name, *SETTINGS)
         if name == "one":
             made = stepline(*arguments)
             assert made.exit_code == 0, made.stderr
@@ -334,7 +314,7 @@ def test_two_processes_train_as_one(tmp_path, stepline):
                 found.bind(("127.0.0.1", 0))
                 port = found.getsockname()[1]
             torch.multiprocessing.spawn(one_of_two, (port, arguments), nprocs=2)
-        lines = (tmp_path / name / "seed-1" / LOG_FILE).read_text().splitlines()
+        lines = (tmp_path / name / LOG_FILE).read_text().splitlines()
         told[name] = [json.loads(line) for line in lines]
     assert len(told["one"]) == len(told["two"]) >= 8
     for key in ("loss", "score"):
@@ -342,5 +322,3 @@ def test_two_processes_train_as_one(tmp_path, stepline):
             [line[key] for line in lines if key in line] for lines in (told["one"], told["two"])
         )
         assert two == pytest.approx(one, abs=1e-3)
-    seeds = [json.loads((tmp_path / name / "seeds.json").read_text()) for name in ("one", "two")]
-    assert seeds[1]["loss"]["mean"] == pytest.approx(seeds[0]["loss"]["mean"], abs=1e-3)

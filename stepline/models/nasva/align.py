@@ -32,7 +32,7 @@ Letters: K texts, T feature rows, C width of the features.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +179,6 @@ def _passes(
 
     from stepline.models.training.batches import Sample, collate
 
-    device = device_of(aligner)
     was_training = aligner.training
     aligner.eval()
     try:
@@ -195,11 +194,8 @@ def _passes(
             batch = collate(samples, longest=len(video))
 
             # what the network says of them
-            autocast: Any = current_device().autocast()
-            if settings.bf16:
-                autocast = torch.autocast(device.type, torch.bfloat16)
-            with torch.inference_mode(), autocast:
-                output = aligner(batch.to(device))
+            with torch.inference_mode(), current_device().autocast():
+                output = aligner(batch.to(device_of(aligner)))
                 scores = output.scores.float().cpu().numpy()  # (B, K, T)
                 logits = None
                 if output.alignable is not None:

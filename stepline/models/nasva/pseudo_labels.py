@@ -195,8 +195,6 @@ class StepVideo:
     rate: per second.
     read_inputs: returns the features and the step vectors (K, C), from disk where they are there,
     and then in that shard.
-    truth: (K, T) where each step is really shown, of simulated videos. Reports use it, nothing else
-    does.
     """
 
     id: str
@@ -204,7 +202,6 @@ class StepVideo:
     rows: int
     rate: float
     read_inputs: Callable[[], tuple[FeatureSequence, Matrix]]
-    truth: Mask | None = None
     shard: int = 0
     shown_spans: StepSpans = ()
 
@@ -251,7 +248,6 @@ def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
             said_spans=other.said_spans,
             shown_spans=other.shown_spans,
             read_inputs=lambda: (video.read_inputs()[0], other.read_inputs()[1]),
-            truth=None,
         )
 
     half = max(1, len(videos) // 2)
@@ -329,10 +325,6 @@ def aligned_batches(
         yield indices, videos, outputs
 
 
-# share of a label that must be in the planted window. NaSVA's table 5 judges by eye
-INSIDE_FRACTION = 0.5
-
-
 @dataclass(frozen=True)
 class RoundReport:
     """One round: shares in [0, 1], seconds, or None where it cannot be known.
@@ -343,7 +335,6 @@ class RoundReport:
     moved: median of how far a label's middle is from the last round's.
     iou: mean overlap with the last round's.
     agreement: of held-out texts whose best second is the same as the last round's networks have it.
-    inside, shown: of the kept labels, those that are in the planted window, and whose text has one.
     """
 
     number: int
@@ -353,8 +344,6 @@ class RoundReport:
     moved: float | None = None
     iou: float | None = None
     agreement: float | None = None
-    inside: float | None = None
-    shown: float | None = None
     cpu_seconds: float = 0.0
 
 
@@ -405,28 +394,3 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     scores = np.concatenate([np.zeros(0), *own])
     null = np.concatenate([np.zeros(0), *foreign])
     return shown_fraction(scores, null) if len(scores) and len(null) else None
-
-
-def fraction_inside(
-    labels: Sequence[StepSpans], truth: Sequence[Mask], rates: Sequence[float]
-) -> tuple[float, float]:
-    """Return, of the kept labels, the share that lies by half or more in the planted window, and
-    that has one at all.
-
-    truth: (K, T) of each video, True where the text is shown. NaN without labels.
-    """
-    inside_flags = []
-    shown_flags = []
-    for spans, rows, rate in zip(labels, truth, rates, strict=True):
-        for span, row in zip(spans, rows, strict=True):
-            if span is None:
-                continue
-            shown_flags.append(bool(row.any()))
-            # A label shorter than a row still covers one.
-            start = int(span.start * rate)
-            end = max(start + 1, math.ceil(span.end * rate))
-            part = row[start:end]
-            inside_flags.append(part.size > 0 and part.mean() >= INSIDE_FRACTION)
-    if not inside_flags:
-        return math.nan, math.nan
-    return float(np.mean(inside_flags)), float(np.mean(shown_flags))

@@ -43,7 +43,6 @@ from stepline.models.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
     choose_labels,
-    fraction_inside,
     iterate_matrices,
     label_candidates,
     label_shift,
@@ -139,8 +138,7 @@ class SelfTraining:
                 log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
         # what lost its label is a target too
-        keep_all = self.model.alignability and self.loss.alignability == "kept"
-        steps = step_samples(self.videos, labels, keep_all=keep_all)
+        steps = step_samples(self.videos, labels, keep_all=self.model.alignability)
         samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
         network = self._trained(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
@@ -163,11 +161,6 @@ class SelfTraining:
             report = replace(report, moved=moved, iou=iou)
         if number < self.settings.rounds:  # the last round's labels train the final network alone
             report = self._judge(number, report)
-        truths = [video.truth for video in self.videos if video.truth is not None]
-        if len(truths) == len(self.videos):  # of simulated videos
-            rates = [video.rate for video in self.videos]
-            inside_share, shown_share = fraction_inside(labels, truths, rates)
-            report = replace(report, inside=inside_share, shown=shown_share)
         return replace(report, cpu_seconds=time.process_time() - began)
 
     def _judge(self, number: int, report: RoundReport) -> RoundReport:
@@ -338,7 +331,9 @@ class SelfTraining:
             return ()
         try:
             trees = parse_json(path.read_text(encoding="utf-8"))
-            return tuple(RoundReport(**tree) for tree in trees)
+            # an older run's report has measures more
+            names = RoundReport.__dataclass_fields__
+            return tuple(RoundReport(**{name: tree[name] for name in names}) for tree in trees)
         except (ValueError, TypeError) as error:
             raise StoreError(
                 f"{path}: no report of rounds ({error}); remove the folder to start again"

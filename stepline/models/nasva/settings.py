@@ -26,7 +26,6 @@ DropoutRate: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 NetworkForm: TypeAlias = Literal["released", "paper"]
 FeatureScale: TypeAlias = Literal["unit_variance", "none"]
 LossForm: TypeAlias = Literal["paper", "release"]
-AlignabilityTargets: TypeAlias = Literal["kept", "agreement"]
 OrderDraw: TypeAlias = Literal["sample", "batch"]
 UnshownTexts: TypeAlias = Literal["other task", "same task", "unlike"]
 
@@ -90,9 +89,6 @@ class AlignerLossSettings(Settings):
     temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
     every_layer: bool | None = Field(
         None, description="deep supervision. None: as the form has it (release yes, paper no)"
-    )
-    alignability: AlignabilityTargets = Field(
-        "kept", description="what the head learns, where the network has one"
     )
     alignability_weight: NonNegative = Field(
         1.0, description="of its loss next to that of the alignment"
@@ -181,11 +177,6 @@ class AlignerSettings(Settings):
         300, description="rows from window to window, at most half a window; TAN: 16"
     )
     batch: Batch = Field(4, description="windows aligned together")
-    bf16: bool = Field(
-        False,
-        description="compute in bfloat16, faster where the processor has it. Moves a score by up "
-        "to 0.006",
-    )
     temperature: Positive = Field(
         0.07,
         description="tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)",

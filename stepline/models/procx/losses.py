@@ -67,10 +67,15 @@ def training_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of `batch_losses` times their weights. Weight 0 leaves one out."""
+    """Return the losses of `batch_losses` times their weights."""
     settings = settings or LossSettings()
+    return apply_weights(batch_losses(model, batch, settings, rates), settings)
+
+
+def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
+    """Return the named losses times their weights. Weight 0 leaves one out."""
     weighted = []
-    for name, loss in batch_losses(model, batch, settings, rates).items():
+    for name, loss in losses.items():
         weight: float = getattr(settings, f"{name}_weight")
         if weight:
             weighted.append(loss.weighted(weight))
