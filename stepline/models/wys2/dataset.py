@@ -203,7 +203,8 @@ def key_step_similarity(
     for index, narration, key_step in with_step:
         cosine[index] = vector_of[narration] @ vector_of[key_step]
     # The paper leaves open how a cosine becomes a similarity. NaN stays NaN.
-    return np.clip(cosine, 0.0, 1.0)
+    similarity: Array = np.clip(cosine, 0.0, 1.0)
+    return similarity
 
 
 def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
