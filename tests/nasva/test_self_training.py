@@ -179,19 +179,6 @@ def test_labels_may_come_from_the_pictures(training, videos):
     assert all(span is not None for places in seen.labels for span in places)
 
 
-def test_first_labels_may_be_those_that_the_record_has_shown_where_they_are_said(training, videos):
-    agreed = SETTINGS.model_copy(update={"rounds": 0, "first": "agreed"})
-    grounded = [
-        replace(video, shown_spans=(*video.said_spans[:2], *[None] * (len(video.said_spans) - 2)))
-        for video in videos
-    ]
-    done = replace(training, videos=grounded, settings=agreed).run()
-    assert done.labels == tuple(video.shown_spans for video in grounded)
-    # what the record has shown is a part of what a run is
-    with pytest.raises(SettingsError, match="another run"):
-        replace(training, videos=videos, settings=agreed).run()
-
-
 def test_another_run_does_not_go_on_in_its_folder(training):
     replace(training, settings=SETTINGS.model_copy(update={"rounds": 0})).run()
     with pytest.raises(SettingsError, match="another run"):

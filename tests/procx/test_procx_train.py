@@ -126,10 +126,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     with pytest.raises(KeyboardInterrupt):
         train_procx_run(sources, tmp_path / "stopped", settings, report=stop)
     assert not (tmp_path / "stopped" / "procx.safetensors").exists()
-    outcomes = [
-        train_procx_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")
-    ]
-    assert outcomes[0][0].loss == outcomes[1][0].loss
+    for name in ("stopped", "whole"):
+        train_procx_run(sources, tmp_path / name, settings)
     for name in (CHECKPOINT_FILE, LOG_FILE, "procx.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / name).read_bytes() == (
             tmp_path / "whole" / name
@@ -141,9 +139,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
 
 def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tmp_path, stores):
     settings = chosen("data.wording=any", "data.speech=0.5", "data.around=2.0", "model.dropout=0.2")
-    (packed,) = train_procx_run(
-        ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings
-    )
+    train_procx_run(ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings)
     held = []
     for record in records():
         spans = tuple((span.start, span.end) for step in record.steps for span in step.spans)
@@ -160,13 +156,18 @@ def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tm
         )
         values = FeatureStore(stores[0]).read(record.id).values
         held.append(StepSample(record.id, values, float(SECONDS), spans, own, heard, others))
-    words, model = load_model(packed.folder).vocabulary, TINY.model_copy(update={"dropout": 0.2})
+    words, model = (
+        load_model(tmp_path / "packed").vocabulary,
+        TINY.model_copy(update={"dropout": 0.2}),
+    )
     given = {"loss": settings.loss, "data": settings.data, "settings": settings.train}
     train_procx(held, tmp_path / "held", vocabulary=words, model=model, **given)
     assert (tmp_path / "held" / CHECKPOINT_FILE).read_bytes() == (
-        packed.folder / CHECKPOINT_FILE
+        (tmp_path / "packed") / CHECKPOINT_FILE
     ).read_bytes()
-    assert (tmp_path / "held" / LOG_FILE).read_bytes() == (packed.folder / LOG_FILE).read_bytes()
+    assert (tmp_path / "held" / LOG_FILE).read_bytes() == (
+        (tmp_path / "packed") / LOG_FILE
+    ).read_bytes()
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):

@@ -67,7 +67,7 @@ class LabelCandidates:
 
     spans: (K, 2) seconds of each text's label, were it kept.
     best: (K,) its best cosine.
-    agreed: (K,) whether the teachers, and the record where it is asked, have it in the same place.
+    agreed: (K,) whether the teachers have it in the same place.
     """
 
     spans: npt.NDArray[np.float64]
@@ -76,25 +76,18 @@ class LabelCandidates:
 
 
 def label_candidates(
-    matrices: Sequence[Matrix],
-    rate: float,
-    settings: RefineSettings,
-    places: Sequence[StepSpans] = (),
+    matrices: Sequence[Matrix], rate: float, settings: RefineSettings
 ) -> LabelCandidates:
     """Return where each text of a video would be placed.
 
     matrices: cosines (K, T), one per teacher. They are averaged.
-    places: each K long, that the best second must be near to.
     """
     # The teachers' mean says where.
     mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
-    # Whether the teachers agree, and the record with them.
+    # Whether the teachers agree.
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
-        best_seconds = (mean.argmax(axis=1) + 0.5) / rate
-        for spans_of_record in places:
-            agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
     # A label for every text, since which are kept depends on all videos.
     spans = [label_span(row, rate, settings) for row in mean]
     ends = np.array([(span.start, span.end) for span in spans], dtype=np.float64)
@@ -174,23 +167,11 @@ def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
-def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
-    """Return for each text (K,) whether its time is within its span, or at most `seconds` off. It
-    is False without a span."""
-    near = [
-        span is not None and span.start - seconds <= time <= span.end + seconds
-        for time, span in zip(times.tolist(), spans, strict=True)
-    ]
-    return np.array(near, np.bool_)
-
-
 @dataclass(frozen=True, slots=True)
 class StepVideo:
     """A video and the steps written for it.
 
     said_spans: where each of the K is said, None where no one says it.
-    shown_spans: where the record has each shown, None where it does not, or () where that is not
-    asked.
     rows: of its features.
     rate: per second.
     read_inputs: returns the features and the step vectors (K, C), from disk where they are there,
@@ -203,7 +184,6 @@ class StepVideo:
     rate: float
     read_inputs: Callable[[], tuple[FeatureSequence, Matrix]]
     shard: int = 0
-    shown_spans: StepSpans = ()
 
 
 def step_samples(
@@ -246,7 +226,6 @@ def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
         return replace(
             video,
             said_spans=other.said_spans,
-            shown_spans=other.shown_spans,
             read_inputs=lambda: (video.read_inputs()[0], other.read_inputs()[1]),
         )
 

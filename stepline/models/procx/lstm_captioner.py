@@ -97,7 +97,7 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         locations = center[:, None] + offsets * unit  # (M, L K)
         by_level = locations.unflatten(1, (self.settings.levels, -1))
         by_level = by_level[:, None, None]  # (M, 1, 1, L, K)
-        points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
+        points = sampling_points(by_level, attended.lengths, backward=False)
         rows = points.position.flatten(1) + attended.first[:, None]  # (M, 2 L K)
         left_weight = points.left_weight.flatten(1)
         right_weight = points.right_weight.flatten(1)

@@ -26,10 +26,8 @@ from stepline.settings import (
 )
 
 AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
-QueryStart: TypeAlias = Literal["xavier", "zero"]
 QueryForm: TypeAlias = Literal["shared", "roles"]
 PositionForm: TypeAlias = Literal["middle", "end"]
-Padding: TypeAlias = Literal["zero", "border"]
 
 
 class AttentionSettings(Settings):
@@ -47,15 +45,6 @@ class AttentionSettings(Settings):
     form: AttentionForm = Field(
         "key-aware",
         description='weights from sampled keys (eq. 12). "vanilla": from the query alone (eq. 10)',
-    )
-    padding: Padding = Field(
-        "zero",
-        description="beyond a level's ends, as the CUDA kernels. \"border\": as PDVC's code on a "
-        "CPU",
-    )
-    query_start: QueryStart = Field(
-        "xavier",
-        description='of the query projection, key-aware. "zero": all points count alike at first',
     )
 
     @model_validator(mode="after")
