@@ -25,7 +25,6 @@ import numpy as np
 from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
-from stepline.files.storage import write_record
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import Correction, corrected, corrects_steps, step_corrections
 from stepline.media import probe
@@ -36,6 +35,7 @@ from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
 from stepline.review.answers import Answer, cohen_kappa
 from stepline.settings import validate
+from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
 MIN_IOU = 0.5  # from which two people mean the same seconds
@@ -185,8 +185,7 @@ def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dic
             last[correction.by] = number
     records = {}
     for person, number in last.items():
-        view = corrected(machine, corrections[:number])
-        records[person] = view.record
+        records[person] = corrected(machine, corrections[:number]).record
     return records
 
 
@@ -208,12 +207,8 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
                     overlaps.append(a.spans[0].iou(b.spans[0]))
     # Two columns, also where there is no row.
     first_categories, second_categories = np.array(categories, dtype=np.int_).reshape(-1, 2).T
-    same = None
-    if categories:
-        same = float((first_categories == second_categories).mean())
-    overlap = None
-    if overlaps:
-        overlap = float(np.mean(overlaps))
+    same = float((first_categories == second_categories).mean()) if categories else None
+    overlap = float(np.mean(overlaps)) if overlaps else None
     kappa = cohen_kappa(first_categories, second_categories)
     return CorrectorAgreement(
         len(videos), pairs, len(categories), len(overlaps), kappa, same, overlap
