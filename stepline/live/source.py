@@ -434,13 +434,13 @@ class LiveSource:
         if media.picture is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
             tracks[media.picture.index] = PictureTrack(
-                media, FrameSampler(rate, scaler), self._media, self._base, endless
+                media, FrameSampler(rate, scaler), self._base, endless
             )
             # Where far more pictures come than are wanted, some need not be decoded.
             if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._media, self._base, endless)
+            tracks[media.sound.index] = SoundTrack(media, self._base, endless)
         return tracks
 
     def _finish(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":
