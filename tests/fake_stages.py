@@ -61,10 +61,6 @@ def read(work: VideoContext) -> bytes:
     elif word == "flaky" and not Path(text.split()[1]).exists():
         Path(text.split()[1]).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    # as on a slow node: the first try alone
-    elif word == "stall" and not Path(text.split()[1]).exists():
-        Path(text.split()[1]).touch()
-        time.sleep(3600)
     work.notes["letters"] = len(text)
     return json.dumps({"id": work.item.id, "text": text}).encode()
 

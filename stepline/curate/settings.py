@@ -133,10 +133,7 @@ class EngineSettings(Settings):
         "local", description="processes of this machine, or a Ray cluster"
     )
     workers: Processes | None = Field(
-        None, description="processes (local) or actors per stage group (ray), none = one per core"
-    )
-    fewest: Processes = Field(
-        1, description="actors per stage group that Ray keeps when there is little to do"
+        None, description="processes (local) or actors (ray), none = one per core"
     )
     gpus: NonNegative = Field(
         0.0,

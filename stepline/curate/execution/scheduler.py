@@ -54,7 +54,6 @@ class OpenVideo:
         self.item = item
         self.tasks = [task for task in plan.tasks(item) if task.stage in stages]
         self.computed = False  # a task of it ran
-        self.cancelled = False  # another actor does it: no further task is begun
         self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, TaskState] = {}
         self._plan = plan
@@ -76,8 +75,6 @@ class OpenVideo:
     def next_task(self, *, ahead: bool = False) -> StageTask | None:
         """Return the task that may run now. ahead: also one whose turn has not come, but whose
         needs are done."""
-        if self.cancelled:
-            return None
         # In the recipe's order, the first task that is not done.
         for task in self.tasks:
             state = self.states[task.stage]
@@ -117,7 +114,7 @@ class OpenVideo:
         states = set(self.states.values())
         if "running" in states:
             return False
-        return self.cancelled or self.failure is not None or states <= {"done"}
+        return self.failure is not None or states <= {"done"}
 
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
@@ -139,13 +136,11 @@ class FinishedVideo:
     Args:
         failure: the first in the recipe's order.
         computed: whether a task of it ran in this run.
-        cancelled: whether it was given up before its end, since another actor does it.
     """
 
     item: VideoItem
     failure: StageFailure | None
     computed: bool
-    cancelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,25 +244,12 @@ class Scheduler:
         while self._open:
             self.step()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a video is open."""
-        return bool(self._open)
-
     def add(self, item: VideoItem) -> None:
         """Open a video. One with nothing to do is finished immediately."""
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
         self._close_if_finished(video)
-
-    def cancel(self, identity: str, *, begun: bool) -> None:
-        """Give up a video that another actor does, after its present task. begun: also where a task
-        of it ran."""
-        video = self._open.get(identity)
-        if video is not None and (begun or not video.computed):
-            video.cancelled = True
-            self._close_if_finished(video)
 
     def step(self) -> None:
         """Submit the tasks that can be, wait a little, and record those that came to an end."""
@@ -381,7 +363,4 @@ class Scheduler:
         failure = video.failure
         del self._open[item.id]
         self._fetcher.release(item)
-        # It was given up with work left, so its end is another actor's to report.
-        unfinished = failure is None and "waiting" in video.states.values()
-        cancelled = video.cancelled and unfinished
-        self._phase.on_finished(FinishedVideo(item, failure, video.computed, cancelled))
+        self._phase.on_finished(FinishedVideo(item, failure, video.computed))

@@ -6,14 +6,11 @@ tasks. It may hang, crash or be killed: the pool waits for it no longer than its
 
 import errno
 import logging
-import os
 import re
 import resource
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,9 +37,6 @@ MAX_REASON_CHARS = 400
 # Paths of two parts or more. Those of a URL stay.
 PATH_PATTERN = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
 ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # of an object in memory
-GPU_POLL_SECONDS = 5.0
-DRIVER_SECONDS = 30.0  # that the driver may take to answer
-DRIVER_COMMAND = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True)
@@ -118,10 +112,8 @@ class TaskRunner:
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
-        self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote))
+        self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote), listed=False)
         self._loaded: set[str] = set()
-        is_cuda = setup.device.startswith("cuda")
-        self._usage = GpuUsage(setup.device) if is_cuda else None
 
     @one_blas_thread()
     def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
@@ -143,8 +135,6 @@ class TaskRunner:
             replies.append(self._store_result(stage, request, note, result))
         cpu = (time.process_time() - cpu) / len(requests)
         wall = (time.monotonic() - wall) / len(requests)
-        if requests[0].gpu and self._usage is not None:
-            notes[0] |= self._usage.take()
         peak = peak_memory()
         return [
             replace(reply, cpu=cpu, wall=wall, peak_rss=peak, first=first, notes=note)
@@ -313,62 +303,3 @@ def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
     line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))
     line = ADDRESS_PATTERN.sub("0x...", line)
     return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "..."
-
-
-class GpuUsage:
-    """How busy a GPU is, by NVIDIA's driver, every few seconds, between tasks too."""
-
-    def __init__(self, device: str, interval: float = GPU_POLL_SECONDS) -> None:
-        """device: as torch names it, such as "cuda:1"."""
-        self._number = driver_number(device)
-        self._interval = interval
-        self._lock = threading.Lock()
-        self._looks = 0.0
-        self._busy = 0.0
-        threading.Thread(target=self._watch, daemon=True, name="GPU usage").start()
-
-    def take(self) -> dict[str, float]:
-        """Return the number of measurements since the last call, and the sum of the busy shares in
-        [0, 1]."""
-        # Looks and busy time start again, so that each task logs its own.
-        with self._lock:
-            looks = self._looks
-            busy = self._busy
-            self._looks = 0.0
-            self._busy = 0.0
-        if not looks:
-            return {}
-        return {"gpu_looks": looks, "gpu_busy": round(busy, 4)}
-
-    def _watch(self) -> None:
-        while (share := busy_share(self._number)) is not None:
-            with self._lock:
-                self._looks += 1
-                self._busy += share
-            threading.Event().wait(self._interval)
-
-
-def driver_number(device: str) -> str:
-    """Return the driver's name of a device: where CUDA_VISIBLE_DEVICES is set, torch counts those
-    alone."""
-    _, _, ending = device.partition(":")
-    number = ending or "0"
-    # Names of CUDA_VISIBLE_DEVICES may be numbers or UUIDs, and nvidia-smi takes both.
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if not any(names) or int(number) >= len(names):
-        return number
-    return names[int(number)].strip()
-
-
-def busy_share(number: str) -> float | None:
-    """Return the share of the last moment in which the GPU computed, or None where no driver
-    answers."""
-    try:
-        command = [*DRIVER_COMMAND, "-i", number]
-        percent = subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, timeout=DRIVER_SECONDS
-        )
-        return float(percent) / 100
-    # No driver, a MIG part, a damaged card: not known.
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None

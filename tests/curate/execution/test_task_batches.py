@@ -1,7 +1,6 @@
 """Several videos done together by a worker with a GPU; the device "auto" stands for one, and is the
 CPU here."""
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
@@ -77,8 +76,8 @@ def test_with_any_batch_the_bytes_are_the_same_on_both_engines(tmp_path):
         sizes["local", batch] = [line.get("together") for line in ended(out)]
         plan, items, out = planned(tmp_path, TEXTS, batch, tmp_path / f"actor-{batch}")
         actor = actors.Actor(plan, out.url, ("double",), False, "auto")
-        with ThreadPoolExecutor(len(items)) as threads:
-            assert all(video.failure is None for video in threads.map(actor.do, items))
+        finished = actor.do(items)
+        assert {video.item.id: video.failure for video in finished} == dict.fromkeys(TEXTS)
         actor.close()
         found["actor", batch] = results(plan, items, out)
         sizes["actor", batch] = [line.get("together") for line in ended(out)]
