@@ -113,7 +113,8 @@ class ActorGroup:
                     self._waiting.append(videos)
             while self._waiting and self._idle:
                 self._give(self._idle.pop(), self._waiting.popleft())
-            while len(self._actors) < min(self._most, len(self._calls) + len(self._waiting)):
+            busy = sum(bool(videos) for _, videos in self._calls.values())
+            while len(self._actors) < min(self._most, busy + len(self._waiting)):
                 actor = self._start()
                 self._actors.add(actor)
                 self._calls[actor.ready.remote()] = (actor, [])
