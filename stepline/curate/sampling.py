@@ -97,8 +97,7 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
     below = np.asarray(totals, dtype=np.float64)  # (V,)
     total = below.sum()
     texts = int(total)
-    has_texts = below > 0
-    videos = int(has_texts.sum())
+    videos = int((below > 0).sum())
     if not texts:
         return NOT_KNOWN
     value = float(above.sum() / total)
@@ -107,8 +106,7 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
         residuals = above - value * below
         squares = float((residuals**2).sum())
         count = len(above)
-        variance = squares * count / max(1, count - 1)
-        standard_error = math.sqrt(variance) / float(total)
+        standard_error = math.sqrt(squares * count / max(1, count - 1)) / float(total)
         margin = ERRORS_EACH_WAY * standard_error
         low = value - margin
         high = value + margin
@@ -121,8 +119,7 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
     ratios = {"share": Ratio(above, below)}
-    shares = resample(ratios, draws=BOOTSTRAP_DRAWS, seed=seed)
-    return interval(shares["share"])
+    return interval(resample(ratios, draws=BOOTSTRAP_DRAWS, seed=seed)["share"])
 
 
 def audited_mean(

@@ -109,9 +109,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
             if line.get("gpu_fallbacks"):
                 fallbacks.append(at)
     ends = [at for at in ends if at >= began]
-    rate = None
-    if ends:
-        rate = len(ends) / max(max(ends) - began, 1e-9) * SECONDS_PER_HOUR
+    rate = len(ends) / max(max(ends) - began, 1e-9) * SECONDS_PER_HOUR if ends else None
     waiting = sum(status.waiting for status in statuses.values())
     return RunStatus(
         videos=len(items),

@@ -283,9 +283,7 @@ def peak_memory() -> int:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    if sys.platform == "darwin":
-        return usage.ru_maxrss
-    return usage.ru_maxrss * 1024
+    return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
 def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
