@@ -64,11 +64,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt stepline/networks/weights.toml
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) $(TORCH)
 	$(PIP) -e ".[dev,llm,clip,documents,evaluate,links,mcp,train]"
-	$(BIN)/python -c "import site; open(site.getsitepackages()[0] + '/lab.pth', 'w').write('$(CURDIR)')"   # which no wheel holds; lab/ need it
+	$(BIN)/python -c "import site; open(site.getsitepackages()[0] + '/lab.pth', 'w').write('$(CURDIR)')"   # so that lab/ finds itself: no wheel holds it
 	$(COMPILE)
 	touch $@
 
-bench: setup-dev       ## every benchmark; minutes to an hour
+bench: setup-dev       ## the scripts of lab/ that need no clips of yours; an hour
 	$(BIN)/python lab/run_all.py
 
 bench-quick: setup-dev ## the main things against the last release, in ten minutes; OPTIONS="--release 0.2.0" keeps the ratios

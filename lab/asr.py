@@ -4,10 +4,9 @@ what real clips give.
     python lab/asr.py [--clips FOLDER] [--base]
     python lab/asr.py --add base memory
     python lab/asr.py --labelled CLIPS [--words FILE]
-    python lab/asr.py --labelled CLIPS --words FILE --cache DIR [--again MODEL]
 
 --add measures these rows alone, and adds them to those that the file has. --labelled measures only
-labelled steps, and word errors. With --cache, unsure words are read again.
+labelled steps, and word errors.
 The speech is made by espeak-ng from texts in asr_speech.py, clean and under pink noise. Whisper
 never heard such a voice, so its errors are more than on people. Prints tables and writes
 lab/results/asr.json.
@@ -20,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -31,27 +29,15 @@ import numpy as np
 from asr_speech import ESPEAK_VOICES, HOW_TO_TEXTS, SAMPLE_RATE, Talk, blocks, noisy, talk
 from made_transcripts.numbers import ONES_WORDS
 from media import peak_mib
-from real_clips import pictures
 
 from stepline.media import AudioBlock, probe, read_sound
-from stepline.records import Sentence, Span, Word
+from stepline.records import Sentence, Span
 from stepline.speech import AsrSettings, TranscriptionResult, transcribe
-from stepline.speech.audio_windows import AudioWindow, AudioWindower
-from stepline.speech.second_reading import PAD_SECONDS, SILENCE_SECONDS, _cut, _divide
-from stepline.speech.vad import FRAME_SAMPLES, find_speech
-from stepline.speech.whisper import Whisper
-from stepline.vision.cues import ScreenText
 
 RESULT_PATH = Path(__file__).parent / "results" / "asr.json"
 NO_START_ERROR_SECONDS = 60.0  # of a sentence where none is heard
 NEAR_SECONDS = 6  # around a labelled step, in which its words are sought
 MIN_HEARD_SHARE = 0.4  # of a step's words
-MIN_WORD_PROBABILITY = 0.3  # an utterance with a word under it is read again
-SCREEN_SECONDS = 4  # around an utterance, of text on screen
-# Ways to read again: the prompt, and when the second reading stays
-PROMPT_KINDS = ("plain", "told")
-KEEP_RULES = ("surer", "on screen")
-SECOND_READINGS = ("plain, surer", "plain, on screen", "told, surer", "told, on screen")
 WORD_OF_NUMBER = {str(value): word for value, word in enumerate(ONES_WORDS[:11])}
 
 
@@ -211,102 +197,6 @@ def step_start_error(step: dict[str, Any], parts: Sequence[TimedWord]) -> float 
     return abs(start_of_word[0] - first)
 
 
-class PromptedWhisper(Whisper):
-    """Whisper that gets what is in the picture as prompt."""
-
-    prompt: str | None = None
-
-    def _options(self, beam: int | None) -> dict[str, Any]:
-        return {**super()._options(beam), "initial_prompt": self.prompt}
-
-
-def heard_again(
-    clips: Path, references: dict[str, str], cache: Path, model: str
-) -> dict[str, float]:
-    """Return the word errors as they are, and if utterances with an unsure word are read again.
-
-    A word of four letters under a probability of MIN_WORD_PROBABILITY. Result "plain" is by the
-    same reading, "told" with the text that is in the picture as prompt. The second reading stays
-    where it is more certain, or where more of its words are on screen.
-    cache: of real_clips.py.
-    """
-    settings = AsrSettings(language="en")
-    whisper = PromptedWhisper(model, settings)
-    wrong: Counter[str] = Counter()
-    for name, reference in references.items():
-        truth = words(reference)
-        lines = pictures(clips / name, cache).cues.lines
-        first_words: list[Word] = []
-        for sentence in transcribe(read_sound(clips / name)).transcript.sentences:
-            first_words += sentence.words
-        second_words = dict.fromkeys(SECOND_READINGS, first_words)
-        for piece in utterances(clips / name, settings):
-            if not has_unsure_word(first_words, piece):
-                continue
-            near = texts_near(lines, piece)
-            on_screen = set(words(" ".join(near)))
-            for prompt in PROMPT_KINDS:
-                whisper.prompt = None
-                if prompt == "told":
-                    whisper.prompt = ". ".join(near)[:300] or None
-                again = whisper.read(piece).words
-                for rule in KEEP_RULES:
-                    way = f"{prompt}, {rule}"
-                    before, old, after = _divide(second_words[way], piece.start, piece.end)
-                    if is_better(again, old, rule, on_screen):
-                        second_words[way] = [*before, *again, *after]
-        for way, way_words in {"as it is": first_words, **second_words}.items():
-            text = " ".join(word.text for word in way_words)
-            wrong[way] += errors(truth, words(text))
-        wrong["words"] += len(truth)
-    return dict(wrong)
-
-
-def utterances(clip: Path, settings: AsrSettings) -> Iterator[AudioWindow]:
-    """Yield the stretches of speech of a clip."""
-    for window in AudioWindower(settings).windows(read_sound(clip)):
-        spans = find_speech(
-            window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
-        )
-        for first, last in spans:
-            last_frame = min(len(window.voice), -(-last // FRAME_SAMPLES))
-            yield _cut(window, (first // FRAME_SAMPLES, last_frame))
-
-
-def has_unsure_word(spoken_words: Sequence[Word], piece: AudioWindow) -> bool:
-    """Say whether a word of a stretch of speech is unsure."""
-    _, inside, _ = _divide(spoken_words, piece.start, piece.end)
-    long_words = [word for word in inside if len(word.text.strip()) > 3]
-    return any(word.confidence < MIN_WORD_PROBABILITY for word in long_words)
-
-
-def texts_near(lines: Sequence[ScreenText], piece: AudioWindow) -> list[str]:
-    """Return the lines of text that the picture has around a stretch of speech."""
-    first = piece.start - SCREEN_SECONDS
-    last = piece.end + SCREEN_SECONDS
-    return [line.text for line in lines if line.span.start <= last and line.span.end >= first]
-
-
-def is_better(again: Sequence[Word], old: Sequence[Word], rule: str, on_screen: set[str]) -> bool:
-    """Say whether a second reading is better than the first by a rule."""
-    if rule == "surer":
-        return _sureness(again) > _sureness(old) + 0.05
-    return _common(again, on_screen) > _common(old, on_screen)
-
-
-def _sureness(recognised: Sequence[Word]) -> float:
-    if not recognised:
-        return 0.0
-    return float(np.mean([word.confidence or 0.0 for word in recognised]))
-
-
-def _common(recognised: Sequence[Word], on_screen: set[str]) -> int:
-    count = 0
-    for word in recognised:
-        count += sum(len(part) > 2 and part in on_screen for part in words(word.text))
-    return count
-
-
 def memory(model: str, minutes: int) -> dict[str, float]:
     """Return the peak memory of a process that only transcribes: the spoken texts, then noise, in
     one stream."""
@@ -358,14 +248,6 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--words", type=Path, help="JSON: what is said in each of those clips, word for word"
     )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        help="that of real_clips.py: read unsure words again, with text on screen",
-    )
-    parser.add_argument(
-        "--again", default="whisper-tiny.en", help="the model that reads them again"
-    )
     return parser.parse_args()
 
 
@@ -408,9 +290,6 @@ def print_labelled(options: argparse.Namespace) -> None:
     references = {}
     if options.words:
         references = json.loads(options.words.read_text(encoding="utf-8"))
-    if options.cache:
-        print(heard_again(options.labelled, references, options.cache, options.again))
-        return
     figures = labelled(options.labelled, references)
     print({key: round(value, 3) for key, value in figures.items()})
 

@@ -18,40 +18,8 @@ from stepline.cli.options import (
 )
 from stepline.cli.progress import progress_bars
 
-NASVA_TABLES = (
-    "2",
-    "3",
-    "4",
-    "8",
-    "9",
-    "beyond",
-    "head",
-    "dropout",
-    "size",
-    "version-2",
-    "lag",
-    "corpus",
-    "labellers",
-    "labellers-1",
-    "unshown",
-)
-PROCX_TABLES = (
-    "baselines",
-    "1",
-    "3",
-    "4",
-    "5",
-    "2a",
-    "2b",
-    "contrast",
-    "7b",
-    "data",
-    "decoding",
-    "speech",
-)
-WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "amount", "grid")
-WYS2_USES = ("summaries", "alignability")
-ALL_VIDEOS = 10**9  # more than there are
+NASVA_TABLES = ("2", "3", "4", "8", "9", "beyond", "version-2")
+WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "grid")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,19 +52,9 @@ def study_options(
 
 @lab.command("nasva-tables")
 @study_options(
-    NASVA_TABLES,
-    "out/nasva-tables",
-    "Only this table. Those from version-2 on come only when they are named.",
+    NASVA_TABLES, "out/nasva-tables", "Only this table. Version-2 comes only when it is named."
 )
-@click.option(
-    "--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's."
-)
-@click.option(
-    "--videos",
-    type=click.IntRange(min=2),
-    help="Videos to train on, instead of the form's own number.",
-)
-@click.option("--data", type=PATH_TYPE, help="Real data (docs/selftraining.md), not the world.")
+@click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of 500.")
 @click.option(
     "--first-seed",
     type=click.IntRange(min=0),
@@ -110,78 +68,27 @@ def nasva_tables(
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond
     it.
 
-    The small form takes about an hour of one CPU core. A run that was stopped goes on where it was.
+    It takes about an hour of one CPU core. A run that was stopped goes on where it was.
 
     \b
     Example:
       python -m lab nasva-tables --table 3 --seeds 1 --out tables
     """
-    from lab.nasva.rows import PAPER_SIZE, NasvaSize
+    from lab.nasva.rows import NasvaSize
     from lab.nasva.tables import NasvaStudy
 
-    size = NasvaSize() if options["small"] else PAPER_SIZE
+    size = NasvaSize()
     if options["videos"]:
         size = size.model_copy(update={"videos": options["videos"]})
-    elif options["data"] is not None:
-        size = size.model_copy(update={"videos": ALL_VIDEOS})
     worlds = range(options["first_seed"], options["first_seed"] + seeds)
     with training_counter() as report:
-        NasvaStudy(out, worlds, tables, report, size, options["data"]).run()
-    print_tables(out, "tables", as_json=as_json)
-
-
-@lab.command("procx-tables")
-@study_options(PROCX_TABLES, "out/procx-tables", "Only this table, also one that is not usual.")
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Of one thread each.",
-)
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    help="Of every training, instead of the form's own number.",
-)
-@click.option(
-    "--train/--no-train",
-    default=True,
-    show_default=True,
-    help="Or write what has been run already.",
-)
-def procx_tables(
-    out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any
-) -> None:
-    """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the
-    paper.
-
-    The usual tables (baselines, 2a, 2b, 5, contrast, decoding, speech) take half an hour of two
-    cores. 1, 3, 4, 7b and data take as much again, by --table. A run that was stopped goes on where it
-    was.
-
-    \b
-    Example:
-      python -m lab procx-tables --table 5 --seeds 1 --out tables
-    """
-    from lab.procx.rows import ProcxSize
-    from lab.procx.tables import ProcxStudy
-
-    steps = options["steps"]
-    size = ProcxSize()
-    if steps is not None:
-        size = ProcxSize(pretraining_steps=steps, finetuning_steps=steps, steps=steps)
-    worlds = range(2, seeds + 2)  # sizes were chosen on worlds 0 and 1
-    with training_counter() as report:
-        ProcxStudy(out, worlds, tables, report, size, options["processes"], options["train"]).run()
-    print_tables(out, "tables", as_json=as_json)
+        NasvaStudy(out, worlds, tables, report, size).run()
+    print_tables(out, as_json=as_json)
 
 
 @lab.command("wys2-tables")
 @study_options(
-    (*WYS2_TABLES, *WYS2_USES),
-    "out/wys2-tables",
-    "Only this table. Grid, summaries and alignability come only when they are named.",
+    WYS2_TABLES, "out/wys2-tables", "Only this table. The grid comes only when it is named."
 )
 @click.option(
     "--labelled", type=click.IntRange(min=10), help="Videos with key-steps, instead of 400."
@@ -190,8 +97,7 @@ def procx_tables(
 def wys2_tables(
     out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
-    """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated
-    world.
+    """WYS2's labels, baselines, pseudo-labels and the supplement's grid, in the simulated world.
 
     Without --table it takes about five minutes of one CPU core. A run that was stopped goes on
     where it was.
@@ -202,20 +108,11 @@ def wys2_tables(
     """
     from lab.wys2.rows import Wys2Size
     from lab.wys2.tables import Wys2Study
-    from lab.wys2.uses import UsesSize, UsesStudy
 
     sizes = {name: videos for name, videos in options.items() if videos is not None}
-    detectors = [table for table in tables if table in WYS2_TABLES]
-    uses = [table for table in tables if table in WYS2_USES]
-    if detectors or not tables:
-        with training_counter() as report:
-            Wys2Study(out, range(seeds), detectors, report, Wys2Size(**sizes)).run()
-        print_tables(out, "tables", as_json=as_json)
-    if uses:
-        sizes.pop("unlabelled", None)
-        with training_counter() as report:
-            UsesStudy(out, range(seeds), uses, report, UsesSize(**sizes)).run()
-        print_tables(out, "uses", as_json=as_json)
+    with training_counter() as report:
+        Wys2Study(out, range(seeds), tables, report, Wys2Size(**sizes)).run()
+    print_tables(out, as_json=as_json)
 
 
 @lab.command("writer-prompts")
@@ -259,12 +156,12 @@ def training_counter() -> Iterator[Callable[[int, int], None] | None]:
             yield lambda number, count: show("trainings", number, count)
 
 
-def print_tables(folder: Path, name: str, *, as_json: bool) -> None:
+def print_tables(folder: Path, *, as_json: bool) -> None:
     """Print what a study wrote, as Markdown or as one line of JSON."""
     suffix = "json" if as_json else "md"
-    text = (folder / f"{name}.{suffix}").read_text(encoding="utf-8")
+    text = (folder / f"tables.{suffix}").read_text(encoding="utf-8")
     if as_json:
         click.echo(json.dumps(json.loads(text)))
     else:
         click.echo(text, nl=False)
-    click.echo(f"wrote {folder / name}.json and {folder / name}.md", err=True)
+    click.echo(f"wrote {folder / 'tables.json'} and {folder / 'tables.md'}", err=True)

@@ -4,7 +4,6 @@
     python lab/compare.py youcookii_annotations_trainval.json --dishes 60
     python lab/compare.py COIN.json.gz --tasks
     python lab/compare.py CROSSTASK_VIDEOS.json.gz --headlines CROSSTASK_TASKS.json.gz
-    python lab/compare.py NARRATION.json.gz --queries
 
 The first file is {id: {title: dish, steps: [{span, text}]}}. The second is YouCook2's own, whose
 recipe types are the dishes. From each dish of at least three videos, each video is left out once. A
@@ -17,8 +16,7 @@ Arms: the whole graph. The common procedure alone. As many steps of the graph as
 has, those of most videos first. Those in one wording each, where the other arms of the graph match
 the wordings of all its videos. The last is the single video, which covers most of the others on
 average (so it is chosen without the left-out one). Scores are means over a dish's videos, then over
-dishes, with a bootstrap interval over dishes. Also printed: how often an added video of another
-dish is left out, and a dish's own.
+dishes, with a bootstrap interval over dishes.
 
 The third reads {id: {class, steps: [{label}]}}, where every step is called by its label in the
 task's list. The labels that at least half of a task's videos do (20 videos at most) are the truth
@@ -26,16 +24,11 @@ for the common steps. Printed are recall and precision of the common procedure, 
 steps that are in a group with another label. Also in how many pairs of common labels the order is
 that of most videos, and that of the task's list. CrossTask's videos.json.gz has numbers for labels,
 which --headlines tasks.json.gz turns into the headlines of the task's wikiHow article.
-
---queries: the videos of all dishes are one library, which is asked how to make each dish of at
-least three. Printed are precision and recall of the videos that `compare --query` finds. They are
-printed also of those that it then compares, with the dish as the videos' title and without a title.
 """
 
 import argparse
 import gzip
 import json
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,12 +38,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepline.compare.align import video_likeness, videos_of_one_task
 from stepline.compare.procedure import ProcedureStep, TaskComparison, compare
-from stepline.compare.read import search_folder
 from stepline.compare.settings import CompareSettings
-from stepline.errors import StoreError
-from stepline.files.storage import write_record
 from stepline.records import Matrix, Record, Step, Video
 from stepline.text import embed
 from stepline.writing.quantities import FUNCTION_WORDS, stem, tokens
@@ -291,52 +280,6 @@ def task_scores(task: "Task", vectors: CachedVectors) -> Scores:
     }
 
 
-def print_queries(dishes: Dishes) -> None:
-    """Print which videos of a library a query for a dish finds, and which are compared."""
-    for with_titles in (True, False):
-        with tempfile.TemporaryDirectory() as name:
-            dish_of = write_library(dishes, Path(name), with_titles=with_titles)
-            rows = query_library(dishes, dish_of, Path(name))
-        print("with titles" if with_titles else "without titles")
-        for name in rows[0]:
-            print(f"  {name} {interval([row[name] for row in rows])}")
-
-
-def write_library(dishes: Dishes, folder: Path, *, with_titles: bool) -> dict[str, str]:
-    """Write a record per video, and return the dish of each by its id."""
-    dish_of: dict[str, str] = {}
-    for dish, videos in dishes.items():
-        for texts in videos:
-            record = make_record(len(dish_of), texts)
-            if with_titles:
-                video = record.video.model_copy(update={"title": dish})
-                record = record.model_copy(update={"video": video})
-            write_record(record, folder / f"{record.id}.json")
-            dish_of[record.id] = dish
-    return dish_of
-
-
-def query_library(dishes: Dishes, dish_of: dict[str, str], folder: Path) -> list[Scores]:
-    """Return precision and recall of the answers to a query for each dish of enough videos."""
-    rows = []
-    for dish, videos in dishes.items():
-        if len(videos) < MIN_VIDEOS:
-            continue
-        records = search_folder(folder, f"how to make {dish}", most=20)
-        answers = [record.id for record in records]
-        try:
-            compared = [video.id for video in compare(records).videos]
-        except StoreError:  # no two of them show the same task
-            compared = []
-        row = {}
-        for stage, ids in (("found", answers), ("compared", compared)):
-            right = sum(dish_of[id] == dish for id in ids)
-            row[f"{stage}: precision"] = right / max(1, len(ids))
-            row[f"{stage}: recall"] = right / len(videos)
-        rows.append(row | {"nothing to compare": float(not compared)})
-    return rows
-
-
 @dataclass
 class Task:
     """videos: the labels of each one's steps, in order. places: of the labels in the task's
@@ -420,23 +363,6 @@ def print_table(dishes: Dishes, vectors: CachedVectors, likeness: Coverage, floo
         print(f"  {arm}: {'; '.join(cells)}")
 
 
-def print_foreign(dishes: Dishes, vectors: CachedVectors, floors: Sequence[float]) -> None:
-    """Print how often a video of the next dish is left out of a dish, and a dish's own is."""
-    names = list(dishes)
-    for floor in floors:
-        foreign_out = []
-        own_out = []
-        for number, name in enumerate(names):
-            stranger = dishes[names[(number + 1) % len(names)]][0]
-            rows = [vectors(texts) for texts in [*dishes[name], stranger]]
-            members = videos_of_one_task(video_likeness(rows), floor)
-            own = len(rows) - 1
-            foreign_out.append(own not in members)
-            own_out.append(1 - len(set(members) - {own}) / own)
-        shares = f"foreign left out {np.mean(foreign_out):.3f}, own left out {np.mean(own_out):.3f}"
-        print(f"  video_likeness {floor}: {shares}")
-
-
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(
@@ -446,8 +372,6 @@ def main() -> None:
     parser.add_argument("--dishes", type=int, help="only that many")
     parser.add_argument("--tasks", action="store_true", help="the file is COIN's: labels, no words")
     parser.add_argument("--headlines", type=Path, help="CrossTask's tasks.json.gz")
-    parser.add_argument("--queries", action="store_true", help="ask a library for each dish")
-    parser.add_argument("--floors", type=float, nargs="*", default=[0.4, 0.45, 0.5, 0.55])
     options = parser.parse_args()
     if options.headlines is not None:
         tasks = read_crosstask(options.annotations, options.headlines)
@@ -455,9 +379,6 @@ def main() -> None:
         return
     if options.tasks:
         print_tasks(read_coin(options.annotations), options.dishes)
-        return
-    if options.queries:
-        print_queries(read_dishes(options.annotations, least=1))
         return
     all_dishes = read_dishes(options.annotations)
     dishes = dict(list(all_dishes.items())[: options.dishes])
@@ -472,8 +393,6 @@ def main() -> None:
     print_table(dishes, vectors, cosines, COVERING_COSINE)
     print("by words")
     print_table(dishes, vectors, shared_words, COVERING_WORDS)
-    print("a video of another dish")
-    print_foreign(dishes, vectors, options.floors)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ from stepline.writing.extractive.step_score import (
 )
 from stepline.writing.extractive.writer import sentence_step_probabilities
 
-BENCHMARKS_FOLDER = Path(__file__).parent
-WEIGHTS_PATH = BENCHMARKS_FOLDER.parent / "stepline/writing/extractive/instruction.json"
-RESULT_PATH = BENCHMARKS_FOLDER / "results/instruction.json"
+LAB_FOLDER = Path(__file__).parent
+WEIGHTS_PATH = LAB_FOLDER.parent / "stepline/writing/extractive/instruction.json"
+RESULT_PATH = LAB_FOLDER / "results/instruction.json"
 PART_SENTENCES = (10, 20, 40)
 PARTS_PER_LENGTH = 2
 FOLD_COUNT = 5

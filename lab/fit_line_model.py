@@ -1,7 +1,7 @@
 """Fits the hidden Markov model of lines against narration (grounding/line_model.py), and tests it
 on dishes left out.
 
-    python lab/fit_line_model.py NARRATION.json.gz [--step-probabilities FILE] [--ablation]
+    python lab/fit_line_model.py NARRATION.json.gz [--step-probabilities FILE]
         [--write | --write-so-far]
 
 NARRATION: the narrations of YouCook2 videos with the videos' own sentences and seconds. There are
@@ -367,15 +367,8 @@ def area_under_curve(values: np.ndarray, labels: np.ndarray) -> float:
     return float(above.mean() + equal.mean() / 2)
 
 
-def without_order(weights: LineWeights) -> LineWeights:
-    """Return the numbers with every jump, and the end, for nothing."""
-    return replace(weights, skip=0.0, skip_more=0.0, again=0.0, back=0.0, back_more=0.0, end=0.0)
-
-
-def cross_validate(
-    lists: dict[str, list[LineList]], used: Sequence[bool], *, with_order: bool = True
-) -> dict[str, float]:
-    """Return the figures of dishes left out. with_order: lines have prices by their order."""
+def cross_validate(lists: dict[str, list[LineList]], used: Sequence[bool]) -> dict[str, float]:
+    """Return the figures of dishes left out."""
     dishes = sorted({item.dish for item in lists["own"]})
     random.Random(0).shuffle(dishes)
     outcome = Outcome([], [], {}, {})
@@ -383,8 +376,6 @@ def cross_validate(
         held_out = set(dishes[fold::FOLDS])
         train = [item for item in all_lists(lists) if item.dish not in held_out]
         weights = fit(train, used)
-        if not with_order:
-            weights = with_said_weights(without_order(weights), train)
         for kind, items in lists.items():
             test = [item for item in items if item.dish in held_out]
             outcome.add(kind, test, weights)
@@ -395,26 +386,6 @@ def cross_validate(
 def all_lists(lists: dict[str, list[LineList]]) -> list[LineList]:
     """Return the lists of all kinds."""
     return [item for items in lists.values() for item in items]
-
-
-def ablation(lists: dict[str, list[LineList]]) -> dict[str, dict[str, float]]:
-    """Return the figures without one part after the other."""
-    parts = {
-        "cosine of the sentence": ("cosine", "contrast"),
-        "cosine with neighbours": ("context",),
-        "shared words": ("words",),
-        "shared words nearby": ("near_words",),
-        "place in the list": ("position",),
-        "length": ("length",),
-        "tells a step": ("step",),
-    }
-    rows = {}
-    for name, left_out in parts.items():
-        used = [feature not in left_out for feature in FEATURE_NAMES]
-        rows[f"without {name}"] = cross_validate(lists, used)
-    everything = [True] * len(FEATURE_NAMES)
-    rows["without order"] = cross_validate(lists, everything, with_order=False)
-    return rows
 
 
 def write_weights(weights: LineWeights) -> None:
@@ -436,7 +407,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("narration", type=Path)
     parser.add_argument("--step-probabilities", type=Path)
-    parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument(
         "--write-so-far",
@@ -458,10 +428,6 @@ def main() -> None:
         return
     result = {"all": cross_validate(lists, used)}
     print(json.dumps(result, indent=1), flush=True)
-    if options.ablation:
-        result |= ablation(lists)
-        print(json.dumps(result, indent=1))
-        RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import rankdata
-from whenact import DRAWS
-from whenact_data import Array, folds, read_actions
+from whenact_data import DRAWS, Array, folds, read_actions
 
 from stepline.text import embed
 

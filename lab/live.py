@@ -1,5 +1,4 @@
 """A live run against the clock: python lab/live.py CLIPS --cache DIR [--only NAME ...]
-[--hours H | --kill]
 
 CLIPS and DIR are those of real_clips.py: labels.json, and a record of each clip by the main job.
 Each clip is replayed as a run at its own pace on two cores of its own. Pictures are read on one
@@ -11,23 +10,12 @@ only by its caches.
 - CPU: of both cores together, with decoding
 - words: how many words of the main job's transcript are recognised live, and how many others
 - against the labels: as in real_clips.py
-
---hours H plays the first clip again and again without a break, as fast as the machine goes. It
-shows how the memory grows. Sound and pictures are real. The words of the main job's transcript
-replace the recogniser, and the rows of pictures are kept from the first round. Voice detection,
-motion, writing and grounding are computed again, every ten seconds.
-
---kill kills a real run over the first clip by its clock, and shows when the next one continues.
 """
 
 import argparse
 import difflib
-import gc
 import json
-import math
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -36,26 +24,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import psutil
 from real_clips import RESULTS_FOLDER, counts, records
 
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
 from stepline.live.options import LiveOptions
 from stepline.live.run_files import RunFiles
 from stepline.live.session import LiveSession
-from stepline.live.speech import HeardSentences, Recognise
+from stepline.live.speech import HeardSentences
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import StepsSettings
-from stepline.processes import trim_memory
-from stepline.records import Record, Span, Video, Word
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
-from stepline.vision import Backbone, load_backbone
+from stepline.records import Record, Video
+from stepline.vision import load_backbone
 
 CORE_COUNT = 2
-# s of sound that --hours takes together, as a session does that was kept busy so long
-BURST_SECONDS = 10
-MEMORY_ROWS = 18  # that --hours prints, about
 Item = Frame | AudioBlock
 TimedItem = tuple[float, Item]
 
@@ -318,156 +300,6 @@ def summary_of(lives: Sequence[Replay], words: WordCounts) -> dict[str, object]:
     }
 
 
-class KnownPictures:
-    """The backbone, with the rows of pictures that it has seen before."""
-
-    def __init__(self, backbone: Backbone) -> None:
-        self.name = backbone.name
-        self.dim = backbone.dim
-        self.encode_texts = backbone.encode_texts
-        self._backbone = backbone
-        self._rows: dict[bytes, np.ndarray] = {}
-
-    def encode_images(self, pictures: np.ndarray) -> np.ndarray:
-        """Return the row of each picture."""
-        key = pictures[:, ::8, ::8].tobytes()
-        if key not in self._rows:
-            self._rows[key] = self._backbone.encode_images(pictures)
-        return self._rows[key]
-
-
-def words_of_loop(words: Sequence[Word], length: float) -> Recognise:
-    """Return a recogniser that hears the words of a clip that is played again and again, each round
-    for `length` s."""
-    spans = [(word, word.span) for word in words if word.span is not None]
-
-    def read(window: AudioWindow) -> WindowTranscript:
-        first_round = int(window.start // length)
-        last_round = int(window.end // length)
-        window_words = []
-        for number in range(first_round, last_round + 1):
-            shift = number * length
-            for word, span in spans:
-                start = span.start + shift
-                end = span.end + shift
-                is_in_window = start >= window.start - 0.1 and end <= window.end
-                if span.end <= length and is_in_window:
-                    window_words.append(word.model_copy(update={"span": Span(start, end)}))
-        return WindowTranscript(tuple(window_words), "en", -0.2)
-
-    return read
-
-
-def loop(clip: Path, cache: Path, hours: float) -> None:
-    """Play a clip again and again without a break, and print how the memory goes."""
-    # what is played: whole seconds of the clip, and its words
-    settings = StepsSettings()
-    clip_items = list(items(clip, settings))
-    length = float(int(max(second for second, _ in clip_items)))
-    clip_items = [(second, item) for second, item in clip_items if second <= length]
-    record = records(clip.parent, [clip.name], cache)[clip.name]
-    words = []
-    for sentence in record.sentences:
-        for word in sentence.words:
-            words.append(word.model_copy(update={"text": f" {word.text}"}))
-    # the rounds
-    rounds = math.ceil(hours * 3600 / length)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        session = LiveSession(
-            run_files(clip, Path(folder)),
-            settings,
-            lambda _: None,
-            LiveOptions(),
-            KnownPictures(load_backbone(settings.vision)),
-            recognise=words_of_loop(words, length),
-        )
-        session.warm_up()
-        clock = Clock()
-        session.sources = (clock,)  # type: ignore[assignment]
-        for number in range(rounds):
-            cpu = play_round(session, clock, clip_items, number * length)
-            if number % max(1, rounds // MEMORY_ROWS) == 0 or number == rounds - 1:
-                seconds = (number + 1) * length
-                rows.append(memory_row(session, seconds, cpu / length))
-                print(json.dumps(rows[-1]), flush=True)
-                text = json.dumps({"clip": clip.name, "rows": rows}, indent=1)
-                (RESULTS_FOLDER / "live_memory.json").write_text(f"{text}\n")
-
-
-def play_round(
-    session: LiveSession, clock: Clock, clip_items: Sequence[TimedItem], start: float
-) -> float:
-    """Play a clip once, from a second of the loop on. Return the CPU seconds."""
-    began = time.process_time()
-    waiting: list[AudioBlock] = []
-    for second, item in clip_items:
-        clock.end = start + second
-        clock.free = clock.end
-        clock.begun = time.process_time()
-        if isinstance(item, Frame):
-            session.look(Frame(item.time + start, item.image))
-        else:
-            waiting.append(AudioBlock(item.start + start, item.samples))
-        if len(waiting) == BURST_SECONDS:
-            session.advance(waiting)
-            waiting = []
-    session.advance(waiting)
-    return time.process_time() - began
-
-
-def resident_mib() -> float:
-    """Return the memory that the process holds, rounded."""
-    return round(psutil.Process().memory_info().rss / 2**20, 1)
-
-
-def memory_row(session: LiveSession, seconds: float, cpu: float) -> dict[str, float]:
-    """Return the memory of a session at a second of the loop. cpu: seconds per second."""
-    mib = resident_mib()
-    gc.collect()
-    trim_memory()
-    return {
-        "hours": round(seconds / 3600, 3),
-        "MiB": mib,
-        "MiB after malloc_trim": resident_mib(),
-        "steps": len(session.log.steps),
-        "sentences": len(session.log.sentences),
-        "CPU s a second": round(cpu, 3),
-    }
-
-
-def killed(clip: Path, backbone: str) -> None:
-    """Kill a run over a clip when its first step is reported, begin it again, and print when it
-    goes on."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "stepline", "live", str(clip)]
-        command += ["--out", folder, "--backbone", backbone]
-        # the first run, killed at its first step
-        first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert first.stdout is not None
-        next(event for event in map(json.loads, first.stdout) if event["event"] == "step_said")
-        first.kill()
-        first.wait()
-        lines = (Path(folder) / f"{clip.stem}.events.jsonl").read_text().split("\n")
-        # the last line is empty, or was not written whole
-        last = json.loads(lines[-2])
-
-        # the second, until its first event
-        began = time.monotonic()
-        second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert second.stdout is not None
-        next_event = json.loads(second.stdout.readline())
-        seconds = time.monotonic() - began
-        times = psutil.Process(second.pid).cpu_times()
-        second.kill()
-        second.wait()
-    assert next_event["number"] == last["number"] + 1
-    cpu = times.user + times.system
-    restart = f"the next event {seconds:.1f} s after the restart, {cpu:.1f} CPU s"
-    reported = f"it is of second {next_event['at']:.1f}, the last one before of {last['at']:.1f}"
-    print(f"{clip.name}, {backbone}: {restart}; {reported}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -476,8 +308,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--lag", type=float, default=2.0)
-    parser.add_argument("--hours", type=float)
-    parser.add_argument("--kill", action="store_true")
     options = parser.parse_args()
     truths = json.loads((options.clips / "labels.json").read_text())
     narrated = set()
@@ -485,14 +315,7 @@ def main() -> None:
         if any(step.get("spoken") for step in truth["steps"]):
             narrated.add(Path(name).stem)
     names = options.only or sorted(narrated)
-    first_clip = options.clips / f"{names[0]}.mp4"
-    if options.hours:
-        loop(first_clip, options.cache, options.hours)
-    elif options.kill:
-        for backbone in ("none", StepsSettings().vision.backbone):
-            killed(first_clip, backbone)
-    else:
-        compare(options.clips, options.cache, names, options.lag)
+    compare(options.clips, options.cache, names, options.lag)
 
 
 if __name__ == "__main__":

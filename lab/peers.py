@@ -1,17 +1,15 @@
 """The main job next to what others do with the same file: whole processes, in turn, in one run.
 
-    python lab/peers.py VIDEO... [--rounds 3] [--script PYTHON] [--scenedetect PYTHON]
+    python lab/peers.py VIDEO... [--rounds 3] [--scenedetect PYTHON]
     [--whisperx PYTHON] [--before CHECKOUT]
 
     stepline             `stepline steps`, all outputs
     stepline, speech     `stepline transcribe`, which hears and does not look
     faster-whisper       its own front door with the same weights: words with times, voice filter
-    script, no vision    lab/straightforward.py; needs sentence-transformers
-    script, with vision  the same with --vision
     PySceneDetect        cuts alone, by its content detector, its own front door
     whisperX             hears with the same weights
 
---script, --scenedetect, --whisperx: an interpreter whose environment has what that side needs. A
+--scenedetect, --whisperx: an interpreter whose environment has what that side needs. A
 side without one is left out. --before: a checkout of another version. Several videos go through one
 process where a side can take them. Prints a table: minimum and median of wall seconds, CPU seconds
 and peak memory, and the ratio of the least CPU seconds to faster-whisper's.
@@ -30,7 +28,7 @@ from pathlib import Path
 
 from stepline.networks.weights import find_weights
 
-BENCHMARKS_FOLDER = Path(__file__).parent
+LAB_FOLDER = Path(__file__).parent
 RECOGNISER_NAME = "whisper-tiny.en"
 REFERENCE_NAME = "faster-whisper"  # what the ratios are to
 Command = list[str]
@@ -74,7 +72,7 @@ class Side:
     """A way to work on the videos: commands that run one after another, and what they took."""
 
     commands: list[Command]
-    checkout: Path = BENCHMARKS_FOLDER.parent
+    checkout: Path = LAB_FOLDER.parent
     runs: list[Usage] = field(default_factory=list)
 
 
@@ -106,12 +104,6 @@ def find_sides(options: argparse.Namespace) -> dict[str, Side]:
     }
     if options.before is not None:
         sides["stepline before"] = Side(job, options.before.resolve())
-    if options.script is not None:
-        script = [options.script, str(BENCHMARKS_FOLDER / "straightforward.py")]
-        without_vision = [[*script, video] for video in videos]
-        with_vision = [[*script, video, "--vision"] for video in videos]
-        sides["script, no vision"] = Side(without_vision)
-        sides["script, with vision"] = Side(with_vision)
     if options.scenedetect is not None:
         sides["PySceneDetect"] = Side([[options.scenedetect, "-c", SCENE_DETECT, *videos]])
     if options.whisperx is not None:
@@ -157,7 +149,6 @@ def main() -> None:
     )
     parser.add_argument("videos", type=Path, nargs="+")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--script", help="interpreter with sentence-transformers")
     parser.add_argument("--scenedetect", help="interpreter with scenedetect")
     parser.add_argument("--whisperx", help="interpreter with whisperx")
     parser.add_argument("--before", type=Path, help="a checkout of another version")

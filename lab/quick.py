@@ -23,9 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BENCHMARKS_FOLDER = Path(__file__).resolve().parent
-PROJECT_FOLDER = BENCHMARKS_FOLDER.parent
-RESULT_PATH = BENCHMARKS_FOLDER / "results" / "quick.json"
+LAB_FOLDER = Path(__file__).resolve().parent
+PROJECT_FOLDER = LAB_FOLDER.parent
+RESULT_PATH = LAB_FOLDER / "results" / "quick.json"
 DEMO_PATH = "stepline/demo/demo.mp4"  # below a checkout
 SEARCHED_STEPS = 100_000
 CORRECTED_VIDEOS = 1_000
@@ -189,7 +189,7 @@ def run_measure(name: str, checkout: Path) -> Usage:
     """Return what a measure takes with a checkout's package. Exits where it fails."""
     threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     environment = {**os.environ, **threads, "PYTHONPATH": str(checkout)}
-    command = [sys.executable, str(BENCHMARKS_FOLDER / "quick.py"), "--measure", name]
+    command = [sys.executable, str(LAB_FOLDER / "quick.py"), "--measure", name]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(f"{name} failed in {checkout}:\n{process.stderr[-2000:]}")

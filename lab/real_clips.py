@@ -1,5 +1,5 @@
 """The main job on real clips: python lab/real_clips.py CLIPS --cache DIR [--table
-given|evidence|repeated|wrong]
+given|wrong]
 
 CLIPS holds clips and labels.json: steps with the seconds in which they are spoken and shown
 (docs/real_clips.md). DIR keeps the record of each clip and what is seen of it. An empty one has
@@ -12,8 +12,6 @@ Intervals: bootstrap over clips.
 
     whole      the whole main job (the default)
     given      the labelled steps as `--texts`: placing apart from writing
-    evidence   the written steps placed anew with each kind of evidence off, and each alone
-    repeated   each clip 3 and 26 times: how many of its "shown" steps stay so
     wrong      black, noise, a still of the clip, and cards that bear its own steps instead of its pictures
 """
 
@@ -25,19 +23,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from altered_clips import EVIDENCE_LEFT_OUT, WRONG_KINDS, repeated, without, wrong_pictures
+from altered_clips import WRONG_KINDS, wrong_pictures
 from scipy.optimize import linear_sum_assignment
 
 from stepline.evaluate.calibration import calibration_error
-from stepline.files.storage import read_record, write_record
 from stepline.media import probe
 from stepline.pipeline.networks import load_networks
 from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import understand
-from stepline.pipeline.user_lines import place_user_lines
+from stepline.pipeline.understand import place_user_lines, understand
 from stepline.records import FeatureSequence, Record, Span, Step, Transcript
+from stepline.storage import read_record, write_record
 from stepline.text import embed
 from stepline.vision import Activity, PictureCues, load_backbone
 from stepline.vision.on_screen_text import ScreenText
@@ -48,7 +45,6 @@ NEARBY_SAME_COSINE = 0.45  # the same, of steps that are spoken near each other
 NEARBY_SECONDS = 8.0
 SLACK_SECONDS = 1.0  # seconds
 BOOTSTRAP_DRAWS = 2000  # bootstrap samples
-REPEAT_COUNTS = (3, 26)
 FALSE_KEY = "shown in clips that show nothing"
 
 Row = dict[str, Any]
@@ -353,35 +349,6 @@ def print_given(truths: Row, by_name: Records, visual: Pictures) -> Row:
     return print_whole(step_truths, placed)
 
 
-def print_evidence(truths: Row, by_name: Records, visual: Pictures) -> Row:
-    """Print one row for each choice of evidence."""
-    result: Row = {}
-    print(f"| evidence | best second right | shown or only said | {FALSE_KEY} |\n|---|---|---|---|")
-    for choice, kinds in EVIDENCE_LEFT_OUT.items():
-        rows = []
-        for name, truth in truths.items():
-            placed = placed_anew(by_name[name], without(visual[name], kinds))
-            rows.append(counts(truth, placed))
-        figures = table([row for row in rows if "found" in row])
-        false = sum(row.get(FALSE_KEY, 0) for row in rows)
-        at = figures["at, stepline"]
-        verdict = figures["verdict"]
-        result[choice] = {"at": at, "verdict": verdict, "false": false}
-        print(f"| {choice} | {interval(at)} | {interval(verdict)} | {false} |", flush=True)
-    return result
-
-
-def print_repeated(truths: Row, by_name: Records, visual: Pictures) -> Row:
-    """Print how many "shown" steps stay so where each clip is repeated."""
-
-    def count(name: str, record: Record, times: int) -> tuple[int, int]:
-        once = placed_anew(*repeated(record, visual[name], 1))
-        longer = placed_anew(*repeated(record, visual[name], times))
-        return count_shown(longer.steps), times * count_shown(once.steps)
-
-    return print_changed(truths, by_name, REPEAT_COUNTS, count)
-
-
 def print_wrong(truths: Row, by_name: Records, visual: Pictures, clips: Path) -> Row:
     """Print how many steps are "shown" in pictures that are not the clip's."""
 
@@ -431,9 +398,7 @@ def main() -> None:
     )
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument(
-        "--table", choices=("whole", "given", "evidence", "repeated", "wrong"), default="whole"
-    )
+    parser.add_argument("--table", choices=("whole", "given", "wrong"), default="whole")
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
     truths = narrated_or_empty(labels)
@@ -445,10 +410,6 @@ def main() -> None:
         result = print_whole(truths, by_name)
     elif args.table == "given":
         result = print_given(truths, by_name, visual)
-    elif args.table == "evidence":
-        result = print_evidence(truths, by_name, visual)
-    elif args.table == "repeated":
-        result = print_repeated(truths, by_name, visual)
     else:
         result = print_wrong(truths, by_name, visual, args.clips)
     path = RESULTS_FOLDER / "real_clips.json"

@@ -30,9 +30,9 @@ import numpy as np
 
 from stepline.sieve_swap.text_base.vectors import VectorStore, nearest_exact
 
-BENCHMARKS_FOLDER = Path(__file__).parent
+LAB_FOLDER = Path(__file__).parent
 # real texts are not part of the project
-DATA_FOLDER = BENCHMARKS_FOLDER.parents[1] / "shared" / "data"
+DATA_FOLDER = LAB_FOLDER.parents[1] / "shared" / "data"
 STEP_COUNT = 500_000
 SEGMENT_COUNT = 20_000
 REAL_STEPS = 20_000
@@ -54,7 +54,7 @@ Result = dict[str, object]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default_out = BENCHMARKS_FOLDER / "results" / "retrieval.json"
+    default_out = LAB_FOLDER / "results" / "retrieval.json"
     default_cache = Path(tempfile.gettempdir()) / "stepline-retrieval"
     parser.add_argument("--out", type=Path, default=default_out)
     parser.add_argument("--cache", type=Path, default=default_cache)

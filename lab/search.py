@@ -2,7 +2,6 @@
 
     python lab/search.py --steps 100000
     python lab/search.py --clips CLIPS --records DIR
-    python lab/search.py --drawn 30 --floors 0 .2 .25 .3
 
 The first makes records of how-to steps in a temporary folder, with random unit vectors. A search
 compares all of them, whatever they hold. It times whole queries: the query's own vector, words,
@@ -12,11 +11,6 @@ hold a word of the query.
 The second asks for each labelled step of CLIPS (labels.json, docs/real_clips.md) in a person's
 words. DIR holds their records. A step is right if one of the answers is of that clip and near the
 marks. That is at most 3 s from the seconds in which the step is spoken or shown.
-
-The third asks for the steps of that many scripts of drawn videos (`lab.drawn_videos`, seeds
-from 200 on) in the words of their recipe. What is searched is what the narrator says, in other
-words, and the steps that the grammar writes of it. A sentence takes 5 s here. An answer is
-right if it is in a sentence that describes a step of that wording.
 
 Both also report the shares of queries without an answer, of queries in made words and of queries
 about other things. The --floors are the least likenesses by which meaning answers.
@@ -34,13 +28,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lab.drawn_videos import Script, make_script
 from stepline.files.atomic_files import files_below
-from stepline.files.storage import read_record, write_record
 from stepline.library import Moment, SearchIndex, search
-from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video, covering_span
+from stepline.records import Matrix, Record, Span, Step, Video
+from stepline.storage import read_record, write_record
 from stepline.text import embed
-from stepline.writing.extractive.writer import write_extractive
 
 VERB_WORDS = (
     "fold",
@@ -90,8 +82,6 @@ QUERY_TEXTS = (
 )
 STEPS_PER_RECORD = 100
 SLACK_SECONDS = 3.0
-FIRST_SEED = 200  # of scripts
-SENTENCE_SECONDS = 5.0  # that a sentence of a script takes
 MADE_QUERIES = 200  # of made words, not those that the search itself compares with
 MADE_SEED = 17
 OTHER_QUERIES = (
@@ -205,42 +195,6 @@ def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[st
     return shares(records, questions, floors)
 
 
-def drawn_quality(count: int, floors: Sequence[float]) -> list[dict[str, float]]:
-    """Return the shares of `shares` for the steps of scripts."""
-    folder = Path(tempfile.mkdtemp())
-    # a step's wording: the videos, and the second at which each says it
-    places_by_text: dict[str, list[tuple[str, float]]] = {}
-    try:
-        for seed in range(FIRST_SEED, FIRST_SEED + count):
-            script = make_script(seed)
-            record = script_record(script)
-            write_record(record, folder / f"{script.id}.json")
-            for step in script.steps:
-                second = record.sentences[step.utterance].span.center
-                places_by_text.setdefault(step.text, []).append((script.id, second))
-        questions: list[Question] = []
-        for text, places in places_by_text.items():
-            questions.append((text, partial(_is_in_sentence, places=places)))
-        return shares(folder, questions, floors)
-    finally:
-        shutil.rmtree(folder)
-
-
-def script_record(script: Script) -> Record:
-    """Return what the narrator of a script says, and the steps that the grammar writes of it."""
-    sentences = []
-    for number, utterance in enumerate(script.utterances):
-        span = Span(SENTENCE_SECONDS * number, SENTENCE_SECONDS * (number + 1))
-        sentences.append(Sentence(text=utterance.text, span=span))
-    transcript = Transcript(language="en", sentences=tuple(sentences))
-    steps = []
-    for step in write_extractive(transcript).steps:
-        words = covering_span([sentences[source].span for source in step.sources])
-        steps.append(step.model_copy(update={"said": words, "status": "said"}))
-    video = Video(id=script.id)
-    return Record(id=script.id, video=video, transcript=transcript, steps=tuple(steps))
-
-
 def shares(
     folder: Path, questions: Sequence[Question], floors: Sequence[float]
 ) -> list[dict[str, float]]:
@@ -276,14 +230,6 @@ def shares(
     return rows
 
 
-def _is_in_sentence(moment: Moment, places: Sequence[tuple[str, float]]) -> bool:
-    """Say whether a moment holds the second of a sentence that describes the step."""
-    if moment.start is None or moment.end is None:
-        return False
-    seconds = [second for video, second in places if video == moment.video]
-    return any(moment.start <= second < moment.end for second in seconds)
-
-
 def _is_near(moment: Moment, clip: str, spans: Sequence[Sequence[float]]) -> bool:
     """Say whether a moment is near where a step is spoken or shown."""
     if moment.video != clip or moment.start is None or moment.end is None:
@@ -299,16 +245,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--records", type=Path)
-    parser.add_argument("--drawn", type=int)
     parser.add_argument("--floors", type=float, nargs="+", default=[search.LEAST_LIKENESS])
     args = parser.parse_args()
-    figures: object
-    if args.drawn:
-        figures = drawn_quality(args.drawn, args.floors)
-    elif args.clips:
-        figures = quality(args.clips, args.records, args.floors)
-    else:
-        figures = speed(args.steps)
+    figures = quality(args.clips, args.records, args.floors) if args.clips else speed(args.steps)
     print(json.dumps(figures, indent=2))
 
 

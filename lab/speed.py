@@ -1,16 +1,14 @@
 """Measures the main job as a whole: cold, warm, and how memory grows with duration.
 
     python lab/speed.py CLIP.mp4 [--quick | --memory]
-    python lab/speed.py VIDEO... --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
+    python lab/speed.py VIDEO... --stages
 
 The clip is scaled to 720p and 360p with film grain, so that its bit rate is that of real footage.
-It is looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and
-lab/straightforward.py in turn. Warm: one process whose models are loaded. --quick leaves out
+It is looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes.
+Warm: one process whose models are loaded. --quick leaves out
 the hour, --memory all but memory, which is added to the file. Writes lab/results/speed.json.
 
---against: prints tables of this checkout next to another, in turn. They are all videos in one
-process (times real time), one cold process (--cold, else the first video), CPU seconds by stage per
-minute. The option --python is an interpreter, say of an environment without torch.
+--stages: CPU seconds of each part of the main job per minute of video, one thread.
 """
 
 import argparse
@@ -33,11 +31,11 @@ import av
 import numpy as np
 from media import loop, peak_mib
 
-BENCHMARK_FOLDER = Path(__file__).parent
+LAB_FOLDER = Path(__file__).parent
 
 
-RESULT_PATH = BENCHMARK_FOLDER / "results" / "speed.json"
-CLIP_PATH = BENCHMARK_FOLDER.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
+RESULT_PATH = LAB_FOLDER / "results" / "speed.json"
+CLIP_PATH = LAB_FOLDER.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
 GRAIN_DEVIATION = 9.0  # grey levels. It brings 720p to the 2-5 Mbit/s that hosts send
 SETTINGS_VARIANTS = {
     "default": (),
@@ -94,27 +92,15 @@ def process(*command: object) -> dict[str, float]:
 
 
 def cold(video: Path, folder: Path, runs: int) -> dict[str, Any]:
-    """Return min and median wall seconds of ours and the straightforward script, run in turn."""
-    ours = ("-m", "stepline", "steps", video, "--out", folder / "out", "--force")
-    script = BENCHMARK_FOLDER / "straightforward.py"
-    sides: dict[str, tuple[object, ...]] = {
-        "stepline, all outputs": ours,
-        "straightforward, no vision": (script, video),
-        "straightforward, with vision": (script, video, "--vision"),
+    """Return min and median wall seconds of whole processes."""
+    command = ("-m", "stepline", "steps", video, "--out", folder / "out", "--force")
+    costs = [process(*command) for _ in range(runs)]
+    walls = [cost["wall_s"] for cost in costs]
+    return {
+        "wall_s_min": min(walls),
+        "wall_s_median": statistics.median(walls),
+        "cpu_s_min": min(cost["cpu_s"] for cost in costs),
     }
-    costs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for _ in range(runs):
-        for name, command in sides.items():
-            costs[name].append(process(*command))
-    summary = {}
-    for name, rows in costs.items():
-        walls = [row["wall_s"] for row in rows]
-        summary[name] = {
-            "wall_s_min": min(walls),
-            "wall_s_median": statistics.median(walls),
-            "cpu_s_min": min(row["cpu_s"] for row in rows),
-        }
-    return summary
 
 
 def warm(short: Path, long: Path) -> dict[str, Any]:
@@ -261,72 +247,6 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
     return {name: 60 * seconds / length for name, seconds in timer.seconds.items()}
 
 
-RunCost = tuple[float, float, float]  # wall s, CPU s, peak MiB
-
-
-def run_cost(side: str, checkout: Path, videos: list[Path], python: str) -> RunCost:
-    """Return what a run of one checkout over videos costs. Ends the program where it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    paths = [str(video) for video in videos]
-    with tempfile.TemporaryDirectory() as out:
-        command = [python, "-m", "stepline", "-q", "steps", *paths, "--out", out]
-        begin = time.perf_counter()
-        child = subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        wall = time.perf_counter() - begin
-    if status:
-        sys.exit(f"{side}: {' '.join(command)} failed")
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
-def stages_of(checkout: Path, videos: list[Path], python: str) -> dict[str, float]:
-    """Return the CPU seconds a minute of video of each part, by the code of a checkout."""
-    command = [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"]
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, check=True, capture_output=True, cwd=checkout, env=environment)
-    return dict(json.loads(result.stdout))
-
-
-def print_cost(job: str, side: str, runs: list[RunCost], length: float | None) -> None:
-    """Print a row: medians, all runs in brackets. length: s of video, None: no real time."""
-    columns = list(zip(*sorted(runs), strict=True))
-    cells = [job, side]
-    for column in columns:
-        values = ", ".join(f"{value:.1f}" for value in column)
-        cells.append(f"{statistics.median(column):.1f} ({values})")
-    real_time = ""
-    if length is not None:
-        real_time = f"{length / statistics.median(columns[0]):.1f}"
-    cells.append(real_time)
-    print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def compare(
-    videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds: int, python: str
-) -> None:
-    """Print the tables of `--against`: each side's least and all, side by side, in turns."""
-    from stepline.media import probe
-    from stepline.media.settings import MediaSettings
-
-    length = sum(probe(video, MediaSettings()).duration for video in videos)
-    all_videos = f"{len(videos)} videos, {length:.0f} s, one process"
-    jobs = {all_videos: videos, f"{cold_video.name}, cold": [cold_video]}
-    print("| | side | wall s | CPU s | peak MiB | x real time |\n|---|---|---|---|---|---|")
-    for job, job_videos in jobs.items():
-        rows: dict[str, list[RunCost]] = {side: [] for side in sides}
-        for _ in range(rounds):
-            for side, checkout in sides.items():
-                rows[side].append(run_cost(side, checkout, job_videos, python))
-        for side, runs in rows.items():
-            print_cost(job, side, runs, length if job == all_videos else None)
-    stages = {side: stages_of(checkout, videos, python) for side, checkout in sides.items()}
-    print(f"\n| CPU s a minute of video, one thread | {' | '.join(sides)} |")
-    print("|---|" + "---|" * len(sides))
-    for name in stages["now"]:
-        cells = [f"{stages[side].get(name, 0.0):.2f}" for side in sides]
-        print(f"| {name} | {' | '.join(cells)} |")
-
-
 def memory(video: Path, folder: Path) -> dict[str, float]:
     """Return the peak memory of one process that does the whole job, all outputs written."""
     command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
@@ -392,10 +312,6 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", nargs=2, type=Path)
-    parser.add_argument("--against", type=Path)
-    parser.add_argument("--cold", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--stages", action="store_true")
     return parser.parse_args()
 
@@ -406,11 +322,6 @@ def main() -> None:
     videos = [video.resolve() for video in options.clip]
     if options.stages:
         print(json.dumps(stage_seconds(videos)))
-        return
-    if options.against:
-        sides = {"before": options.against.resolve(), "now": BENCHMARK_FOLDER.parent}
-        cold_video = options.cold.resolve() if options.cold else videos[0]
-        compare(videos, cold_video, sides, options.rounds, options.python)
         return
     if options.memory_of:
         run_memory(*options.memory_of)

@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound="Trial")
 R = TypeVar("R", bound="Row[Any]")
 
-VERDICT_TEXTS = {True: "holds", False: "**does not hold**", None: "not asserted"}
-
 
 class Trial(Settings):
     """One training."""
@@ -147,15 +145,13 @@ class Claim:
     """How far the row `more` scores above `less`. With `beyond`, how much further than its second
     above its first.
 
-    least: what the mean over seeds must exceed, None where nothing is asserted. published: the
-    paper's difference.
+    published: the paper's difference.
     """
 
     statement: str
     metric: str
     more: Hashable
     less: Hashable
-    least: float | None = None
     published: float | None = None
     beyond: tuple[Hashable, Hashable] | None = None
 
@@ -183,13 +179,6 @@ class ClaimResult:
     claim: Claim
     gains: tuple[float, ...]
 
-    @property
-    def holds(self) -> bool | None:
-        """Say whether the mean difference is what is asserted. None where nothing is."""
-        if self.claim.least is None:
-            return None
-        return mean(self.gains) > self.claim.least
-
 
 @dataclass(frozen=True)
 class Study(ABC, Generic[R, T]):
@@ -201,7 +190,6 @@ class Study(ABC, Generic[R, T]):
     tables: Sequence[str] = ()
     report: Callable[[int, int], None] | None = None
 
-    file_name: ClassVar[str] = "tables"
     # by the tables' names, in the order in which they are written
     titles: ClassVar[Mapping[str, str]]
     columns: ClassVar[Sequence[str]]  # scores that tables show
@@ -237,10 +225,6 @@ class Study(ABC, Generic[R, T]):
         """Return what tables.json says next to rows and claims."""
         return {}
 
-    def preface(self) -> str:
-        """Return what is above the tables."""
-        return ""
-
     def run(self) -> tuple[list[RowResult[R]], list[ClaimResult]]:
         """Train what is not in the folder yet, write the tables there, and return their content."""
         failures = self.train()
@@ -250,8 +234,8 @@ class Study(ABC, Generic[R, T]):
         for claim in self.claims():
             if all(claim.metric in scores.get(subject, ()) for subject in claim.subjects):
                 judged.append(ClaimResult(claim, claim.gains(scores)))
-        write_atomic(self.folder / f"{self.file_name}.json", self.as_json(results, judged))
-        write_atomic(self.folder / f"{self.file_name}.md", self.as_markdown(results, judged))
+        write_atomic(self.folder / "tables.json", self.as_json(results, judged))
+        write_atomic(self.folder / "tables.md", self.as_markdown(results, judged))
         return results, judged
 
     def trials(self) -> list[T]:
@@ -313,9 +297,6 @@ class Study(ABC, Generic[R, T]):
     def as_markdown(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
         """Return one table per table of the paper, then the claims."""
         parts = []
-        preface = self.preface()
-        if preface:
-            parts.append(preface)
         for table in dict.fromkeys(result.row.table for result in results):
             parts.append(self._table([result for result in results if result.row.table == table]))
         if judged:
@@ -368,18 +349,15 @@ class Study(ABC, Generic[R, T]):
             claim = claim_result.claim
             gains = [self.scale * gain for gain in claim_result.gains]
             published = "–" if claim.published is None else f"{claim.published:+g}"
-            least = "–" if claim.least is None else f"> {self.scale * claim.least:g}"
             row = [
                 claim.statement,
                 claim.metric,
                 published,
                 ", ".join(f"{gain:+.1f}" for gain in gains),
                 f"{mean(gains):+.1f}",
-                least,
-                VERDICT_TEXTS[claim_result.holds],
             ]
             rows.append(row)
-        head = ["claim", "metric", "paper", "a seed", "mean", "must exceed", "verdict"]
+        head = ["claim", "metric", "paper", "a seed", "mean"]
         return f"### Orderings, differences in points\n\n{markdown_table(head, rows)}"
 
 
@@ -389,9 +367,7 @@ def _claim_as_json(result: ClaimResult) -> dict[str, object]:
         "claim": claim.statement,
         "metric": claim.metric,
         "published": claim.published,
-        "must_exceed": claim.least,
         "gains": list(result.gains),
-        "holds": result.holds,
     }
 
 

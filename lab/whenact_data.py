@@ -16,6 +16,7 @@ SHARED_DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 ACTIONS_FILE = SHARED_DATA / "whenact" / "narrated_actions.json.gz"
 CLIP = 60  # seconds in a clip; WhenAct's miniclips are cut there
 FOLDS = 5
+DRAWS = 2000  # bootstrap samples
 
 Array = npt.NDArray[np.float64]
 

@@ -1,7 +1,6 @@
 """How well a step writer finds the actions of marked transcripts, and how fast it is.
 
     python lab/writing.py
-    python lab/writing.py --halves    # which actions do annotators put into one step?
 
 A written step matches a marked action when it cites the action's sentence and shares its verb's
 lemma and its main object's lemma. A step that joins two actions may match two, another step one.
@@ -16,26 +15,19 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.extractive.clauses import find_clauses
-from stepline.writing.extractive.english import parse, parser, verbs
-from stepline.writing.extractive.pronouns import INDEFINITE_PRONOUNS, PRONOUN_NUMBERS
-from stepline.writing.extractive.segments import split_into_segments
+from stepline.writing.extractive.english import parser, verbs
 
-BENCHMARKS_FOLDER = Path(__file__).resolve().parent
-SHARED_FOLDER = BENCHMARKS_FOLDER.parent.parent / "shared"
-# The scores before any error was looked at. Never made again.
-FIRST_RUNS = BENCHMARKS_FOLDER / "writing_first_runs.json"
+LAB_FOLDER = Path(__file__).resolve().parent
+SHARED_FOLDER = LAB_FOLDER.parent.parent / "shared"
 # An ordinary pace. These transcripts have no times, and the writer needs some.
 WORDS_A_SECOND = 2.5
 JOINT_PATTERN = re.compile(r" and (?:then )?(?=\w)")
 REFLEXIVE_PRONOUNS = frozenset({"yourself", "yourselves", "itself", "themselves"})
-CONTINUING_PRONOUNS = frozenset(PRONOUN_NUMBERS) | INDEFINITE_PRONOUNS | REFLEXIVE_PRONOUNS
 OBJECT_RELATIONS = ("dobj", "nsubjpass", "attr", "oprd")
 
 
@@ -56,7 +48,7 @@ class Case:
     """A marked transcript.
 
     round 0: the rules were written with it in view. 1, 2 and 3: marked before the writer first ran
-    on it. Its errors were looked at after that first run, whose numbers FIRST_RUNS keeps.
+    on it. Its errors were looked at after that first run.
     """
 
     name: str
@@ -240,7 +232,7 @@ def cases() -> list[Case]:
     lemonade = SHARED_FOLDER / "metric_cases" / "lemonade.json"
     if lemonade.is_file():
         marked.append(_case("lemonade", 0, json.loads(lemonade.read_text(encoding="utf-8"))))
-    for path in sorted((BENCHMARKS_FOLDER / "transcripts").glob("*.json")):
+    for path in sorted((LAB_FOLDER / "transcripts").glob("*.json")):
         if path.stem != "tutorialvqa":
             marked.append(_case(path.stem, 1, json.loads(path.read_text(encoding="utf-8"))))
     return marked + _tutorialvqa()
@@ -252,7 +244,7 @@ def _tutorialvqa() -> list[Case]:
     Only the marks are stored here. The text stays in ../shared.
     """
     texts_path = SHARED_FOLDER / "data" / "tutorialvqa" / "tutorials.json.gz"
-    marks_path = BENCHMARKS_FOLDER / "transcripts" / "tutorialvqa.json"
+    marks_path = LAB_FOLDER / "transcripts" / "tutorialvqa.json"
     if not (texts_path.is_file() and marks_path.is_file()):
         return []
     with gzip.open(texts_path, "rt", encoding="utf-8") as file:
@@ -368,66 +360,11 @@ def _pooled(scores: Sequence[Score]) -> Score:
     )
 
 
-def halves(videos: int = 300) -> dict[str, tuple[int, int]]:
-    """Return how many neighbouring actions in YouCook2's captions are in one caption and in two.
-
-    The counts are by what the later action acts on. That is nothing, a place alone, a pronoun, a
-    thing that the earlier action names, or a new thing.
-    """
-    path = SHARED_FOLDER / "data" / "youcook2" / "val.json.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        captions = [video["sentences"] for video in json.load(file).values()][:videos]
-
-    # the pieces of every caption, parsed together
-    places = []
-    segments = []
-    for video, sentences in enumerate(captions):
-        for sentence, text in enumerate(sentences):
-            for segment in split_into_segments(text):
-                places.append((video, sentence))
-                segments.append(segment)
-    docs = parse([segment.text for segment in segments])
-
-    # every action, with its video and its caption
-    actions = []
-    for (video, caption), segment, doc in zip(places, segments, docs, strict=True):
-        for clause in find_clauses(doc, ordered=segment.ordered):
-            actions.append((video, caption, clause.verb))
-    counts: dict[str, tuple[int, int]] = {}
-    for (video, caption, verb), (next_video, next_caption, next_verb) in pairwise(actions):
-        if video != next_video:
-            continue
-        nouns = {token.lemma_ for token in verb.subtree if token.pos_ in ("NOUN", "PROPN")}
-        kind = _acts_on(next_verb, nouns)
-        together, apart = counts.get(kind, (0, 0))
-        is_together = caption == next_caption
-        counts[kind] = (together + is_together, apart + (not is_together))
-    return counts
-
-
-def _acts_on(verb: Any, named: set[str]) -> str:
-    after = [child for child in verb.children if child.i > verb.i]
-    things = [child for child in after if child.dep_ in ("dobj", "dative")]
-    if not things:
-        prepositions = [child for child in after if child.dep_ == "prep"]
-        relations = {token.dep_ for child in prepositions for token in child.children}
-        return "a place" if "pobj" in relations else "nothing"
-    if all(thing.lower_ in CONTINUING_PRONOUNS for thing in things):
-        return "a pronoun"
-    lemmas = {thing.lemma_ for thing in things}
-    return "a thing named before" if lemmas & named else "a new thing"
-
-
 def main() -> None:
     """Print the table and write lab/results/writing.json.
 
     Arguments choose transcripts and write nothing.
     """
-    if "--halves" in sys.argv:
-        for kind, (together, apart) in sorted(halves().items()):
-            share = together / (together + apart)
-            print(f"{kind:22s} {together:5d} in one step, {apart:5d} in two: {share:.2f}")
-        return
     names = [name for name in sys.argv[1:] if not name.startswith("-")]
     verbose = "--verbose" in sys.argv
     # the parser is loaded once, and its loading is timed
@@ -443,10 +380,9 @@ def main() -> None:
     print(
         f"speed: {words_per_second:.0f} words a CPU second; parser imported and loaded in {load} s"
     )
-    result_path = BENCHMARKS_FOLDER / "results" / "writing.json"
+    result_path = LAB_FOLDER / "results" / "writing.json"
     result_path.parent.mkdir(exist_ok=True)
-    first_runs = json.loads(FIRST_RUNS.read_text(encoding="utf-8"))
-    tree = {"transcripts": rows, "first_runs": first_runs, "speed": speeds}
+    tree = {"transcripts": rows, "speed": speeds}
     result_path.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
 
 

@@ -6,20 +6,17 @@ for 0.8. The simulated backbones replace the real ones by rank alone: dull for S
 CLIP, sharp for InternVideo.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from pydantic import model_validator
-
-from lab.study import Row, Trial
-from stepline.models.nasva.settings import AlignabilityTargets, BestAt, RefineSettings, UnshownTexts
+from lab.study import Claim, Row, Trial
+from stepline.models.nasva.settings import BestAt, RefineSettings
 from stepline.settings import Count, Fraction, Positive, Settings
 
 Texts: TypeAlias = Literal["W", "S", "W+S"]
 LabelSource: TypeAlias = Literal["asr", "video", "planted"]
-Labeller: TypeAlias = Literal["best second", "small loss", "soft"]
-WorldName: TypeAlias = Literal["short", "short-2", "onset"]
+WorldName: TypeAlias = Literal["short", "short-2"]
 
 
 class NasvaSize(Settings):
@@ -38,30 +35,11 @@ class NasvaSize(Settings):
     teacher_epochs: Count = 4
 
 
-PAPER_SIZE = NasvaSize(
-    width=256, heads=8, layers=3, feed_forward=2048, projection=64, learning_rate=1e-4, epochs=12
-)
-
-
 class Round(Settings):
     """One refinement of the labels."""
 
     refine: RefineSettings
     teachers: Count = 1
-    # "small loss": keeps first labels. "soft": each second at its probability
-    labeller: Labeller = "best second"
-    # of the first labels, those of least loss that are kept. Agreement keeps as many
-    small_loss: Fraction = 0.4
-    # the paper's cosine that `refine.threshold` means in the simulated world
-    eps2: Fraction | None = None
-
-    @property
-    def in_cosines(self) -> "Round":
-        """The round with the paper's own threshold, for the features that it was chosen for."""
-        if self.eps2 is None:
-            return self
-        refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})
-        return self.model_copy(update={"refine": refine})
 
 
 class LabelPlan(Settings):
@@ -71,39 +49,19 @@ class LabelPlan(Settings):
     floor: Fraction = 0.20  # eps1
     rounds: tuple[Round, ...] = ()
 
-    @property
-    def soft(self) -> bool:
-        """Whether a text's label is a probability of every second."""
-        return bool(self.rounds) and self.rounds[-1].labeller == "soft"
-
 
 class NasvaTrial(Trial):
     """One training: its data, its labels, its network, its length."""
 
     again: int = 0  # a second teacher differs from the first in this alone
     world: WorldName = "short"
-    lag: float | None = None  # s, `narration.offset` in place of the world's own
-    # to train on, in place of the size's. The more, the fewer epochs, down to one
-    videos: Count | None = None
     backbone: str = "usual"
     recogniser: Literal["clean", "aligned", "noisy"] = "clean"
     texts: Texts = "S"
     planted: bool = False  # narrations too are labelled by the planted truth
     labels: LabelPlan = LabelPlan()
     early: bool = False  # trained as long as a teacher, not as long as a final network
-    attention_dropout: Fraction = 0.0
-    # the final network has the paper's size, its teachers that of `size`
-    paper_network: bool = False
-    head: AlignabilityTargets | None = None
-    # texts that the head learns as not shown, in place of those without a label
-    unshown: UnshownTexts | None = None
     size: NasvaSize = NasvaSize()
-
-    @model_validator(mode="after")
-    def _has_a_loss(self) -> "NasvaTrial":
-        if self.texts != "S" and self.labels.soft:
-            raise ValueError("soft labels are those of written steps; give texts='S'")
-        return self
 
     @property
     def predecessors(self) -> tuple["NasvaTrial", ...]:
@@ -112,7 +70,7 @@ class NasvaTrial(Trial):
             return ()
         *before, last = self.labels.rounds
         plan = self.labels.model_copy(update={"rounds": tuple(before)})
-        shared = ("seed", "world", "lag", "backbone", "recogniser", "size")
+        shared = ("seed", "world", "backbone", "recogniser", "size")
         plain = NasvaTrial(**{name: getattr(self, name) for name in shared})
         teachers = []
         for again in range(last.teachers):
@@ -129,24 +87,10 @@ TABLE_TITLES = {
     "beyond": (
         "Beyond the paper: a student better than its early-stopped teacher; S alone where not said"
     ),
-    "head": (
-        "Alignability: ROC-AUC of the head beside the best cosine's; "
-        "two teachers that agree, S alone"
-    ),
-    "size": "Networks of the paper's size, trained as long as a teacher; S alone",
-    "dropout": "Attention dropout; two teachers that agree, S alone",
     "version-2": "The paper's orderings in version 2 of the world",
-    "lag": "Table 8 over the lag of the pictures behind the words; S alone, 8 s, eps2 0.8",
-    "corpus": "eps2 over the number of videos; S alone, start, 8 s",
-    "labellers": "Labellers in version 2 of the world; S alone",
-    "labellers-1": "Labellers in version 1 of the world; S alone",
-    "unshown": (
-        "What the alignability head learns as not shown; "
-        "two teachers that agree, S alone, version 2"
-    ),
 }
 # Tables that come only when they are named.
-UNUSUAL_TABLES = ("version-2", "lag", "corpus", "labellers", "labellers-1", "unshown")
+UNUSUAL_TABLES = ("version-2",)
 
 
 # eps2 of the paper -> fraction of texts dropped here.
@@ -160,7 +104,6 @@ BACKBONE_GRADES = {
 STEP_RECALL = "recipe R@1"
 NARRATION_RECALL = "narration R@1"
 LABELS_INSIDE = "labels inside"
-AFTER_START = "label start - window start"
 
 
 NasvaRow: TypeAlias = Row[NasvaTrial]
@@ -176,7 +119,7 @@ def fixed(eps2: float, position: BestAt, seconds: float | None) -> Round:
     refine = RefineSettings(
         threshold=DROPPED_FRACTION[eps2], position=position, seconds=seconds, agree=None
     )
-    return Round(refine=refine, eps2=eps2)
+    return Round(refine=refine)
 
 
 def round_of(
@@ -221,8 +164,7 @@ VIDEO_REFINED = labelled(*PAPER_ROUNDS, first="video")
 def nasva_rows() -> tuple[NasvaRow, ...]:
     """Return all rows, those of the paper's orderings first."""
     papers = (*_table_2(), *_table_3(), *_beyond(), *_table_4(), *_table_8(), *_table_9())
-    explained = (*_second_version(), *_lags(), *_corpora(), *_labellers(), *unshown_rows())
-    return (*papers, *_heads(), *_dropout(), *_paper_network(), *explained)
+    return (*papers, *_second_version())
 
 
 def _table_2() -> list[NasvaRow]:
@@ -343,39 +285,6 @@ def _table_9() -> list[NasvaRow]:
     ]
 
 
-def _heads() -> list[NasvaRow]:
-    ours = labelled(OUR_ROUND)
-    return [
-        NasvaRow("head", "no head: the best cosine", ours),
-        NasvaRow("head", "targets: kept", ours.changed(head="kept")),
-        NasvaRow("head", "targets: agreement", ours.changed(head="agreement")),
-    ]
-
-
-def _dropout() -> list[NasvaRow]:
-    ours = labelled(OUR_ROUND)
-    return [
-        NasvaRow("dropout", "of attention weights: 0", ours),
-        NasvaRow(
-            "dropout",
-            "of attention weights: 0.1 (as released)",
-            ours.changed(attention_dropout=0.1),
-        ),
-    ]
-
-
-def _paper_network() -> list[NasvaRow]:
-    ours = labelled(OUR_ROUND).changed(early=True)
-    large_first = EARLY_TEACHER.changed(paper_network=True)
-    large_ours = ours.changed(paper_network=True)
-    return [
-        NasvaRow("size", "D 64, 1 + 1 layers, first labels", EARLY_TEACHER),
-        NasvaRow("size", "D 256, 3 + 3 layers, first labels", large_first),
-        NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours),
-        NasvaRow("size", "D 256, 3 + 3 layers, our labels", large_ours),
-    ]
-
-
 def _second_version() -> list[NasvaRow]:
     rows = {
         "W": NARRATION_TRIAL,
@@ -391,109 +300,121 @@ def _second_version() -> list[NasvaRow]:
     ]
 
 
-WORLD_LAGS: tuple[tuple[WorldName, float | None], ...] = (
-    ("short", None),
-    ("short", 4.0),
-    ("short-2", None),
-    ("onset", None),
-)
-CORPUS_VIDEOS = (100, 300, 1000, 3000)
-# By the table that uses it.
-TABLE_WORLDS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}
-
-
-def of_lag(world: WorldName, lag: float | None, position: BestAt) -> NasvaTrial:
-    """Return the paper's refinement in a world whose pictures follow its words with this lag."""
-    return labelled(fixed(0.8, position, 8.0)).changed(world=world, lag=lag)
-
-
-def _lags() -> list[NasvaRow]:
-    positions: tuple[BestAt, ...] = ("start", "center")
-    rows = []
-    for world, lag in WORLD_LAGS:
-        for position in positions:
-            name = f"{lag_name(world, lag)}, {position}"
-            rows.append(NasvaRow("lag", name, of_lag(world, lag, position)))
-    return rows
-
-
-def lag_name(world: WorldName, lag: float | None) -> str:
-    """Return the name of a world and its lag in rows and claims."""
-    names: Mapping[WorldName, str] = {
-        "short": "version 1",
-        "short-2": "version 2",
-        "onset": "version 2, act at the onset",
-    }
-    lag_text = "its own lag" if lag is None else f"{lag:+.0f} s"
-    return f"{names[world]}, {lag_text}"
-
-
-def of_corpus(videos: int, eps2: float) -> NasvaTrial:
-    """Return the paper's refinement of a corpus of this size."""
-    return labelled(start(eps2)).changed(videos=videos)
-
-
-def _corpora() -> list[NasvaRow]:
-    rows = []
-    for videos in CORPUS_VIDEOS:
-        for eps2 in (0.6, 0.8):
-            name = f"{videos} videos, eps2 {eps2} ({DROPPED_FRACTION[eps2]:.0%} dropped)"
-            rows.append(NasvaRow("corpus", name, of_corpus(videos, eps2)))
-    return rows
-
-
-LABELLER_TRIALS: Mapping[str, NasvaTrial] = {
-    "the early-stopped teacher": EARLY_TEACHER,
-    "one teacher": labelled(round_of()),
-    "two teachers that agree within 4 s": labelled(OUR_ROUND),
-    "first labels of small loss": labelled(
-        round_of().model_copy(update={"labeller": "small loss"})
-    ),
-    "soft labels of one teacher": labelled(round_of().model_copy(update={"labeller": "soft"})),
-}
-
-
-def _labellers() -> list[NasvaRow]:
-    rows = []
-    for table, world in TABLE_WORLDS.items():
-        for name, trial in LABELLER_TRIALS.items():
-            rows.append(NasvaRow(table, name, trial.changed(world=world)))
-    return rows
-
-
-def unshown_rows() -> list[NasvaRow]:
-    """Return the rows of what the alignability head learns as not shown."""
-    ours = labelled(OUR_ROUND).changed(world="short-2", head="kept")
-    return [
-        NasvaRow("unshown", "its own texts without a label", ours),
-        NasvaRow("unshown", "texts of other tasks", ours.changed(unshown="other task")),
-        NasvaRow(
-            "unshown", "texts of the same task, unlike its own", ours.changed(unshown="unlike")
-        ),
-    ]
-
-
-def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = False) -> NasvaTrial:
-    """Return a trial of another size and seed. cosines: with the paper's own thresholds."""
-    if trial.videos is not None:
-        # the more videos, the fewer epochs
-        share = min(1.0, size.videos / trial.videos)
-        update = {
-            "videos": trial.videos,
-            "epochs": math.ceil(share * size.epochs),
-            "teacher_epochs": math.ceil(share * size.teacher_epochs),
-        }
-        size = size.model_copy(update=update)
-    labels = trial.labels
-    if cosines:
-        rounds = tuple(label_round.in_cosines for label_round in labels.rounds)
-        labels = labels.model_copy(update={"rounds": rounds})
-    return trial.changed(videos=None, size=size, seed=seed, labels=labels)
-
-
 def _one(steps: float) -> dict[str, float]:
     return {STEP_RECALL: steps}
 
 
 def _two(steps: float, narrations: float) -> dict[str, float]:
     return {STEP_RECALL: steps, NARRATION_RECALL: narrations}
+
+
+CLAIMS = (
+    Claim("W + S above W, steps", STEP_RECALL, BOTH_TEXTS, NARRATION_TRIAL, published=10.2),
+    Claim(
+        "self-training on Step-ASR labels, equally long training, steps",
+        STEP_RECALL,
+        REFINED_LABELS,
+        FIRST_LABELS,
+        published=7.7,
+    ),
+    Claim(
+        "the same above that of Step-Video labels",
+        STEP_RECALL,
+        REFINED_LABELS,
+        FIRST_LABELS,
+        published=7.3,
+        beyond=(VIDEO_FIRST, VIDEO_REFINED),
+    ),
+    Claim("refined S above W, steps", STEP_RECALL, REFINED_LABELS, NARRATION_TRIAL, published=9.0),
+    Claim(
+        "W above refined S, narrations",
+        NARRATION_RECALL,
+        NARRATION_TRIAL,
+        REFINED_LABELS,
+        published=23.3,
+    ),
+    Claim(
+        "refined labels in the planted window more often than coarse ones",
+        LABELS_INSIDE,
+        REFINED_LABELS,
+        FIRST_LABELS,
+    ),
+    Claim(
+        "our student above the early-stopped teacher, steps",
+        STEP_RECALL,
+        labelled(OUR_ROUND),
+        EARLY_TEACHER,
+    ),
+    Claim(
+        "our student above the early-stopped teacher, narrations",
+        NARRATION_RECALL,
+        labelled(OUR_ROUND),
+        EARLY_TEACHER,
+    ),
+    Claim(
+        "the paper's student above the early-stopped teacher, steps",
+        STEP_RECALL,
+        REFINED_LABELS,
+        EARLY_TEACHER,
+    ),
+    Claim(
+        "start above center, 8 s, steps",
+        STEP_RECALL,
+        REFINED_LABELS,
+        labelled(fixed(0.8, "center", 8.0)),
+        published=6.5,
+    ),
+    Claim(
+        "eps2 0.8 above 0.7, start, steps",
+        STEP_RECALL,
+        REFINED_LABELS,
+        labelled(start(0.7)),
+        published=1.4,
+    ),
+    Claim(
+        "two teachers averaged above one, center, steps",
+        STEP_RECALL,
+        AVERAGED_LABELS,
+        CENTER_LABELS,
+    ),
+    Claim(
+        "teachers that agree above averaged, steps",
+        STEP_RECALL,
+        labelled(OUR_ROUND),
+        AVERAGED_LABELS,
+    ),
+    Claim(
+        "a second round of ours above the first, steps",
+        STEP_RECALL,
+        labelled(OUR_ROUND, OUR_ROUND),
+        labelled(OUR_ROUND),
+    ),
+    Claim(
+        "W + S above W, narrations", NARRATION_RECALL, BOTH_TEXTS, NARRATION_TRIAL, published=6.2
+    ),
+    Claim("the ceiling above W + S, steps", STEP_RECALL, ALL_PLANTED, BOTH_TEXTS),
+)
+
+
+def version_2_claims() -> list[Claim]:
+    """Return the same orderings in version 2 of the world."""
+
+    def moved(subject: Hashable) -> NasvaTrial:
+        if not isinstance(subject, NasvaTrial):
+            raise TypeError(f"a claim of NaSVA's is about trials, not {subject!r}")
+        return subject.changed(world="short-2")
+
+    claims = []
+    for claim in CLAIMS:
+        beyond = None
+        if claim.beyond is not None:
+            beyond = (moved(claim.beyond[0]), moved(claim.beyond[1]))
+        again = replace(
+            claim,
+            statement=f"{claim.statement}, version 2",
+            more=moved(claim.more),
+            less=moved(claim.less),
+            beyond=beyond,
+        )
+        claims.append(again)
+    return claims

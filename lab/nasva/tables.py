@@ -1,15 +1,11 @@
-"""NaSVA's tables in the simulated world or on real features: `python -m lab nasva-tables`."""
+"""NaSVA's tables in the simulated world: `python -m lab nasva-tables`."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
-from lab.nasva.claims import ASSERTED_CLAIMS, EXPLAINED_CLAIMS, REPORTED_CLAIMS
-from lab.nasva.corpus import read_corpus
 from lab.nasva.rows import (
-    AFTER_START,
+    CLAIMS,
     LABELS_INSIDE,
     NARRATION_RECALL,
     STEP_RECALL,
@@ -19,80 +15,52 @@ from lab.nasva.rows import (
     NasvaSize,
     NasvaTrial,
     nasva_rows,
-    sized,
+    version_2_claims,
 )
 from lab.nasva.trials import NasvaTrials
 from lab.study import Claim, Study
 from stepline.errors import ShapeError, SteplineError
 
-AUC_COLUMNS = tuple(
-    f"{kind} AUC {scorer}"
-    for kind in ("recipe", "step", "narration")
-    for scorer in ("cosine", "head")
-)
-
 
 @dataclass(frozen=True)
 class NasvaStudy(Study[NasvaRow, NasvaTrial]):
-    """NaSVA's tables.
-
-    data: real data, as `corpus.read_corpus` reads it. None: the simulated world.
-    """
+    """NaSVA's tables."""
 
     size: NasvaSize = field(default_factory=NasvaSize)
-    data: Path | None = None
 
     titles: ClassVar[Mapping[str, str]] = TABLE_TITLES
     columns: ClassVar[Sequence[str]] = (STEP_RECALL, NARRATION_RECALL, "labels kept", LABELS_INSIDE)
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {
-        "lag": (STEP_RECALL, NARRATION_RECALL, LABELS_INSIDE, AFTER_START),
-        **dict.fromkeys(("head", "unshown"), (STEP_RECALL, NARRATION_RECALL, *AUC_COLUMNS)),
-        **dict.fromkeys(("2", "4", "size", "dropout"), (STEP_RECALL, NARRATION_RECALL)),
+        "2": (STEP_RECALL, NARRATION_RECALL),
+        "4": (STEP_RECALL, NARRATION_RECALL),
     }
     published_names: ClassVar[Sequence[str]] = (STEP_RECALL, NARRATION_RECALL)
     heads: ClassVar[Mapping[str, str]] = {
         STEP_RECALL: "steps R@1",
         NARRATION_RECALL: "narrations R@1",
         LABELS_INSIDE: "inside the window",
-        "recipe AUC cosine": "steps, cosine",
-        "recipe AUC head": "steps, head",
-        "step AUC cosine": "written steps, cosine",
-        "step AUC head": "written steps, head",
-        "narration AUC cosine": "narrations, cosine",
-        "narration AUC head": "narrations, head",
     }
     # a threshold that keeps no label is a result, not the end
     expected_errors: ClassVar[tuple[type[SteplineError], ...]] = (ShapeError,)
 
     @property
     def store(self) -> NasvaTrials:
-        """A folder for the simulated world, another for each real data."""
-        if self.data is None:
-            return NasvaTrials(self.folder / "trials")
-        data = self.data.resolve()
-        # scored by the official rules
-        name = hashlib.sha256(f"{data} official".encode()).hexdigest()[:8]
-        return NasvaTrials(self.folder / f"trials-{name}", lambda trial: read_corpus(data, trial))
+        """A folder in the study's."""
+        return NasvaTrials(self.folder / "trials")
 
     def rows(self) -> list[NasvaRow]:
-        """Return the rows of the chosen tables, real data without those of planted labels."""
+        """Return the rows of the chosen tables."""
         usual = [table for table in TABLE_TITLES if table not in UNUSUAL_TABLES]
         tables = self.tables or usual
-        rows = [row for row in nasva_rows() if row.table in tables]
-        if self.data is None:
-            return rows
-        return [row for row in rows if not needs_planted_truth(row.trial)]
+        return [row for row in nasva_rows() if row.table in tables]
 
     def trials(self) -> list[NasvaTrial]:
         """Return the trial of every row and seed, each once, those of one corpus together."""
         return sorted(super().trials(), key=_corpus_order)
 
     def sized(self, trial: NasvaTrial, seed: int) -> NasvaTrial:
-        """Return a row's trial with this seed and this study's size.
-
-        On real data it has the paper's thresholds.
-        """
-        return sized(trial, self.size, seed, cosines=self.data is not None)
+        """Return a row's trial with this seed and this study's size."""
+        return trial.changed(size=self.size, seed=seed)
 
     def facts(self) -> dict[str, object]:
         """Return the command of this study."""
@@ -107,21 +75,9 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and what goes beyond it."""
-        return (*ASSERTED_CLAIMS, *REPORTED_CLAIMS, *EXPLAINED_CLAIMS)
+        return (*CLAIMS, *version_2_claims())
 
 
 def _corpus_order(trial: NasvaTrial) -> tuple[object, ...]:
     """Return the key that sorts trials by their corpus."""
-    return (
-        trial.seed,
-        trial.world,
-        trial.lag or 0.0,
-        trial.size.videos,
-        trial.backbone != "usual",
-        trial.backbone,
-    )
-
-
-def needs_planted_truth(trial: NasvaTrial) -> bool:
-    """Say whether a trial learns from labels that only simulated videos have."""
-    return trial.planted or trial.labels.first == "planted"
+    return (trial.seed, trial.world, trial.size.videos, trial.backbone != "usual", trial.backbone)

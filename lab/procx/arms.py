@@ -104,14 +104,14 @@ class ArmStudy:
             size=self.size,
         )
         forms = BENCHMARK_FORMS if trial.zero_shot else ()
-        store = ProcxTrials(self.folder, ("surest",), forms)
+        store = ProcxTrials(self.folder, forms)
         outcome = store.outcome(trial)
         scores = {}
         for metric in (*METRIC_NAMES, *CELL_FACTS):
-            scores[metric] = outcome.scores[score_name(trial.form, "surest", metric)]
+            scores[metric] = outcome.scores[score_name(trial.form, metric)]
         if trial.zero_shot:
             for metric in METRIC_NAMES:
-                tasty_score = outcome.scores[score_name("tasty", "surest", metric)]
+                tasty_score = outcome.scores[score_name("tasty", metric)]
                 scores[f"Tasty, {metric}"] = tasty_score
         cell = {**identity, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
         if self.patience:

@@ -5,24 +5,17 @@ them. This file imports nothing heavy.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.procx.rows import PDVC_TRIAL, PROCX_TRIAL, VID2SEQ_TRIAL, ProcxTrial, pretrained, zero_shot
+from lab.procx.rows import PDVC_TRIAL, PROCX_TRIAL, ProcxTrial, pretrained, zero_shot
 
-FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
-QUARTER_OF_CAPTIONS = {"captioned_share": 0.25}
 ARM_TRIALS: Mapping[str, ProcxTrial] = {
     "ProcX": PROCX_TRIAL,
     "ProcX, Sieve & Swap": pretrained(PROCX_TRIAL, "swap"),
     "PDVC": PDVC_TRIAL,
-    "Vid2Seq": VID2SEQ_TRIAL,
     "ProcX, roles": PROCX_TRIAL.changed(query_form="roles"),
     "PDVC, roles": PDVC_TRIAL.changed(query_form="roles"),
-    "ProcX, roles, contrast": PROCX_TRIAL.changed(query_form="roles", role_weight=0.5),
-    "ProcX, roles, overlap": PROCX_TRIAL.changed(query_form="roles", overlap_weight=1.0),
     "ProcX, raw speech": pretrained(PROCX_TRIAL, "raw"),
     "ProcX, only sieved": pretrained(PROCX_TRIAL, "only-sieve"),
     "ProcX, mixed": pretrained(PROCX_TRIAL, "mix"),
-    "ProcX, refined places": pretrained(PROCX_TRIAL, "refined"),
-    "ProcX, true places": pretrained(PROCX_TRIAL, "true"),
     "vanilla attention": PROCX_TRIAL.changed(encoder="vanilla", decoder="vanilla"),
     "vanilla attention, focal": PROCX_TRIAL.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal"
@@ -30,25 +23,12 @@ ARM_TRIALS: Mapping[str, ProcxTrial] = {
     "vanilla attention, focal, LSTM": PROCX_TRIAL.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal", captioner="lstm", contrast="none"
     ),
-    FROM_ZERO: PROCX_TRIAL.changed(query_start="zero", offset_rate=0.1),
     "PDVC, raw speech": pretrained(PDVC_TRIAL, "raw"),
     "PDVC, Sieve & Swap": pretrained(PDVC_TRIAL, "swap"),
     "PDVC, a tenth of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.1),
     "PDVC, half of Sieve & Swap": pretrained(PDVC_TRIAL, "swap", narrated_share=0.5),
-    "Vid2Seq, raw speech": pretrained(VID2SEQ_TRIAL, "raw"),
-    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ_TRIAL, "swap"),
-    "ProcX, captions not learnt": PROCX_TRIAL.changed(caption_weight=0.0, contrast="none"),
-    "PDVC, captions not learnt": PDVC_TRIAL.changed(caption_weight=0.0),
-    "ProcX, PDVC's captioner": PROCX_TRIAL.changed(captioner="lstm", contrast="none"),
     "ProcX, Tasty": PROCX_TRIAL.changed(form="tasty"),
     "ProcX, Sieve & Swap, Tasty": pretrained(PROCX_TRIAL, "swap", form="tasty"),
-    "ProcX, a quarter of the captions": PROCX_TRIAL.changed(**QUARTER_OF_CAPTIONS),
-    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(
-        PROCX_TRIAL, "swap", **QUARTER_OF_CAPTIONS
-    ),
-    "ProcX, true places, a quarter of the captions": pretrained(
-        PROCX_TRIAL, "true", **QUARTER_OF_CAPTIONS
-    ),
     "ProcX, zero-shot, raw speech": zero_shot(PROCX_TRIAL, "raw"),
     "ProcX, zero-shot, Sieve & Swap": zero_shot(PROCX_TRIAL, "swap"),
     "PDVC, zero-shot, Sieve & Swap": zero_shot(PDVC_TRIAL, "swap"),
@@ -58,8 +38,6 @@ TUNED_ARMS = (
     "ProcX, Sieve & Swap",
     "PDVC",
     "PDVC, Sieve & Swap",
-    "Vid2Seq",
-    "Vid2Seq, Sieve & Swap",
     "ProcX, roles",
     "PDVC, roles",
 )
@@ -71,7 +49,7 @@ def tuned_as(arm: str) -> str:
     It is of the same system, and fine-tuned from pre-trained weights if `arm` is.
     """
     trial = ARM_TRIALS[arm]
-    system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
+    system = {"procx": "ProcX", "pdvc": "PDVC"}[trial.system]
     if trial.query_form == "roles":
         return f"{system}, roles"
     return system if trial.start is None else f"{system}, Sieve & Swap"
@@ -95,8 +73,6 @@ ARM_COMPARISONS = (
     Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
     Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
     Comparison("queries by role: ProcX above PDVC", "ProcX, roles", "PDVC, roles", {}),
-    Comparison("contrast between roles above none", "ProcX, roles, contrast", "ProcX, roles", {}),
-    Comparison("suppressed overlap above none", "ProcX, roles, overlap", "ProcX, roles", {}),
     Comparison(
         "pre-training on Sieve & Swap above none",
         "ProcX, Sieve & Swap",
@@ -138,12 +114,6 @@ ARM_COMPARISONS = (
         {"SODA-C": 0.35, "SODA-D": 0.09},
     ),
     Comparison(
-        "ProcX above Vid2Seq, no pre-training", "ProcX", "Vid2Seq", {"SODA-C": 2.42, "SODA-D": 7.47}
-    ),
-    Comparison(
-        "PDVC above Vid2Seq, no pre-training", "PDVC", "Vid2Seq", {"SODA-C": 1.82, "SODA-D": 4.47}
-    ),
-    Comparison(
         "PDVC: Sieve & Swap above none",
         "PDVC, Sieve & Swap",
         "PDVC",
@@ -162,48 +132,11 @@ ARM_COMPARISONS = (
         {},
     ),
     Comparison(
-        "Vid2Seq: Sieve & Swap above none",
-        "Vid2Seq, Sieve & Swap",
-        "Vid2Seq",
-        {"SODA-C": 0.60, "SODA-D": 2.55},
-    ),
-    Comparison(
-        "Vid2Seq: Sieve & Swap above raw speech",
-        "Vid2Seq, Sieve & Swap",
-        "Vid2Seq, raw speech",
-        {"SODA-C": 0.56, "SODA-D": 0.07},
-    ),
-    Comparison(
         "Tasty: Sieve & Swap above none",
         "ProcX, Sieve & Swap, Tasty",
         "ProcX, Tasty",
         {"SODA-C": 0.83, "SODA-D": 0.80},
     ),
-    Comparison(
-        "a quarter of the captions: Sieve & Swap above none",
-        "ProcX, Sieve & Swap, a quarter of the captions",
-        "ProcX, a quarter of the captions",
-        {},
-    ),
-    Comparison(
-        "a quarter of the captions: true times above none",
-        "ProcX, true places, a quarter of the captions",
-        "ProcX, a quarter of the captions",
-        {},
-    ),
-    Comparison("refined above spoken times", "ProcX, refined places", "ProcX, Sieve & Swap", {}),
-    Comparison("refined times above no pre-training", "ProcX, refined places", "ProcX", {}),
-    Comparison("true times above no pre-training", "ProcX, true places", "ProcX", {}),
-    Comparison(
-        "ProcX: captions not learnt above learnt", "ProcX, captions not learnt", "ProcX", {}
-    ),
-    Comparison(
-        "captions not learnt: ProcX above PDVC",
-        "ProcX, captions not learnt",
-        "PDVC, captions not learnt",
-        {},
-    ),
-    Comparison("PDVC's captioner: ProcX above PDVC", "ProcX, PDVC's captioner", "PDVC", {}),
     Comparison(
         "gVFL above focal confidence",
         "vanilla attention",
@@ -219,11 +152,4 @@ ARM_COMPARISONS = (
     Comparison(
         "key-aware above vanilla", "ProcX", "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}
     ),
-    Comparison(
-        "key-aware from zero above vanilla",
-        FROM_ZERO,
-        "vanilla attention",
-        {"SODA-C": 0.19, "SODA-D": 1.30},
-    ),
-    Comparison("key-aware: from zero above usual", FROM_ZERO, "ProcX", {}),
 )

@@ -2,39 +2,25 @@
 
     narrated   videos of the simulated world whose sentences are the steps, at the seconds of the speech: raw, only
                sieved, or swapped for lines of the world's text base by Sieve & Swap as it is (MiniLM, its defaults,
-               but short neighbours merged before: appendix A.2); the swapped also at refined and at true places
+               but short neighbours merged before: appendix A.2)
     youcook2   videos of two minutes, 5.6 steps that cover half of them, narrated
     tasty      videos of 56 s with 8.9 steps, one after the other
 
 No video is in two of them. All are of the same tasks, and seen by the same encoder.
-
-What a network must beat: steps placed without a look at the video, with captions that are common or
-near.
-
-    spans      uniform   as many equal parts as training videos have steps on average
-               prior     as many; each where training videos of so many steps have theirs on average
-    captions   common    the commonest sentence of the training data, for every step
-               nearest   those of the training video whose mean feature row is the likest, in order
-    nearest video        the likest training video's steps with their sentences, stretched to the length
-
-Letters: K steps.
 """
 
 import json
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.procx.places import narration_towers, refined_record, true_record
-from lab.procx.rows import Baseline, Form, ProcxSize, Wording
+from lab.procx.rows import Form, ProcxSize, Wording
 from lab.simulate import (
     SHORT_WORLD,
     TASTY_WORLD,
@@ -44,10 +30,8 @@ from lab.simulate import (
     recipes,
     stream,
 )
-from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
 from stepline.files.atomic_files import write_atomic
-from stepline.files.storage import from_json, to_json
 from stepline.models.procx.batch import StepSample, resize_rows
 from stepline.models.procx.dataset import gather_samples
 from stepline.models.procx.settings import DataSettings, VocabularySettings
@@ -56,6 +40,7 @@ from stepline.records import FeatureSequence, Matrix, Record, Sentence
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 from stepline.sieve_swap.text_base.build import build_base
+from stepline.storage import from_json, to_json
 from stepline.text import embed
 
 NOISE_FACTOR = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
@@ -95,21 +80,13 @@ class ProcxCorpus:
     """The videos of one world.
 
     narrated: by their wording. A mix has every video twice.
-    placed: narrated videos with swapped steps at "refined" or "true" places, made on request.
     swap_quality: how right Sieve & Swap was, by the truth.
     """
 
     narrated: Mapping[Wording, tuple[StepSample, ...]]
-    placed: Callable[[Wording], tuple[StepSample, ...]]
     captioned: Mapping[Form, Captioned]
     vocabulary: Vocabulary
     swap_quality: Mapping[str, float]
-
-    def samples(self, wording: Wording) -> tuple[StepSample, ...]:
-        """Return the narrated videos whose steps have this wording and its places."""
-        if wording in self.narrated:
-            return self.narrated[wording]
-        return self.placed(wording)
 
 
 def events_of(sample: StepSample) -> list[Event]:
@@ -131,21 +108,11 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
         narrated[wording] = _samples(own_records, features, "steps", size.rows)
     narrated["mix"] = (*narrated["only-sieve"], *narrated["swap"])
 
-    @cache
-    def placed(wording: Wording) -> tuple[StepSample, ...]:
-        pairs = zip(videos, records["swap"], strict=True)
-        if wording == "true":
-            moved = [true_record(video, record) for video, record in pairs]
-        else:
-            towers = narration_towers(videos, seed)
-            moved = [refined_record(video, record, towers) for video, record in pairs]
-        return _samples(moved, features, "steps", size.rows)
-
     # captioned videos, and one vocabulary of all
     captioned = {form: _captioned(seed, form, size) for form in WORLD_SETTINGS}
     vocabulary = _vocabulary(narrated, captioned)
     quality = swap_quality(videos, records["swap"])
-    return ProcxCorpus(narrated, placed, captioned, vocabulary, quality)
+    return ProcxCorpus(narrated, captioned, vocabulary, quality)
 
 
 def _vocabulary(
@@ -305,133 +272,3 @@ def _piece_facts(video: SimulatedVideo, record: Record) -> Iterator[PieceFacts]:
 def first_fraction(samples: Sequence[StepSample], fraction: float) -> tuple[StepSample, ...]:
     """Return the first fraction of the samples, at least one."""
     return tuple(islice(samples, max(1, round(fraction * len(samples)))))
-
-
-SpanBaseline: TypeAlias = Literal["uniform", "prior"]
-CaptionBaseline: TypeAlias = Literal["common", "nearest"]
-SpanFractions: TypeAlias = npt.NDArray[np.float64]  # (K, 2) start and end as fractions of a video
-
-
-def baseline_steps(
-    train: Sequence[StepSample], test: Sequence[StepSample], baseline: Baseline
-) -> dict[str, list[Event]]:
-    """Return what a baseline says of each test video, by its id."""
-    if baseline == "nearest video":
-        return nearest_video_steps(train, test)
-    spans: SpanBaseline = "uniform" if baseline.startswith("uniform") else "prior"
-    captions: CaptionBaseline = "common" if baseline.endswith("common") else "nearest"
-    return unseen_steps(train, test, spans, captions)
-
-
-def unseen_steps(
-    train: Sequence[StepSample],
-    test: Sequence[StepSample],
-    spans: SpanBaseline,
-    captions: CaptionBaseline,
-) -> dict[str, list[Event]]:
-    """Return the steps of each test video, by its id.
-
-    Raises ShapeError without a training video that has a step.
-    """
-    count = typical_count(train)
-    fractions = uniform_spans(count) if spans == "uniform" else prior_spans(train, count)
-    sentence_counts: Counter[str] = Counter()
-    for sample in train:
-        sentence_counts.update(sample.sentences)
-    common, _ = sentence_counts.most_common(1)[0]
-
-    # spans in seconds of every test video, with a sentence each
-    steps = {}
-    for sample in test:
-        sentences = [common] * count
-        if captions == "nearest":
-            sentences = evenly_spaced(nearest_video(train, sample), count)
-        seconds = (fractions * sample.duration).tolist()
-        events = []
-        for (start, end), sentence in zip(seconds, sentences, strict=True):
-            events.append((start, end, sentence))
-        steps[sample.id] = events
-    return steps
-
-
-def nearest_video_steps(
-    train: Sequence[StepSample], test: Sequence[StepSample]
-) -> dict[str, list[Event]]:
-    """Return for each test video the steps of the most similar training video, stretched to fit."""
-    steps = {}
-    for sample in test:
-        similar = nearest_video(train, sample)
-        scale = sample.duration / similar.duration
-        events = []
-        for start, end, text in events_of(similar):
-            events.append((start * scale, end * scale, text))
-        steps[sample.id] = events
-    return steps
-
-
-def typical_count(train: Sequence[StepSample]) -> int:
-    """Return how many steps a training video has on average, rounded.
-
-    Raises ShapeError where no video has a step.
-    """
-    counts = [len(sample.spans) for sample in train]
-    if not sum(counts):
-        raise ShapeError("no training video has a step; a baseline needs one at least")
-    return max(1, round(float(np.mean(counts))))
-
-
-def uniform_spans(count: int) -> SpanFractions:
-    """Return a video cut into equal parts."""
-    cuts = np.linspace(0.0, 1.0, count + 1)
-    return np.stack((cuts[:-1], cuts[1:]), axis=1)
-
-
-def prior_spans(train: Sequence[StepSample], count: int) -> SpanFractions:
-    """Return where the first, second, ... of K steps is on average in training videos.
-
-    Only the videos count that have K steps, or nearest to K.
-    """
-    videos = [sample for sample in train if sample.spans]
-    distances = [abs(len(sample.spans) - count) for sample in videos]
-    nearest = min(distances)
-    ranks = []
-    for sample, distance in zip(videos, distances, strict=True):
-        if distance == nearest:
-            ranks.append(_at_rank(sample, count))
-    fractions: SpanFractions = np.mean(ranks, axis=0)
-    return fractions
-
-
-def _at_rank(sample: StepSample, count: int) -> SpanFractions:
-    """Return a sample's steps as fractions in the order of time, read at K evenly spaced ranks."""
-    fractions = np.array(sorted(sample.spans)) / sample.duration  # (steps, 2)
-    steps = np.arange(len(fractions))
-    ranks = np.linspace(0, len(fractions) - 1, count)
-    columns = [np.interp(ranks, steps, column) for column in fractions.T]
-    return np.stack(columns, axis=1)
-
-
-def nearest_video(train: Sequence[StepSample], sample: StepSample) -> StepSample:
-    """Return the training video with steps that is most similar by its mean feature row."""
-    candidates = [candidate for candidate in train if candidate.spans]
-    own = _mean_feature(sample)
-    return max(candidates, key=lambda candidate: float(_mean_feature(candidate) @ own))
-
-
-def evenly_spaced(sample: StepSample, count: int) -> list[str]:
-    """Return K of a video's sentences, evenly chosen in the order of time.
-
-    A video with fewer sentences repeats some.
-    """
-    texts = [text for _, _, text in events_of(sample)]
-    chosen_texts = []
-    for step in range(count):
-        middle = (step + 0.5) * len(texts) / count
-        chosen_texts.append(texts[int(middle)])
-    return chosen_texts
-
-
-def _mean_feature(sample: StepSample) -> Matrix:
-    row = sample.values.mean(axis=0)
-    unit: Matrix = row / max(float(np.linalg.norm(row)), 1e-12)
-    return unit

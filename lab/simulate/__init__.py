@@ -27,7 +27,6 @@ from lab.simulate.settings import (
     SimulationSettings,
 )
 from lab.simulate.simulation import Simulation, make_world, recipes, simulate, stream
-from lab.simulate.statistics import statistics, zero_shot_recall
 from lab.simulate.video import SimulatedVideo, World
 from lab.simulate.write import write_dataset, write_videos
 
@@ -51,9 +50,7 @@ __all__ = [
     "make_world",
     "recipes",
     "simulate",
-    "statistics",
     "stream",
     "write_dataset",
     "write_videos",
-    "zero_shot_recall",
 ]

@@ -256,8 +256,7 @@ EASY_WORLD = SimulationSettings(difficulty=0.6)
 
 
 def version_2(world: SimulationSettings) -> SimulationSettings:
-    """Return a world of version 1 with what real videos have next to it: docs/world.md,
-    lab/fit_world.py.
+    """Return a world of version 1 with what real videos have next to it: docs/world.md.
 
     Narration as far from its windows as in WhenAct. In the shared clips a tenth of a window comes
     before its words and 36 % after them. 12.5 % of the steps are shown again and 4.8 % in advance,
@@ -284,15 +283,6 @@ def version_2(world: SimulationSettings) -> SimulationSettings:
 
 
 SHORT_2 = version_2(SHORT_WORLD)
-# a window that shows its act at once and then what came of it: a dial, not fitted
-ONSET_WORLD = SHORT_2.model_copy(
-    update={
-        "scene": SHORT_2.scene.model_copy(
-            update={"preparation": 0.0, "result": 0.7, "seen_around_act": 0.0}
-        )
-    }
-)
-
 WORLD_SETTINGS: dict[str, SimulationSettings] = {
     "short": SHORT_WORLD,
     "youcook2": YOUCOOK2_WORLD,
@@ -300,5 +290,4 @@ WORLD_SETTINGS: dict[str, SimulationSettings] = {
     "easy": EASY_WORLD,
     "short-2": SHORT_2,
     "youcook2-2": version_2(YOUCOOK2_WORLD),
-    "onset": ONSET_WORLD,
 }

@@ -85,10 +85,6 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detect
     """Return the network, the precision of what it was trained on, and how many clips that was."""
     # the positives
     is_positive = _positive(trial, corpus.train)
-    if trial.most is not None:
-        rng = np.random.default_rng(trial.seed)
-        drawn = rng.permutation(np.flatnonzero(is_positive))[: trial.most]
-        is_positive = np.isin(np.arange(len(is_positive)), drawn)
     positives = corpus.train.where(is_positive)
     pairs = [item.overlapping if trial.overlapping else item.pair for item in positives.items]
     if trial.contrast.objective == "nce":

@@ -1,7 +1,5 @@
-"""Paper A end to end on drawn and spoken videos, through the command line, against the planted
-truth."""
+"""Paper A end to end on drawn and spoken videos, through the command line."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from stepline.curate.stages.gather import read_left_out
-from stepline.files.storage import read_parquet
+from stepline.storage import read_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["train.train.epochs=2", "refine.train.epochs=2", "refine.rounds.teacher_epochs=2"]
 
 
-def called(*arguments: object) -> str:
+def called(*arguments: object) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment
-    ).stdout
+    subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment)
 
 
 @pytest.mark.slow
-def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
+def test_the_recipe_howtostep_refuses_a_copy_and_places_the_steps_that_are_shown(
+    tmp_path: Path,
+) -> None:
     if shutil.which("espeak-ng") is None:
         pytest.skip("espeak-ng is not installed, and drawn videos need its voice")
     corpus, out = tmp_path / "corpus", tmp_path / "out"
@@ -43,11 +41,6 @@ def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
         out,
         *settings,
     )
-    told = called("lab/curate_truth.py", "--corpus", corpus, "--out", out, "--name", "")
-    assert json.loads(told.splitlines()[0])["kinds"] == {"copy": [1, 0], "usual": [11, 11]}
-    table = [row.split("|") for row in told.splitlines() if row.startswith("| ") and "[" in row]
-    shares = {cells[1].strip(): float(cells[3].split()[0]) for cells in table}
-    assert shares["written steps, where said"] > shares["narrations"] + 0.15
     (gathered,) = (out / "stages" / "gather").glob("*/records.parquet")
     assert len(list(read_parquet(gathered))) == 11
     assert read_left_out(gathered.parent)["howto_00009"].reason == "it is a copy of howto_00000"

@@ -245,7 +245,7 @@ def _names_an_object(clause: Clause) -> bool:
 
     Annotators of YouCook2's captions put some actions into one step with the action before. It is
     82 % of those that act on a pronoun, 79 % of those without an object and 9 % of those with a new
-    object (`lab/writing.py --halves`).
+    object.
     """
     objects = [child for child in clause.verb.children if child.dep_ == "dobj"]
     return any(child.pos_ in NOUN_TAGS for child in objects)
