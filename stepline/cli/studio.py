@@ -215,8 +215,8 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     starts this command itself and talks to it over stdin and stdout. With --http it gets an address
     and a token instead. Needs the extra `mcp`.
     """
-    from stepline.library.index_file import index_path
     from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
+    from stepline.library.search import index_path
     from stepline.pages.web.local_server import LocalServer
 
     # what assistants may do
@@ -319,9 +319,8 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_names
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.index_file import index_path
     from stepline.library.moments import as_json as to_json
-    from stepline.library.search import open_index
+    from stepline.library.search import index_path, open_index
 
     # the index, brought up to date
     offer_weights()

@@ -438,9 +438,7 @@ class _StepTable:
         return self.steps[id]
 
     def _split(self, step: Step, edit: SplitEdit) -> None:
-        span = None
-        if step.spans:
-            span = step.spans[0]
+        span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
             where = "it has no place"
             if span is not None:
