@@ -119,6 +119,7 @@ SECTION_NAMES = frozenset(
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
+    "engine.batch": "each video is recognised by itself; leave it out",
     "engine.fewest": "actors are started as videos wait for them; leave it out",
 }
 

@@ -140,9 +140,6 @@ class EngineSettings(Settings):
         description="GPUs that a worker takes for the stages that use one (.25: four share it, 0: "
         "no GPU)",
     )
-    batch: Annotated[int, Field(ge=1, le=256)] = Field(
-        1, description="open videos that a worker with a GPU recognises together, at most"
-    )
     cache: Count = Field(
         4096, description="MiB of remote media that wait on the local disk together"
     )

@@ -197,8 +197,6 @@ class Stage:
         reads_media: returns whether it reads the video file too with a recipe. None: it does not.
         libraries: returns the packages whose versions change a result with a recipe, as far as it
             is computed: captions and ready features are only read. None: no version does.
-        run_many: `run` of several videos together, where that uses a GPU better. It fails for all
-            or none.
     """
 
     name: str
@@ -214,7 +212,6 @@ class Stage:
     resumes: bool = False
     reads_media: Callable[["Recipe"], bool] | None = None
     libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
-    run_many: Callable[[Sequence[VideoContext]], list[bytes]] | None = None
 
     def deciding_settings(self, recipe: "Recipe") -> JsonValue:
         """Return exactly what of a recipe decides its result."""

@@ -12,7 +12,6 @@ engines use it: the local one (local.py) with all videos and all workers, an act
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -273,37 +272,25 @@ class Scheduler:
         # First the next task of each video. Only idle workers take one ahead.
         for ahead in (False, True):
             for worker in self._pool.free_workers(len(self._open)):
-                requests = self._requests_for(worker, ahead=ahead)
-                for request in requests:
+                request = self._request_for(worker, ahead=ahead)
+                if request is not None:
                     self._open[request.task.item.id].start(request.task)
-                if requests:
-                    self._pool.submit(worker, requests)
+                    self._pool.submit(worker, request)
 
-    def _requests_for(self, worker: TaskWorker, *, ahead: bool) -> list[TaskRequest]:
+    def _request_for(self, worker: TaskWorker, *, ahead: bool) -> TaskRequest | None:
         """Return a task: of a stage that the worker has models of, else of the oldest video.
-        Return none where none can run.
+        Return None where none can run.
 
-        A worker with a GPU takes the stages that use one first, and several of one that does many
-        together. Others take none of them.
+        A worker with a GPU takes the stages that use one first. Others take none of them.
         """
         # A stage whose models are loaded costs less than another one.
         preferred = self._gpu_stages if worker.has_gpu else worker.loaded_stages
-        possible = self._possible_requests(worker, ahead=ahead)
-        passed: list[TaskRequest] = []
-        for request in possible:
-            passed.append(request)
+        oldest = None
+        for request in self._possible_requests(worker, ahead=ahead):
             if request.task.stage in preferred:
-                break
-        else:
-            if not passed:
-                return []
-            request = passed[0]  # the oldest video's
-        plan = self._phase.plan
-        name = request.task.stage
-        if not request.gpu or plan.stages[name].run_many is None:
-            return [request]
-        alike = (other for other in chain(passed, possible) if other.task.stage == name)
-        return list(islice(alike, plan.recipe.engine.batch))
+                return request
+            oldest = oldest or request
+        return oldest
 
     def _possible_requests(self, worker: TaskWorker, *, ahead: bool) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's

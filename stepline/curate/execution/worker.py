@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -101,7 +101,7 @@ class TaskReply:
 def start_worker(
     setup: WorkerSetup,
     send: Send,  # noqa: ARG001
-) -> Callable[[Sequence[TaskRequest]], list[TaskReply]]:
+) -> Callable[[TaskRequest], TaskReply]:
     """Return what does the tasks of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     return TaskRunner(setup).run
@@ -116,67 +116,41 @@ class TaskRunner:
         self._loaded: set[str] = set()
 
     @one_blas_thread()
-    def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
-        """Return the outcome of each of some tasks of one stage, whose results are stored.
-
-        Each has an equal share of the time that they took together.
-        """
-        stage = self._setup.stages[requests[0].task.stage]
+    def run(self, request: TaskRequest) -> TaskReply:
+        """Return the outcome of a task, whose result is stored."""
+        stage = self._setup.stages[request.task.stage]
         # Its cost includes the loading of models, which the log marks.
         first = stage.name not in self._loaded
         self._loaded.add(stage.name)
         reset_peak_memory()
-        notes: list[dict[str, float]] = [{} for _ in requests]
+        notes: dict[str, float] = {}
         cpu = time.process_time()
         wall = time.monotonic()
-        replies = []
-        results = self._run_many(stage, requests, notes)
-        for request, note, result in zip(requests, notes, results, strict=True):
-            replies.append(self._store_result(stage, request, note, result))
-        cpu = (time.process_time() - cpu) / len(requests)
-        wall = (time.monotonic() - wall) / len(requests)
-        peak = peak_memory()
-        return [
-            replace(reply, cpu=cpu, wall=wall, peak_rss=peak, first=first, notes=note)
-            for reply, note in zip(replies, notes, strict=True)
-        ]
+        reply = self._run_and_store(stage, request, notes)
+        return replace(
+            reply,
+            cpu=time.process_time() - cpu,
+            wall=time.monotonic() - wall,
+            peak_rss=peak_memory(),
+            first=first,
+            notes=notes,
+        )
 
-    def _run_many(
-        self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
-    ) -> Sequence[bytes | None]:
-        """Return what a stage makes of several videos together. None for each that is to be done by
-        itself.
-
-        That is all of them where one fails, so that each fails or succeeds alone.
-        """
-        if len(requests) > 1 and stage.run_many is not None:
-            try:
-                pairs = zip(requests, notes, strict=True)
-                return stage.run_many([self._context(request, note) for request, note in pairs])
-            # Whatever it is, the video that has it raises it again.
-            except Exception as error:  # noqa: BLE001
-                log.warning("%s: each by itself (%s)", stage.name, first_line(error))
-            for note in notes:
-                note.clear()
-        return [None] * len(requests)
-
-    def _store_result(
-        self, stage: Stage, request: TaskRequest, notes: dict[str, float], data: bytes | None
+    def _run_and_store(
+        self, stage: Stage, request: TaskRequest, notes: dict[str, float]
     ) -> TaskReply:
-        """Return the outcome of a task. data: its result, where it was made with others."""
+        try:
+            context = self._context(request, notes)
+        # A lost GPU, a result that cannot be read: no fault of the video.
+        except SteplineError as error:
+            return TaskReply("run", " ".join(str(error).split()))
+        run = cast(Callable[[VideoContext], bytes], stage.run)
+        kind, reason, data = try_stage(run, context)
+        if kind == "run":  # for the owner of the run, with all paths
+            return TaskReply(kind, " ".join(reason.split()))
         if data is None:
-            try:
-                context = self._context(request, notes)
-            # A lost GPU, a result that cannot be read: no fault of the video.
-            except SteplineError as error:
-                return TaskReply("run", " ".join(str(error).split()))
-            run = cast(Callable[[VideoContext], bytes], stage.run)
-            kind, reason, data = try_stage(run, context)
-            if kind == "run":  # for the owner of the run, with all paths
-                return TaskReply(kind, " ".join(reason.split()))
-            if data is None:
-                files = map(str, request.files.values())
-                return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
+            files = map(str, request.files.values())
+            return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
         try:
             self._results.write(stage, request.task.key, data)
         except SteplineError as error:

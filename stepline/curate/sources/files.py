@@ -20,7 +20,7 @@ from typing import Any, TextIO, TypeAlias
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.addresses import absolute_path
-from stepline.curate.stage import VideoItem
+from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.files.remote import FileEntry, RemotePath
@@ -360,6 +360,15 @@ class SideFolders:
             if file is not None:
                 item = with_file(item, field, file)
         return item
+
+    def entry(self, item: VideoItem, no_file: str) -> SourceEntry:
+        """Return an item with what the folders hold of it. It is refused where its captions are of
+        several languages, and with the reason `no_file` where there is no file of it."""
+        try:
+            item = self.completed(item)
+        except AmbiguousCaptionsError as error:
+            return rejected_video(item.id, str(error))
+        return item if item.has_files else rejected_video(item.id, no_file)
 
 
 def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
