@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, Ratio, interval, resample
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval, ratio, resample
 
 Value = TypeVar("Value")
 
@@ -97,7 +97,8 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
     below = np.asarray(totals, dtype=np.float64)  # (V,)
     total = below.sum()
     texts = int(total)
-    videos = int((below > 0).sum())
+    has_texts = below > 0
+    videos = int(has_texts.sum())
     if not texts:
         return NOT_KNOWN
     value = float(above.sum() / total)
@@ -106,7 +107,8 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
         residuals = above - value * below
         squares = float((residuals**2).sum())
         count = len(above)
-        standard_error = math.sqrt(squares * count / max(1, count - 1)) / float(total)
+        variance = squares * count / max(1, count - 1)
+        standard_error = math.sqrt(variance) / float(total)
         margin = ERRORS_EACH_WAY * standard_error
         low = value - margin
         high = value + margin
@@ -118,8 +120,9 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
 
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
-    ratios = {"share": Ratio(above, below)}
-    return interval(resample(ratios, draws=BOOTSTRAP_DRAWS, seed=seed)["share"])
+    ratios = {"share": ratio(above, below)}
+    shares = resample(ratios, draws=BOOTSTRAP_DRAWS, seed=seed)
+    return interval(shares["share"])
 
 
 def audited_mean(
