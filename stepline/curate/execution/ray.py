@@ -22,7 +22,7 @@ from stepline.curate.store.results import remove_partials
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.device import core_count
-from stepline.processes import safe_spawn
+from stepline.processes import module_folders
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def _start(ray: Any, address: str, **options: Any) -> None:
     # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
-            with safe_spawn(), without_watchers():
+            with _importable(), without_watchers():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
@@ -173,6 +173,21 @@ def _start(ray: Any, address: str, **options: Any) -> None:
                 raise SteplineError(f"{what}; see engine.address") from error
         else:
             return
+
+
+@contextlib.contextmanager
+def _importable() -> Iterator[None]:
+    """Let processes that are started inside find modules where this one does."""
+    # Processes of Ray read it when they start.
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def check_internals(release: str) -> None:
