@@ -345,7 +345,7 @@ def predict(folder):
     keep(made, "describe.json", run(folder, "describe", "features/a1.npy", *describing), folder)
     keep(
         made,
-        "describe-apart.json",
+        "describe-counted.json",
         run(
             folder,
             "describe",
@@ -354,9 +354,7 @@ def predict(folder):
             "--count",
             "3",
             "--set",
-            "procx.choose=apart",
-            "--set",
-            "procx.search.beam=3",
+            "procx.caption_weight=0.5",
         ),
         folder,
     )
