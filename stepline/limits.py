@@ -1,17 +1,13 @@
-"""How large, how deep and how many: what the readers of files that others wrote allow, in one
-place.
+"""Size and depth limits of all readers of untrusted files.
 
-read_limited         the bytes of a file, however endless it is
-unpack_limited       what a gzip holds, however small the gzip is
-read_member          a file in a tar, however small the tar is
-check_zip            whether a zip (.npz, .pth) unpacks to more than is allowed
-parse_json           JSON to plain values, no deeper than the package can walk
-parse_toml           TOML to plain values, the same
-read_safetensors_header   what a safetensors file says of its tensors
-replace_surrogates   text that can be written: halves of surrogate pairs, which JSON can hold, become U+FFFD
+read_limited         the bytes of a file, however endless it is unpack_limited       the content of
+a gzip read_member          a file in a tar check_zip            whether a zip (.npz, .pth) unpacks
+to more than is allowed parse_json           JSON to plain values, of limited depth parse_toml
+TOML to plain values, of limited depth read_safetensors_header   the tensor table of a safetensors
+file replace_surrogates   text with lone surrogates, which JSON can hold, replaced by U+FFFD
 
-What goes beyond a limit raises LimitError, a ValueError as a malformed file does: a reader names
-the file and the cure.
+Exceeding a limit raises LimitError, a ValueError as for a malformed file: the reader adds the file
+name and the cure.
 """
 
 import gzip
@@ -64,12 +60,13 @@ LONG_NUMBER_REASON = "written with too long a number"
 
 
 class LimitError(ValueError):
-    """Something larger, deeper or more than a reader allows. The message says which limit it is."""
+    """A limit of size, depth or number is exceeded. The message names it."""
 
 
 def read_limited(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. Raises LimitError where it has more than `most`, OSError where it
-    cannot be read."""
+    """Return the bytes of a file. Raises LimitError over `most` bytes, OSError where it is
+    unreadable.
+    """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         max_bytes = min(most, MAX_DEVICE_BYTES) if stat.S_ISCHR(status.st_mode) else most
@@ -80,8 +77,7 @@ def read_limited(path: Path, most: int) -> bytes:
 
 
 def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes:
-    """Return at most `most` bytes. likely: how many there will be. A larger first read takes memory
-    for them."""
+    """Return at most `most` bytes. likely: expected size, read at once."""
     block = file.read(min(most, max(likely, 1)))
     blocks = [block]
     remaining = most - len(block)
@@ -93,8 +89,7 @@ def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes
 
 
 def unpack_limited(data: bytes, most: int) -> bytes:
-    """Return what a gzip holds. Raises LimitError where it has more than `most` bytes, else as gzip
-    does."""
+    """Return the content of a gzip. Raises LimitError over `most` bytes, else as gzip does."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = _read_up_to(file, most + 1, MIB_BYTES)
     if len(unpacked) > most:
@@ -103,8 +98,7 @@ def unpack_limited(data: bytes, most: int) -> bytes:
 
 
 def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Return the bytes of a tar's member, those of a sparse one too. Raises LimitError, or as
-    tarfile does."""
+    """Return the bytes of a tar's member, also a sparse one. Raises LimitError, or as tarfile does."""
     if member.size > most:
         raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
     file = archive.extractfile(member)
@@ -112,10 +106,10 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
-    """Raise LimitError where a zip, as .npz and .pth are, unpacks to more than `most` bytes. Any
-    other file passes.
+    """Raise LimitError where a zip, such as .npz and .pth, unpacks to more than `most` bytes.
 
-    Without `most`: to more than the file has, for torch packs nothing. Raises zipfile.BadZipFile.
+    Other files pass. Without `most`: more than the file's size, since torch does not compress.
+    Raises zipfile.BadZipFile.
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     if not zipfile.is_zipfile(file):
@@ -133,10 +127,10 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
 def parse_json(
     text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None
 ) -> Tree:
-    """Return what JSON holds. pairs: makes an object of its members, as `json.loads` takes it.
+    """Return the values in a JSON text. pairs: makes an object of its members, as in `json.loads`.
 
-    Raises ValueError: JSONDecodeError, UnicodeDecodeError (halves of surrogate pairs in UTF-8 too)
-    or LimitError.
+    Raises ValueError: JSONDecodeError, UnicodeDecodeError (also for UTF-8 surrogates) or
+    LimitError.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
@@ -144,11 +138,11 @@ def parse_json(
         tree = json.loads(text, object_pairs_hook=pairs)
     # With few brackets nothing nests deeply, so most trees need no walk.
     has_few_brackets = text.count("[") + text.count("{") <= MAX_DEPTH
-    return tree if has_few_brackets else _not_too_deep(tree)
+    return tree if has_few_brackets else _check_depth(tree)
 
 
 def read_safetensors_header(file: BinaryIO) -> tuple[Tree, int]:
-    """Return the header of a safetensors file, and the byte at which its numbers begin.
+    """Return the header of a safetensors file, and the offset of its data.
 
     Raises ValueError for another file.
     """
@@ -157,18 +151,20 @@ def read_safetensors_header(file: BinaryIO) -> tuple[Tree, int]:
 
 
 def parse_toml(text: str) -> dict[str, Tree]:
-    """Return what TOML holds. Raises ValueError: TOMLDecodeError, a number of too many digits, or
-    LimitError."""
+    """Return the values in a TOML text.
+
+    Raises ValueError: TOMLDecodeError, a number of too many digits, or LimitError.
+    """
     if KEY_PARTS.search(text):  # before tomllib, whose time grows with their square
         raise LimitError(f"nested deeper than {MAX_DEPTH}")
     with _parser_limits():
         tree = tomllib.loads(text)
-    return dict(_not_too_deep(tree))
+    return dict(_check_depth(tree))
 
 
 @contextmanager
 def _parser_limits() -> Iterator[None]:
-    """Raise LimitError for what a parser of Python refuses by limits of its own."""
+    """Convert Python's own parser limits to LimitError."""
     try:
         yield
     except RecursionError as error:
@@ -179,7 +175,7 @@ def _parser_limits() -> Iterator[None]:
         raise
 
 
-def _not_too_deep(tree: Tree) -> Tree:
+def _check_depth(tree: Tree) -> Tree:
     """Return the tree. Raises LimitError where it nests deeper than MAX_DEPTH."""
     level = [tree]
     # A level at a time, so that depth costs no recursion.
@@ -197,20 +193,19 @@ def _not_too_deep(tree: Tree) -> Tree:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each half of a surrogate pair that is alone. Pairs become
-    their letter."""
+    """Return the text with U+FFFD for each lone surrogate. Pairs become their character."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded.decode("utf-16-le", "replace")
 
 
 @cache
 def packaged_json(package: str, file: str) -> Tree:
-    """Return what a JSON file that is shipped in a package holds. It is read once a process."""
+    """Return the content of a JSON file in a package, cached per process."""
     return json.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
 
 
 def parse_json_text(text: str | bytes) -> Tree:
-    """Return what JSON holds, as `parse_json` does, every text in it one that can be written."""
+    """Return the values in a JSON text as `parse_json` does, with lone surrogates replaced."""
     tree = parse_json(text)
     if isinstance(text, bytes):
         text = text.decode("latin-1")
@@ -220,7 +215,7 @@ def parse_json_text(text: str | bytes) -> Tree:
 
 
 def is_storable(text: str) -> bool:
-    """Return whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
+    """Return whether a text has no lone surrogate and so can be stored as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -229,16 +224,15 @@ def is_storable(text: str) -> bool:
 
 
 class TarHeader(tarfile.TarInfo):
-    """A member of a tar that ends where it says: without the two empty blocks at its end it was cut
-    off.
+    """A tar member header that reports a truncated archive, without the two empty blocks at its
+    end.
 
-    tarfile itself takes such an end, or a damaged header, for the end of the archive.
+    tarfile itself takes a truncation or a damaged header for the end of the archive.
     """
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "TarHeader":
-        """Return the next member. Raises tarfile.ReadError where none can be read and the archive
-        has not ended."""
+        """Return the next member. Raises tarfile.ReadError for an unreadable one before the end."""
         try:
             return super().fromtarfile(tarfile_)
         except tarfile.HeaderError as error:

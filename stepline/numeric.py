@@ -1,7 +1,6 @@
-"""Numeric helpers that several rooms share: sigmoid, logit, softmax, unit rows, cosines, and the
-fit of a logistic regression.
+"""Numeric functions: sigmoid, logit, softmax, unit rows, cosines, logistic regression.
 
-Each keeps the precision of what it is given: float32 in, float32 out.
+Each keeps the precision of its input: float32 in, float32 out.
 """
 
 import math
@@ -20,7 +19,7 @@ MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero row
 
 
 class _BlasLimit:
-    """The limit of OpenBLAS's threads, which is one of the whole process, while anyone needs it."""
+    """Reference-counted limit of OpenBLAS's threads, which is global to the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +27,7 @@ class _BlasLimit:
         self._limit: Any = None  # threadpoolctl's
 
     def begin(self) -> None:
-        """Set it for one more user."""
+        """Set the limit for the first user."""
         from threadpoolctl import ThreadpoolController
 
         with self._lock:
@@ -38,7 +37,7 @@ class _BlasLimit:
             self._user_count += 1
 
     def end(self) -> None:
-        """Lift it where the last user has ended."""
+        """Restore the threads after the last user."""
         with self._lock:
             self._user_count -= 1
             if self._user_count == 0:
@@ -50,10 +49,10 @@ _blas_limit = _BlasLimit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Make NumPy's matrix products use one thread: how many there are decides their last bits.
+    """Limit NumPy's matrix products to one thread, since the number changes the last bits.
 
-    It holds for the whole process until the last one that entered leaves. Networks in CTranslate2
-    and torch keep their threads.
+    It holds for the whole process until the last user exits. CTranslate2 and torch keep their
+    threads.
     """
     _blas_limit.begin()
     try:
@@ -132,25 +131,30 @@ def fit_logistic_weights(
     max_change: float = math.inf,
     tolerance: float = 1e-9,
 ) -> Array:
-    """Return the weights (F,) of a logistic regression that are most probable under a normal prior.
+    """Return the MAP weights (F,) of a logistic regression under a normal prior, by Newton's
+    method.
 
-    rows: (N, F). labels: (N,), 0 or 1. prior_mean: (F,), where Newton's method also starts.
-    prior_precision: (F, F). damping: added to the diagonal of the curvature, never to the slope.
-    max_change: bound of each weight in one step, since Newton's method may overshoot from far off.
-    tolerance: the fit ends when no weight changes by more.
+    Args:
+        rows: (N, F).
+        labels: (N,), 0 or 1.
+        prior_mean: (F,), also the starting point.
+        prior_precision: (F, F).
+        damping: added to the diagonal of the Hessian, never to the gradient.
+        max_change: bound of each weight's change per step, against overshooting.
+        tolerance: the fit ends when no weight changes by more.
     """
     weights = prior_mean
     for _ in range(MAX_NEWTON_STEPS):
         # Slope and curvature of the log posterior.
-        p = sigmoid(rows @ weights)  # (N,)
-        pull = prior_precision @ (weights - prior_mean)  # (F,)
-        slope = rows.T @ (labels - p) - pull  # (F,)
-        variance = p * (1 - p)  # (N,)
+        probabilities = sigmoid(rows @ weights)  # (N,)
+        prior_gradient = prior_precision @ (weights - prior_mean)  # (F,)
+        gradient = rows.T @ (labels - probabilities) - prior_gradient  # (F,)
+        variance = probabilities * (1 - probabilities)  # (N,)
         weighted_rows = rows * variance[:, None]  # (N, F)
-        curvature = weighted_rows.T @ rows + prior_precision  # (F, F)
+        hessian = weighted_rows.T @ rows + prior_precision  # (F, F)
         diagonal = np.eye(len(weights))
-        curvature = curvature + damping * diagonal
-        change = np.linalg.solve(curvature, slope)
+        hessian = hessian + damping * diagonal
+        change = np.linalg.solve(hessian, gradient)
         limited = np.clip(change, -max_change, max_change)
         weights = weights + limited
         # By the change before its bound, so that a limited step does not end the fit.

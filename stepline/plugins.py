@@ -1,12 +1,12 @@
-"""Writers, recognisers, backbones and outputs of other packages, found by their entry points.
+"""Plugins of other packages: writers, recognisers, backbones and outputs, by entry points.
 
     [project.entry-points."stepline.outputs"]      name -> an outputs.Output
     [project.entry-points."stepline.writers"]      name -> (Transcript, WritingSettings) -> WrittenSteps
     [project.entry-points."stepline.recognisers"]  name -> (AsrSettings) -> an asr.recogniser.Recogniser
     [project.entry-points."stepline.backbones"]    name -> (VisionSettings) -> a vision.Backbone
 
-A plugin is named where one of Stepline's own is: writing.writer, asr.recogniser, vision.backbone,
---format. Its code runs only when it is named. examples/plugin holds one of each.
+A plugin is selected like a built-in: writing.writer, asr.recogniser, vision.backbone, --format. Its
+code runs only when it is selected. examples/plugin holds one of each.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ DEFAULT_OUTPUTS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 Kind: TypeAlias = Literal["outputs", "writers", "recognisers", "backbones"]
 
 # Stepline's own of the kinds that a setting names, in the order of the command line's help.
-OWN_NAMES: dict[Kind, tuple[str, ...]] = {
+BUILT_IN_NAMES: dict[Kind, tuple[str, ...]] = {
     "recognisers": ("whisper", "whisperx"),
     "writers": ("extractive", "llm"),
     "outputs": (
@@ -64,10 +64,9 @@ def plugin_names(kind: Kind) -> tuple[str, ...]:
 
 
 def load_plugin(kind: Kind, name: str) -> Any:
-    """Return what a plugin's entry point names.
+    """Return the object of a plugin's entry point.
 
-    Raises SettingsError where none is installed, two packages claim the name, or it cannot be
-    imported.
+    Raises SettingsError where none is installed, two packages claim the name, or the import fails.
     """
     points = [point for point in _points(kind) if point.name == name]
     if not points:
@@ -91,15 +90,13 @@ def load_plugin(kind: Kind, name: str) -> Any:
 
 
 def plugin_identities(named: dict[Kind, str]) -> dict[str, str]:
-    """Return what the results of the plugins among these depend on, by kind: package, version and
-    code.
+    """Return package, version and code digest of the plugins among these names, by kind.
 
-    Of the code that is the sha256 of the Python files of the module, or of the package, that the
-    entry point names.
+    The digest is the sha256 of the Python files of the module or package of the entry point.
     """
     identities: dict[str, str] = {}
     for kind, name in named.items():
-        if name in OWN_NAMES.get(kind, ()):
+        if name in BUILT_IN_NAMES.get(kind, ()):
             continue
         points = [point for point in _points(kind) if point.name == name]
         if not points:
@@ -135,11 +132,11 @@ def _code(module: str) -> list[Path]:
 
 
 def choice(kind: Kind) -> "AfterValidator":
-    """Return the validator of a setting that names one of Stepline's own or a plugin."""
+    """Return the validator of a setting that names a built-in or a plugin."""
     from pydantic import AfterValidator
     from pydantic_core import PydanticCustomError
 
-    own = OWN_NAMES[kind]
+    own = BUILT_IN_NAMES[kind]
 
     def check_name(name: str) -> str:
         names = (*own, *plugin_names(kind))

@@ -1,10 +1,9 @@
-"""Python processes that Stepline starts: a module of the package or of an installed one.
+"""Starts Python child processes: a module of the package or of an installed one.
 
     process = start_module("pip", ["download", "numpy"], stdout=subprocess.DEVNULL)
 
-A child finds modules where this process does, but never in the folder that the user happens to be
-in. It has no variable of the interpreter's that the user did not mean for it. It has no descriptor
-but those it is given, and it ends when this process does, however that ends.
+A child has this process's module path without the current folder, no inherited interpreter
+variables, no other file descriptors, and ends with this process, even after a kill.
 """
 
 import contextlib
@@ -97,8 +96,7 @@ def start_module(
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that `start_module` started, with all that it has started, and wait for its
-    end."""
+    """Kill a process of `start_module` with all its descendants, and wait for its end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -107,7 +105,7 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of a child: this process's, with the folders of `module_folders`."""
+    """Return the environment of a child, with the folders of `module_folders`."""
     environment = {}
     for name, value in os.environ.items():
         if not name.startswith("PYTHON") or name in INTERPRETER_VARIABLES:
@@ -122,11 +120,7 @@ def child_environment() -> dict[str, str]:
 
 
 def worker_variables(threads: int) -> dict[str, str]:
-    """Return the variables of a worker among others, so that together they take no more than the
-    machine's cores.
-
-    threads: that each library of the worker's uses.
-    """
+    """Return environment variables that limit a worker's libraries to `threads` threads each."""
     counts = dict.fromkeys(THREAD_VARIABLES, str(threads))
     return counts | {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -151,7 +145,7 @@ def module_folders() -> list[str]:
 
 
 def end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends, however that ends."""
+    """Kill this process when its parent ends, for whatever reason."""
     # The thread below sees it a second late, and not while foreign code holds the interpreter's
     # lock. Linux helps.
     if sys.platform == "linux":
@@ -166,14 +160,13 @@ def end_with_parent(parent: int) -> None:
 
 
 def claim_process() -> None:
-    """Say that this process runs one of Stepline's own programs, not a program that imports it."""
+    """Mark this process as one of Stepline's own programs."""
     global _is_own
     _is_own = True
 
 
 def is_own_process() -> bool:
-    """Whether this process runs one of Stepline's own programs, so that no one else needs what it
-    leaves out."""
+    """Return whether this process is one of Stepline's own programs, not a user's."""
     return _is_own
 
 
@@ -186,10 +179,10 @@ def _set_malloc_option(option: int, value: int) -> None:
 
 
 def limit_malloc_arenas() -> None:
-    """Make the threads of this process share a few malloc arenas, where glibc is the C library.
+    """Make the threads of this process share a few malloc arenas (glibc only).
 
-    By default each thread has an arena of its own, and what one thread has freed serves no other:
-    45 MiB of the main job. It holds for threads that start later.
+    By default each thread has its own arena, whose freed memory no other thread can use: 45 MiB of
+    the main job. It affects threads that start later.
     """
     _set_malloc_option(M_ARENA_MAX, MAX_ARENAS)
 
@@ -207,7 +200,7 @@ def reuse_large_blocks() -> None:
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system, where the C library can. Elsewhere do nothing.
+    """Return freed memory to the system (glibc only).
 
     glibc keeps what several threads freed, so that a long video would hold the recogniser's memory
     to its end.

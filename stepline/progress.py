@@ -1,4 +1,4 @@
-"""Follows work on a stream: reports how far it is, and ends it when it is no longer useful."""
+"""Progress reports and cancellation of work on a stream."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,7 +18,7 @@ TRIM_SECONDS = 300.0
 
 
 class StoppedError(Exception):
-    """Ends the work of one thread where the other has failed. Never leaves `pipeline`."""
+    """Cancels a thread after the other one failed. Handled inside `pipeline`."""
 
 
 def with_progress(
@@ -29,10 +29,9 @@ def with_progress(
     progress: Progress | None,
     stop: Event | None,
 ) -> Iterator[T]:
-    """Yield the items of one kind, reporting how far into the video each one is. Raises
-    StoppedError at `stop`.
+    """Yield the items of one kind with progress reports. Raises StoppedError when `stop` is set.
 
-    Every TRIM_SECONDS of the video, memory that was freed in between goes back to the system.
+    Every TRIM_SECONDS of the video, freed memory is returned to the system.
     """
     trimmed = 0.0
     for item in items:
@@ -49,16 +48,15 @@ def with_progress(
 
 
 def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
-    """Yield the items. Another thread makes up to `count` of them ahead. What it raises is raised
-    here."""
+    """Yield the items, which a background thread prefetches, up to `count` ahead. Errors propagate."""
     iterator = iter(items)
     end = object()
     pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
     pool_thread = pool.submit(get_ident).result()
-    coming = deque(pool.submit(next, iterator, end) for _ in range(count))
+    prefetched = deque(pool.submit(next, iterator, end) for _ in range(count))
     try:
-        while (item := coming.popleft().result()) is not end:
-            coming.append(pool.submit(next, iterator, end))
+        while (item := prefetched.popleft().result()) is not end:
+            prefetched.append(pool.submit(next, iterator, end))
             yield cast(T, item)
     finally:
         # the garbage collector may end this in the thread that reads ahead, which cannot wait

@@ -1,11 +1,11 @@
-"""Worker processes: each is a Python process of Stepline's own that does one task at a time.
+"""Worker processes: Python child processes that do one task at a time.
 
     worker = WorkerProcess("stepline.llm.local_model:LocalModel")
     end = worker.run(ModelFiles(...), seconds=60.0)  # a Reply, or a WorkerDeath
 
 The target names a function of an importable module. The child calls it once, with the setup and a
-function that sends a message, and gets the function that does a task. A worker has a limit of time
-and of memory, ends with its parent, and takes with it all that it has started.
+function that sends a message, and gets the task function. A worker has limits of time and memory,
+and ends with its parent and all its descendants.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
 
 class WorkerReady(NamedTuple):
-    """A worker has started. wall, cpu: seconds that it took."""
+    """Message: a worker has started. wall, cpu: seconds of the start."""
 
     wall: float
     cpu: float
 
 
 class Reply(NamedTuple):
-    """What a worker's task returned."""
+    """Message: the result of a task."""
 
     value: Any
 
@@ -68,26 +68,26 @@ class WorkerDeath(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The signal or the exit code."""
+        """Return the signal or the exit code."""
         if self.code < 0:
             return f"signal {signal.Signals(-self.code).name}"
         return f"exit code {self.code}"
 
     @property
     def message(self) -> str:
-        """The signal or the exit code, with the last line that the process printed."""
+        """Return the signal or the exit code, with the last printed line."""
         return f"{self.cause}: {self.last_line}" if self.last_line else self.cause
 
 
 class WorkerProcess:
-    """The parent's end of one worker process.
+    """The parent's handle of one worker process.
 
     Args:
-        target: "module:function" of what the child runs.
-        setup: what the function gets once, in each new process.
-        variables: of its environment, besides the usual ones.
-        max_bytes: memory of the process and all that it started while it does a task.
-        start_seconds: time that it may take to start.
+        target: "module:function" to run in the child.
+        setup: argument of the function, once per process.
+        variables: of its environment, in addition to the usual ones.
+        max_bytes: memory of the process and its descendants during a task.
+        start_seconds: timeout of the start.
         show_output: whether its errors go to this process's stderr, instead of `WorkerDeath`.
     """
 
@@ -114,17 +114,16 @@ class WorkerProcess:
 
     @property
     def is_free(self) -> bool:
-        """Whether it can take a task."""
+        """Return whether it can take a task."""
         return self.is_ready and not self.is_busy
 
     @property
     def seconds(self) -> float:
-        """Since the latest task was submitted."""
+        """Return the seconds since the latest task was submitted."""
         return time.monotonic() - self._submit_time
 
     def submit(self, task: object, seconds: float = math.inf) -> None:
-        """Send a task, with the time that it may take. If the process has died, `receive` reports
-        it."""
+        """Send a task with a timeout in seconds. `receive` reports a dead process."""
         self.task = task
         self.task_count += 1
         self.is_busy = True
@@ -138,11 +137,11 @@ class WorkerProcess:
         seconds: float = math.inf,
         on_message: Callable[[object], None] = lambda message: None,  # noqa: ARG005
     ) -> Reply | WorkerDeath:
-        """Return what a task came to.
+        """Return the result of a task.
 
         Args:
-            task: that is submitted.
-            seconds: that it may take.
+            task: to submit.
+            seconds: timeout.
             on_message: called with each of the target's own messages.
         """
         self.submit(task, seconds)
@@ -172,8 +171,7 @@ class WorkerProcess:
         return message
 
     def check(self) -> WorkerDeath | None:
-        """Kill a process that is beyond a limit. Return its death, also where it ended by
-        itself."""
+        """Kill a process beyond a limit. Return its death, also after it ended by itself."""
         has_ended = self._process.poll() is not None
         if self.connection.poll():  # what it sent comes first
             return None
@@ -187,7 +185,7 @@ class WorkerProcess:
         return None
 
     def restart(self) -> None:
-        """Replace the process by a fresh one."""
+        """Replace the process by a new one."""
         self.close()
         self._start()
 
@@ -201,7 +199,7 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGINT)
 
     def close(self, seconds: float = 0.0) -> None:
-        """End the process and all it started. seconds: that it has to end by itself."""
+        """End the process and its descendants. seconds: grace period before a kill."""
         self.connection.close()
         if self.is_ready:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -245,8 +243,7 @@ class WorkerProcess:
         return WorkerDeath(self._process.returncode, limit, last_line)
 
     def _memory(self) -> int:
-        """Return the bytes that the process holds. Now and then they include those of all that it
-        has started, which takes the system long to find."""
+        """Return the memory of the process, regularly with its descendants', in bytes."""
         if self._max_bytes == math.inf:
             return 0
         own = memory_bytes(self.pid, "rss")
@@ -265,11 +262,11 @@ W = TypeVar("W", bound=WorkerProcess)
 
 
 class WorkerPool(Generic[W]):
-    """Worker processes that are started as there is work for them.
+    """Worker processes, started on demand.
 
     Args:
-        start: starts the worker of a number.
-        size: workers at most.
+        start: starts the worker with a number.
+        size: maximal number of workers.
         end_seconds: that busy workers have at the end, to leave nothing half-written.
     """
 
@@ -280,7 +277,6 @@ class WorkerPool(Generic[W]):
         self._end_seconds = end_seconds
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -295,7 +291,7 @@ class WorkerPool(Generic[W]):
             self.workers.append(self._start(number))
 
     def wait(self, seconds: float) -> Iterator[tuple[W, object]]:
-        """Yield the messages of workers, and their deaths, after some seconds at most."""
+        """Yield the messages and deaths of workers, after a timeout in seconds at most."""
         if not self.workers:
             time.sleep(seconds)
         # A pipe is readable also when its other end has died.
@@ -321,7 +317,7 @@ class WorkerPool(Generic[W]):
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes that one has started, and those that they have."""
+    """Return the child processes of a process, recursively."""
     # A system that is asked about all its processes.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -337,8 +333,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
-    """Return the memory of a process, or 0 where it has ended. pss: its share of shared pages,
-    where the system knows it."""
+    """Return the memory of a process, 0 after its end. pss: its share of shared pages, where known."""
     try:
         process = psutil.Process(pid)
         whole: int = process.memory_info().rss
@@ -350,7 +345,7 @@ def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
 
 
 def serve(pipe: int, target: str) -> None:
-    """Do the tasks that come through a pipe until the parent closes it."""
+    """Run the tasks from a pipe until the parent closes it."""
     began = time.monotonic()
     os.set_inheritable(pipe, False)
     # The parent passes Ctrl-C on. A process in the background would ignore it.

@@ -14,7 +14,7 @@ from stepline.cli import errors, progress
 from stepline.cli.errors import REMOVED_COMMANDS
 from stepline.errors import SettingsError, StoreError
 from stepline.outputs import OUTPUTS
-from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
+from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -300,7 +300,7 @@ def test_transcribe_prints_what_is_said(small_video, captions_file, stepline):
 
 
 def test_the_command_offers_every_output_and_writes_the_usual_ones():
-    assert set(OWN_NAMES["outputs"]) == set(OUTPUTS)
+    assert set(BUILT_IN_NAMES["outputs"]) == set(OUTPUTS)
     assert set(DEFAULT_OUTPUTS) == set(outputs.USUAL)
 
 

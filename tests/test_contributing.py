@@ -103,9 +103,9 @@ def test_the_dataset_of_the_page_is_read_and_described(site, tmp_path, monkeypat
 
 
 def test_the_kinds_of_plugins_are_those_of_the_package():
-    from stepline.plugins import OWN_NAMES
+    from stepline.plugins import BUILT_IN_NAMES
 
-    assert set(re.findall(r'^\| `"stepline\.(\w+)"` \|', PAGE, re.MULTILINE)) == set(OWN_NAMES)
+    assert set(re.findall(r'^\| `"stepline\.(\w+)"` \|', PAGE, re.MULTILINE)) == set(BUILT_IN_NAMES)
 
 
 def test_the_file_to_cite_names_the_version_and_licence_of_the_package():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.files.remote.retry import doubled_pause, retry
+from stepline.files.remote.retry import exponential_backoff, retry
 
 
 def failing(times, result="done"):
@@ -49,10 +49,10 @@ def test_it_waits_as_long_as_the_server_asks(monkeypatch):
     slept = []
     monkeypatch.setattr("time.sleep", slept.append)
     action, _ = failing(3)
-    retry(action, lambda _, count: doubled_pause(0.5, count))
+    retry(action, lambda _, count: exponential_backoff(0.5, count))
     assert slept == [0.5, 1.0, 2.0]
 
 
 def test_a_pause_doubles_up_to_its_limit():
-    assert [doubled_pause(10.0, count) for count in (1, 2, 3)] == [10.0, 20.0, 30.0]
-    assert doubled_pause(10.0, 3, most=float("inf")) == 40.0
+    assert [exponential_backoff(10.0, count) for count in (1, 2, 3)] == [10.0, 20.0, 30.0]
+    assert exponential_backoff(10.0, 3, most=float("inf")) == 40.0

@@ -23,7 +23,7 @@ from stepline.cli.errors import (
     set_log_form,
 )
 from stepline.errors import SettingsError
-from stepline.plugins import OWN_NAMES
+from stepline.plugins import BUILT_IN_NAMES
 
 if TYPE_CHECKING:
     from stepline.pages.web.local_server import LocalServer
@@ -87,7 +87,7 @@ class PluginChoice(click.Choice[str]):
 
     def __init__(self, kind: "Kind", without: Collection[str] = ()) -> None:
         # Plugins are not looked for until a name is not Stepline's own.
-        super().__init__([name for name in OWN_NAMES[kind] if name not in without])
+        super().__init__([name for name in BUILT_IN_NAMES[kind] if name not in without])
         self._kind = kind
 
     def convert(

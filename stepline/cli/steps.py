@@ -36,7 +36,7 @@ from stepline.cli.results import ResultPrinter, run_in_turn
 from stepline.cli.sources import arriving_videos, open_video
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
-from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
+from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.progress import Progress
 
-FORMAT_NAMES = (
-    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}. mp4 and mkv are copies with chapters."
-)
+FORMAT_NAMES = f"FORMAT is one of {', '.join(BUILT_IN_NAMES['outputs'])}. mp4 and mkv are copies with chapters."
 DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 

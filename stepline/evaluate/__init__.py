@@ -1,2 +1,3 @@
-"""The field's evaluators, equal to the official ones where those are defined and explicit where
-they are not."""
+"""The field's evaluators, equal to the official ones, with explicit rules where those are
+undefined.
+"""

@@ -1,8 +1,6 @@
-"""Every benchmark that can be scored: one row each with its conventions, and the one function that
-scores by the table.
+"""Table of all benchmarks and their scoring conventions, and the function that scores by it.
 
-The exact rule of every convention is here in words: it is printed with the scores and kept in
-docs/evaluation.md.
+The exact rule of each convention is printed with the scores and kept in docs/evaluation.md.
 """
 
 from collections.abc import Callable
@@ -126,7 +124,7 @@ DENSE_VIDCHAPTERS_RULE = "as stepline, only videos in both files, as VidChapters
 
 @dataclass(frozen=True)
 class Convention:
-    """One way to score: its exact rule, and what does it."""
+    """A scoring convention: its exact rule and its function."""
 
     rule: str
     score: Callable[[ScoringTask], Scores]
@@ -134,11 +132,10 @@ class Convention:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it is, where its rules come from, its inputs, and its conventions. The first is the
-    default, and why.
+    """A benchmark: description, source of its rules, inputs, and conventions with the default
+    first.
 
-    splits: whether its annotations state subsets, so that one can be chosen. cuts: whether
-    proposals may be cut before they are scored.
+    splits: whether its annotations name subsets. cuts: whether proposals may be cut before scoring.
     """
 
     name: str
@@ -153,7 +150,7 @@ class Benchmark:
 
     @property
     def default(self) -> str:
-        """The first convention."""
+        """Return the name of the default convention."""
         return next(iter(self.conventions))
 
 
@@ -314,11 +311,17 @@ def evaluate(
     subset: str | None = None,
     cut: Cut | None = None,
 ) -> Scores:
-    """Return the scores of predictions under a benchmark's convention, its default when None.
+    """Return the scores of predictions under a benchmark's convention.
 
-    cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does. Other predictions stay as they are.
-    Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
-    to score.
+    Args:
+        name: of the benchmark.
+        predictions: file or folder.
+        reference: file or folder of the annotations.
+        convention: of the benchmark. None: its default.
+        subset: split of the reference. None: all.
+        cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does. Other predictions stay as they are.
+
+    Raises DatasetError for unknown names and for files that are missing, malformed or empty.
     """
     # What is asked must fit the benchmark: its convention, its subset, a cut.
     benchmark = find_benchmark(name)
@@ -339,7 +342,7 @@ def evaluate(
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return a row of the table. Raises DatasetError with the nearest name."""
+    """Return a benchmark by name. Raises DatasetError with the nearest name."""
     if name not in BENCHMARKS:
         cure = suggest_name(name, BENCHMARKS)
         raise DatasetError(f"no benchmark is called {name!r}; {cure}")

@@ -1,5 +1,4 @@
-"""Scores as functions of how often each video is drawn: the bootstrap resamples per-video sums and
-never scores twice.
+"""Bootstrap over videos: scores as functions of video weights, resampled from per-video sums.
 
 V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn. All
 ones is the score.
@@ -25,12 +24,11 @@ MAX_WEIGHTS = 4_000_000  # in memory together: 32 MB of float64
 
 @dataclass(frozen=True)
 class Statistic:
-    """A score that can be computed again for any multiset of its videos.
+    """A score that can be recomputed for any multiset of its videos.
 
-    score: weights (B, V) -> (B,) scores, NaN where a draw leaves the score undefined. videos: V.
-    items: what was counted in all videos together: sentences, steps, segments, or videos for a mean
-    over them. width: numbers held for one draw where more than V. It sets how many draws fit into
-    memory.
+    score: weights (B, V) -> (B,) scores, NaN where undefined. videos: V. items: total count over
+    the videos: sentences, steps, segments, or videos for a mean over them. width: numbers in memory
+    per draw if more than V. It limits the draws per block.
     """
 
     score: Callable[[Floats], Floats]
@@ -39,17 +37,18 @@ class Statistic:
     width: int = 0
 
 
-def divide_or_nan(above: Floats, below: Floats) -> Floats:
+def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
     """Return above / below, NaN where below is 0."""
-    shape = np.broadcast(above, below).shape
+    shape = np.broadcast(numerator, denominator).shape
     ratios = np.full(shape, np.nan)
-    np.divide(above, below, out=ratios, where=below > 0)
+    np.divide(numerator, denominator, out=ratios, where=denominator > 0)
     return ratios
 
 
 def ratio(hits: Floats, totals: Floats) -> Statistic:
-    """Return the sum over videos of `hits` (V,) divided by the sum of `totals` (V,). With totals of
-    1 it is the mean over videos."""
+    """Return the statistic sum(hits) / sum(totals) over videos, both (V,). Totals of 1 give the
+    mean.
+    """
 
     def score(weights: Floats) -> Floats:
         return divide_or_nan(weights @ hits, weights @ totals)
@@ -84,8 +83,10 @@ def ratios_by_group(
 def grouped_ratio(
     hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_]
 ) -> Statistic:
-    """Return a ratio in each group of videos, then the unweighted mean over groups, then over sets
-    of videos. A group without items in a set is left out of that set's mean.
+    """Return the statistic: ratio per group of videos, mean over groups, then mean over sets of
+    videos.
+
+    A group without items in a set is left out of that set's mean.
 
     Args:
         hits: (V,).
@@ -102,7 +103,7 @@ def grouped_ratio(
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
-    """Return the mean over an axis of what is not NaN, or NaN where nothing is known."""
+    """Return the mean over an axis without NaN, or NaN where all are NaN."""
     # np.nanmean would warn of a slice without numbers.
     defined = ~np.isnan(values)
     sums = np.where(defined, values, 0.0).sum(axis=axis)
@@ -110,12 +111,12 @@ def mean_of_known(values: Floats, axis: int) -> Floats:
 
 
 def point_estimate(statistic: Statistic) -> float:
-    """Return the score itself: every video once."""
+    """Return the score with every video once."""
     return float(statistic.score(np.ones((1, statistic.videos)))[0])
 
 
 def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
-    """Return (draws, V): how often each video is drawn when V are drawn with replacement."""
+    """Return (draws, V): the counts of each video in draws of V videos with replacement."""
     shape = (draws, videos)
     numbers = rng.integers(videos, size=shape)
     # a number for each (draw, video), so that all draws are counted together
@@ -128,8 +129,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
 def resample(
     statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> dict[str, Floats]:
-    """Return (draws,) scores of each statistic. All see the same draws of videos, so they can be
-    compared draw by draw.
+    """Return (draws,) bootstrap scores per statistic, with the same draws for all statistics.
 
     Raises DatasetError when the statistics are not over the same videos.
     """
@@ -157,8 +157,7 @@ def resample(
 
 
 def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap scores, without the draws that have no score, or
-    NaN where no draw has one."""
+    """Return the percentile interval of bootstrap scores without NaN, or NaN if all are NaN."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return math.nan, math.nan
@@ -169,7 +168,7 @@ def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, fl
 
 
 def over_videos(statistic: Statistic, own: Sequence[str], videos: Sequence[str]) -> Statistic:
-    """Return the statistic over these videos in that order. `own` are the ids of its V videos."""
+    """Return the statistic restricted to and ordered by `videos`. `own`: ids of its V videos."""
     index_of = {video: index for index, video in enumerate(own)}
     columns = [index_of[video] for video in videos]
 
@@ -184,10 +183,7 @@ def over_videos(statistic: Statistic, own: Sequence[str], videos: Sequence[str])
 
 
 def over_sources(statistic: Statistic, sources: Sequence[str]) -> Statistic:
-    """Return the statistic over sources, whose videos are drawn together.
-
-    sources: of each of its V videos.
-    """
+    """Return the statistic over sources, whose videos are drawn together. sources: of each video."""
     names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
     columns = index.reshape(-1)
 

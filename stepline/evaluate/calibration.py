@@ -1,7 +1,6 @@
-"""Probabilities that mean what they say: a logistic regression on evidence, and how far stated P is
-from what happens.
+"""Probability calibration: logistic regression on evidence, and expected calibration error.
 
-Letters: N items, F pieces of evidence.
+Letters: N items, F features.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +44,7 @@ class Logistic:
 
 
 def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
-    """Return a regression on `width` pieces of evidence from plain values.
+    """Return a logistic regression on `width` features from plain values.
 
     Raises ValueError where the values have other shapes or are not finite.
     """
@@ -101,8 +100,9 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
 
 
 def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
-    """Return ECE: mean distance of stated P from how often it was so, over equal bins of P,
-    weighted by their items."""
+    """Return the expected calibration error (ECE) over equal-width bins of P, weighted by item
+    counts.
+    """
     bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     counts = np.bincount(bin_of, minlength=bins)
     total_gap = np.abs(np.bincount(bin_of, weights=p - labels, minlength=bins)).sum()

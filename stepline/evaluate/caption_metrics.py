@@ -23,7 +23,7 @@ from stepline.errors import DatasetError
 
 
 class CaptionPair(NamedTuple):
-    """One hypothesis and the references it is compared with."""
+    """A hypothesis and its reference captions."""
 
     references: tuple[str, ...]
     hypothesis: str
@@ -31,7 +31,7 @@ class CaptionPair(NamedTuple):
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """corpus: the mean of the items, in [0, 1], of CIDEr in [0, 10]. items: one score each."""
+    """corpus: mean of the items, in [0, 1], of CIDEr in [0, 10]. items: one score per item."""
 
     corpus: float
     items: tuple[float, ...]
@@ -57,7 +57,7 @@ BleuRow: TypeAlias = tuple[float, float, float, float]  # BLEU-1 to BLEU-4
 
 
 def ngrams(caption: str) -> Counter[Ngram]:
-    """Return how often a caption holds each n-gram of 1 to MAX_NGRAM_WORDS words."""
+    """Return the counts of the n-grams of 1 to MAX_NGRAM_WORDS words in a caption."""
     words = caption.split()
     counts: Counter[Ngram] = Counter()
     for size in range(1, MAX_NGRAM_WORDS + 1):
@@ -74,9 +74,8 @@ _CIDER_SCALE = 10.0  # CIDEr is reported times ten
 
 
 @dataclass(frozen=True)
-class _Vector:
-    """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word
-    n-grams."""
+class _TfIdfVector:
+    """tf-idf weights of a caption by n-gram size, their norms, and its number of bigrams."""
 
     weights: tuple[NgramWeights, ...]
     norms: tuple[float, ...]
@@ -113,7 +112,7 @@ def _mean_and_items(scores: Sequence[float]) -> CaptionScores:
     return CaptionScores(sum(scores) / len(scores), tuple(scores))
 
 
-def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _Vector:
+def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _TfIdfVector:
     weights: list[NgramWeights] = [{} for _ in range(MAX_NGRAM_WORDS)]
     length = 0
     for ngram, count in counts.items():
@@ -123,7 +122,7 @@ def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _Vector:
         if size == 2:
             length += count
     norms = tuple(map(_norm, weights))
-    return _Vector(tuple(weights), norms, length)
+    return _TfIdfVector(tuple(weights), norms, length)
 
 
 def _norm(weights: NgramWeights) -> float:
@@ -131,8 +130,10 @@ def _norm(weights: NgramWeights) -> float:
     return math.sqrt(sum(squares))
 
 
-def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
-    """Return the mean over n-gram sizes of the clipped cosine, less for different lengths."""
+def _similarity(hypothesis: _TfIdfVector, reference: _TfIdfVector) -> float:
+    """Return the mean over n-gram sizes of the clipped cosine, with a penalty for different
+    lengths.
+    """
     total = 0.0
     for index in range(MAX_NGRAM_WORDS):
         product = _clipped_product(hypothesis.weights[index], reference.weights[index])
@@ -168,7 +169,7 @@ _BELOW_EPSILON = 1e-9
 
 @dataclass(frozen=True)
 class BleuScores:
-    """corpus: BLEU-1..4 of all items together. items: BLEU-1..4 of each alone."""
+    """corpus: BLEU-1..4 of all items together. items: BLEU-1..4 per item."""
 
     corpus: BleuRow
     items: tuple[BleuRow, ...]
@@ -177,15 +178,14 @@ class BleuScores:
 def bleu(items: Sequence[CaptionPair]) -> BleuScores:
     """Return BLEU of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
-    counts = [_count(item) for item in items]
+    counts = [_bleu_counts(item) for item in items]
     corpus_counts = [sum(column) for column in zip(*counts, strict=True)]
     item_scores = tuple(map(_scores, counts))
     return BleuScores(_scores(corpus_counts), item_scores)
 
 
-def _count(item: CaptionPair) -> list[int]:
-    """Return the words of the hypothesis and of the closest reference, then guessed and correct
-    n-grams by size."""
+def _bleu_counts(item: CaptionPair) -> list[int]:
+    """Return the word counts of hypothesis and closest reference, then n-grams and matches by size."""
     length = len(item.hypothesis.split())
     reference_lengths = [len(reference.split()) for reference in item.references]
     gaps = [(abs(other - length), other) for other in reference_lengths]
@@ -254,9 +254,8 @@ def _rouge_l(item: CaptionPair) -> float:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence.
+    """Return the length of the longest common subsequence, bit-parallel.
 
-    One bit per word of `first`, one step per word of `second`, so that long captions stay quick.
     Source: Hyyro, "Bit-parallel LCS-length computation revisited", 2004.
     """
     # Of each word its places, one bit per word of `first`.
@@ -264,9 +263,9 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     for index, word in enumerate(first):
         positions[word] = positions.get(word, 0) | 1 << index
     size = len(first)
-    everything = (1 << size) - 1
-    open_bits = everything  # a zero marks where the subsequence grows
+    all_bits = (1 << size) - 1
+    open_bits = all_bits  # a zero marks where the subsequence grows
     for word in second:
         matched = open_bits & positions.get(word, 0)
-        open_bits = (open_bits + matched | open_bits - matched) & everything
+        open_bits = (open_bits + matched | open_bits - matched) & all_bits
     return size - open_bits.bit_count()

@@ -59,10 +59,14 @@ TRAIN_VIDEOS = 30  # videos per task that a test set leaves to training, CrossTa
 
 
 def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) -> Flags:
-    """Return (T, K): which step is shown in which second, rows floor(start):ceil(end) without the
-    last.
+    """Return the mask (T, K) of steps shown per second, rows floor(start):ceil(end), end exclusive.
 
-    steps: of each segment, 0..K-1. What is outside the T seconds is cut off, as officially.
+    Args:
+        segments: (M, 2) seconds.
+        steps: step of each segment, 0..K-1.
+        seconds: T. Segments are cut there, as officially.
+        count: K.
+
     Raises DatasetError for an unknown step.
     """
     rows = np.zeros((seconds, count), dtype=bool)
@@ -77,22 +81,21 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
 
 
 def best_rows(cost: Floats) -> Integers:
-    """Return (K,) the cheapest second of each step by itself. Of equal ones it is the first."""
+    """Return (K,) the second of lowest cost of each step, the first of equals."""
     _check_costs(cost)
     return np.asarray(cost.argmin(axis=0), dtype=np.int64)
 
 
 def ordered_rows(cost: Floats) -> Integers:
-    """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least.
-    Background costs 0."""
+    """Return (K,) one second per step, in order, with the lowest total cost. Background costs 0."""
     return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
 
 
 def ordered_assignment(cost: Floats) -> Flags:
-    """Return (T, K): the cheapest way through all steps in order with background, at cost 0,
-    before, between and after.
+    """Return the mask (T, K) of the cheapest path through all steps in order, with background at
+    cost 0.
 
-    Of equally cheap ways it takes the official program's. Raises DatasetError when there are fewer seconds than steps.
+    Ties are resolved as in the official program. Raises DatasetError for fewer seconds than steps.
     """
     _check_costs(cost)
     seconds, count = cost.shape
@@ -101,7 +104,7 @@ def ordered_assignment(cost: Floats) -> Flags:
         raise DatasetError(f"{fault}; give one second per step or more")
     # the official program holds costs as float32
     rounded = np.asarray(cost, dtype=np.float32)
-    back, state = _backward(rounded.astype(np.float64))
+    back, state = _backpointers(rounded.astype(np.float64))
     assigned = np.zeros((seconds, count), dtype=bool)
     # The way is read from its last state back to its first.
     for second in range(seconds, 0, -1):
@@ -112,12 +115,12 @@ def ordered_assignment(cost: Floats) -> Flags:
     return assigned
 
 
-def _backward(cost: Floats) -> tuple[Integers, int]:
-    """Return (T+1, 2K+1) the state before each state on the cheapest way, and the last state.
+def _backpointers(cost: Floats) -> tuple[Integers, int]:
+    """Return (T+1, 2K+1) backpointers of the dynamic program, and the last state.
 
     Even states are background, 2k+1 is step k. A background follows itself or the step before it. A
-    step follows the background before it or the step before that. The first named wins where they
-    cost the same. The way ends in background only where that is strictly cheaper.
+    step follows the background before it or the step before that. The first named wins ties. The
+    path ends in background only where that is strictly cheaper.
     """
     seconds, count = cost.shape
     state_count = 2 * count + 1
@@ -160,10 +163,10 @@ def step_costs(scores: Floats) -> Floats:
 
 
 def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
-    """Return (hits, steps) of one video: shown steps whose second is right, and shown steps.
+    """Return (hits, steps) of a video: the shown steps with a correct second, and all shown steps.
 
-    rows: (K,) a second each, NaN where a step is not placed. shown_rows: (T, K). A step counts once
-    however often it is shown.
+    rows: (K,) seconds, NaN for a step without prediction. shown_rows: (T, K). Each step counts
+    once.
     """
     seconds, count = shown_rows.shape
     if len(rows) != count:
@@ -289,7 +292,7 @@ def _task_numbers(tasks: Sequence[str]) -> Floats:
 
 
 def _set_note(members: Flags) -> str:
-    """Return how many videos the test sets hold."""
+    """Return a note on the number of videos in the test sets."""
     if len(members) == 1:
         return "all videos"
     set_sizes = members.sum(axis=1)
@@ -319,8 +322,8 @@ def _hits_and_steps(
 ) -> tuple[float, float]:
     """Return the hits and the shown steps of one video.
 
-    cut: steps shown only after the last row of the scores are left out, as officially. Otherwise
-    they are missed.
+    cut: ignore steps shown only after the last row of the scores, as officially, instead of
+    counting them as missed.
     """
     count = truth.count
     last_row = truth.last_row
@@ -349,7 +352,7 @@ def _hits_and_steps(
 
 
 def _step_overlaps(node: Node | None, truth: _Annotation) -> Floats:
-    """Return how the spans of the steps that are shown fit. All are missing where the video is."""
+    """Return the IoU of the predicted span of each shown step, 0 for a missing video."""
     instances = instances_by_step(truth.segments, truth.steps)
     reference = list(instances.values())
     if node is None:

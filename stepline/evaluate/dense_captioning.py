@@ -110,8 +110,7 @@ CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "R
 
 @dataclass(frozen=True)
 class DensevidRules:
-    """How one version differs. garbage: caption that a prediction without overlap is compared
-    with."""
+    """Rules of one version. garbage: caption paired with a prediction without overlap."""
 
     garbage: str
     missing: Literal["zero", "skip"]
@@ -168,7 +167,7 @@ def densevid(
         raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
     rules = RULES_BY_VERSION[version]
     covered = cover_videos(references, predictions, rules.missing)
-    judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
+    scorer = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video = {}
     distance_rows = []
     # Each video at every tIoU.
@@ -181,7 +180,7 @@ def densevid(
         all_events = require_events(video, predictions.get(video, ()), "predicted")
         events = all_events[:MAX_PREDICTIONS]
         try:
-            per_video[video] = judge.score(sets, events)
+            per_video[video] = scorer.score(sets, events)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
         distance_rows.append(detection_by_start(sets, events, START_DISTANCES))
@@ -242,8 +241,7 @@ class DensevidScorer:
     def _items(
         self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
     ) -> tuple[CaptionPair, ...]:
-        """Pair each prediction with every reference event that it overlaps enough, or else with
-        garbage."""
+        """Pair each prediction with every reference event of enough IoU, or else with garbage."""
         items = []
         for row, text in enumerate(texts):
             partners = []

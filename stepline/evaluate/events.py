@@ -30,11 +30,10 @@ _UNION_EPSILON = 1e-8  # the official scorers' guard against 0 / 0
 
 @dataclass(frozen=True)
 class Coverage:
-    """Video ids of a scoring.
+    """The video ids of an evaluation.
 
-    scored: in the reference's order.
-    missing: in the reference alone.
-    extra: not in it.
+    scored: in the reference's order. missing: in the reference only. extra: in the predictions
+    only.
     """
 
     scored: tuple[str, ...]
@@ -124,8 +123,9 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
 
 
 class EventTokenizer:
-    """Turns events into the tokens of their captions. It warns once of a caption that an English
-    scorer cannot read."""
+    """Tokenises the captions of events. Warns once of a caption that English tokenisation cannot
+    read.
+    """
 
     def __init__(self) -> None:
         self._tokenizer = Tokenizer()

@@ -99,13 +99,12 @@ class Annotation:
 
     @property
     def alignable_count(self) -> int:
-        """How many sentences are alignable."""
+        """Return the number of alignable sentences."""
         return int(self.alignable.sum())
 
 
 def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> Flags:
-    """Return (K,): whether each second, (K,), hits its span. A NaN second (not placed) never
-    does."""
+    """Return the mask (K,) of seconds inside their span. NaN (no prediction) is outside."""
     starts = spans[:, 0]
     ends = spans[:, 1]
     if convention == "tan":
@@ -130,7 +129,7 @@ def best_seconds(scores: Floats, rate: float = 1.0) -> Floats:
 
 @dataclass(frozen=True)
 class TanWindow:
-    """Rows [start, end) of the video and sentences [first, last] that are scored together."""
+    """A window of rows [start, end) and sentences [first, last] that are scored together."""
 
     start: int
     end: int
@@ -197,14 +196,12 @@ def _window_cells(window: TanWindow) -> tuple[slice, slice]:
 
 
 def hide_zeros(scores: Floats) -> Floats:
-    """Return scores in which 0 means "not scored", as in TAN's evaluator: such a cell is never the
-    best one."""
+    """Return scores in which 0 means "not scored", as in TAN's evaluator, and never wins."""
     return np.where(scores == 0, UNSCORED_VALUE, scores)
 
 
 def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
-    """Return what TAN's windows leave of global scores (K, T): only seconds that a window with the
-    sentence covers."""
+    """Return global scores (K, T) masked to the seconds that a window covers with the sentence."""
     sentences, rows = scores.shape
     parts = []
     for window in tan_windows(annotation, rows):
@@ -217,7 +214,7 @@ def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
 
 
 def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Flags:
-    """Return (K,): whether the sentence is shown while it is said. spoken: (K, 2) seconds of the
+    """Return the mask (K,) of sentences shown while spoken. spoken: (K, 2) seconds of the
     transcript.
 
     Raises DatasetError when there is not one spoken span per sentence.
@@ -238,8 +235,7 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
 
 @dataclass(frozen=True)
 class _Prediction:
-    """What a system predicts for one video: seconds (K,), K spans, one score per sentence (K,).
-    None for what it does not predict."""
+    """Prediction for a video: seconds (K,), K spans, sentence scores (K,). None where absent."""
 
     seconds: Floats | None = None
     spans: Sequence[OptionalSpan] | None = None

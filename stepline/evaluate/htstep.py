@@ -59,8 +59,7 @@ Taxonomy: TypeAlias = Mapping[int, ArticleStep]  # by global_step_index
 
 @dataclass(frozen=True)
 class AnnotatedVideo:
-    """One annotated video: its activity, and the segments (M, 2) with the steps (M,) that they
-    show."""
+    """An annotated video: activity, segments (M, 2), and their steps (M,)."""
 
     activity: str
     segments: Floats
@@ -73,7 +72,7 @@ class AnnotatedVideo:
 
 @dataclass(frozen=True)
 class PredictedSegments:
-    """Predicted segments (N, 2) of one video, the steps (N,) that they predict, scores (N,)."""
+    """Predictions of one video: segments (N, 2), their steps (N,), scores (N,)."""
 
     segments: Floats
     steps: Integers
@@ -81,7 +80,7 @@ class PredictedSegments:
     order: Integers  # (N,) row in the file, which decides between equal scores
 
     def select(self, steps: Iterable[int]) -> "PredictedSegments":
-        """Return the predictions of these steps."""
+        """Return the predictions of these steps only."""
         rows = np.isin(self.steps, sorted(steps))
         return PredictedSegments(
             self.segments[rows], self.steps[rows], self.scores[rows], self.order[rows]
@@ -94,13 +93,11 @@ class PredictedSegments:
 def match_predictions(
     predicted: PredictedSegments, truth: AnnotatedVideo, tious: Sequence[float], by_label: bool
 ) -> Flags:
-    """Return (len(tious), N): which predictions are right, each annotated segment taken once by the
-    best-scored one.
+    """Return the mask (len(tious), N) of correct predictions, by greedy matching in order of score.
 
-    A prediction takes the free segment that it overlaps most, if by at least the threshold. Of
-    equal scores the one later in the file comes first, of equal overlaps the later segment:
-    argsort()[::-1], as officially.
-    by_label: only segments of the predicted step can be taken.
+    A prediction matches the free segment of highest IoU, if at least the threshold. Of equal scores
+    the later prediction in the file comes first, of equal IoU the later segment: argsort()[::-1],
+    as officially. by_label: match only segments of the predicted step.
     """
     right = np.zeros((len(tious), len(predicted.scores)), dtype=bool)
     overlaps = temporal_iou(predicted.segments, truth.segments)  # (N, M)
@@ -161,13 +158,12 @@ def grounding_map(
     by_label: bool = False,
     tious: Sequence[float] = TIOU_THRESHOLDS,
 ) -> Statistic:
-    """Return the article-grounding mAP as a statistic over the videos of `truths`: the mean over
-    activities of the mean over their groups of interpolated average precision. The official score
-    has one group in each activity, the label-aware one a group per step.
+    """Return the article-grounding mAP over the videos of `truths` as a statistic.
 
-    Predictions must be of candidate steps already (`candidate_steps`). A step that no video of
-    the split shows is left out, as officially: its predictions count nowhere. So are activities
-    without annotations in a draw.
+    It is the mean over activities of the mean over groups of interpolated average precision. The
+    official score has one group per activity, the label-aware one a group per step. Predictions
+    must be of candidate steps (`candidate_steps`). Steps without annotation in the split, and
+    activities without annotations in a draw, are left out, as officially.
     """
     annotated_steps = {step for truth in truths.values() for step in truth.steps}
     # of each activity and step (ANY_STEP: all of its steps): the annotations by video, and the
@@ -209,8 +205,7 @@ def grounding_map(
 
 
 def candidate_steps(truth: AnnotatedVideo, taxonomy: Taxonomy) -> frozenset[int]:
-    """Return the steps of the video's variation: predictions of other steps are left out, as
-    officially.
+    """Return the steps of the video's variation. Predictions of others are ignored, as officially.
 
     Raises DatasetError when the annotation mixes variations or names an unknown step.
     """
@@ -342,7 +337,7 @@ def _score_segments(
 
 
 def _best_spans(segments: PredictedSegments) -> dict[int, Floats]:
-    """Return the best-scored span of each step, of equal scores the first in the file."""
+    """Return the best-scored span of each step, the first in the file of equal scores."""
     best: dict[int, Floats] = {}
     for n in np.lexsort((segments.order, -segments.scores)):
         best.setdefault(int(segments.steps[n]), segments.segments[n])
@@ -369,8 +364,7 @@ def _recall(
 def _predicted_seconds(
     node: Node, truth: AnnotatedVideo, taxonomy: Taxonomy, unknown: list[str]
 ) -> dict[int, float]:
-    """Return the second of each step that has one. Names of no step, or of several, go to
-    `unknown`."""
+    """Return the second of each predicted step. Append unknown or ambiguous names to `unknown`."""
     steps = sorted(candidate_steps(truth, taxonomy))
     if not isinstance(node.value, dict):
         # One second per step of the variation, in the order of the ids.

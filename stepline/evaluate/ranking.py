@@ -1,13 +1,11 @@
-"""How well scores rank the positives first: area under the ROC curve and average precision, ties as
-scikit-learn does.
+"""ROC-AUC and average precision of binary labels, with ties as in scikit-learn.
 
 N items. labels: (N,) 1 positive, 0 negative. scores: (N,) higher means more likely positive. video:
 (N,) 0..V-1.
 
-VND-Test and any other set of clips that are labelled shown or not is scored by both. Reference and
-predictions are JSON objects by video or clip id: a number, or one number per clip of the video. A
-label is 0 or 1. Clips without a score cannot be ranked, so videos without predictions are left out
-and listed.
+This scores VND-Test and any other set of clips with binary labels. Reference and predictions are
+JSON objects by video or clip id: a number, or one number per clip of the video. A label is 0 or 1.
+Clips without a score cannot be ranked, so videos without predictions are left out and listed.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,4 @@
-"""A score with everything that it takes to trust it: the rule, the counts, what was missing, and an
-interval."""
+"""Evaluation reports: scores with their rule, counts, missing videos and bootstrap intervals."""
 
 import json
 import math
@@ -56,8 +55,9 @@ class Scores:
     sources: tuple[str, ...] = ()
 
     def units_drawn(self) -> tuple[str, ...]:
-        """Return (V,) what each video is drawn with: its source where several come from one, else
-        itself."""
+        """Return (V,) the bootstrap unit of each video: its source if several share one, else
+        itself.
+        """
         return self.sources or self.videos
 
 
@@ -74,12 +74,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the videos that both were scored on, with the paired interval of each metric's
-    difference.
+    """Two systems on their common videos, with the paired interval of each metric's difference.
 
-    differences: first minus second. beaten: share of draws in which the first is not better: a
-    one-sided p-value.
-    second: the scores of the second system. single: metrics that only one of the two has.
+    differences: first minus second. beaten: fraction of draws in which the first is not better: a
+    one-sided p-value. second: the scores of the second system. single: metrics that only one of the
+    two has.
     """
 
     videos: int
@@ -93,7 +92,7 @@ class Comparison:
 class EvaluationReport:
     """The metrics of one system under one protocol.
 
-    notes: those of the scores, and of the report. sources: how many units are drawn from.
+    notes: of the scores and of the report. sources: number of independent units.
     """
 
     scores: Scores
@@ -105,12 +104,12 @@ class EvaluationReport:
 
     @property
     def name(self) -> str:
-        """Benchmark and protocol."""
+        """Return benchmark and protocol."""
         return f"{self.scores.benchmark}/{self.scores.protocol}"
 
     @property
     def per_video(self) -> list[dict[str, float | str]]:
-        """A row per video: its id and numbers."""
+        """Return one row per video: its id and numbers."""
         rows: list[dict[str, float | str]] = []
         for index, video in enumerate(self.scores.videos):
             row: dict[str, float | str] = {"video": video}
@@ -121,8 +120,7 @@ class EvaluationReport:
 
 
 def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> EvaluationReport:
-    """Return the report: every score once over its videos, and its interval from seeded draws of
-    them."""
+    """Return the report of scores with bootstrap intervals from seeded draws."""
     # Videos of one source are drawn together.
     sources = scores.units_drawn()
     statistics = {

@@ -1,5 +1,4 @@
-"""What every benchmark shares: the two inputs, which videos count, and values read from JSON with
-their place."""
+"""Common parts of all benchmarks: inputs, selection of videos, and checked JSON values."""
 
 import json
 import math
@@ -110,8 +109,7 @@ class ScoringTask:
 
 
 def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
-    """Return the values of a JSON object by key. In a folder it is the file of the first name that
-    is there."""
+    """Return the values of a JSON object by key. In a folder: the first existing one of `names`."""
     return dict(read_node(path, *names).entries())
 
 
@@ -222,8 +220,7 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
 
 
 def prediction_notes(predictions: SegmentPredictions) -> list[str]:
-    """Return a note for each reason why rows could not be read, with the first place, and the rules
-    that were used."""
+    """Return a note per reason for skipped rows, with the first location, and the rules applied."""
     locations: dict[str, list[str]] = defaultdict(list)
     for row in predictions.rejected:
         locations[row.reason].append(row.location)
@@ -235,7 +232,7 @@ def prediction_notes(predictions: SegmentPredictions) -> list[str]:
 
 
 def reference_notes(reasons: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note of reference rows that the reader left out, () where it read all."""
+    """Return a note of skipped reference rows, or () without any."""
     if not reasons:
         return ()
     counts = json.dumps(dict(reasons), ensure_ascii=False)

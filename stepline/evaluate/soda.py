@@ -49,8 +49,7 @@ from stepline.evaluate.meteor import Meteor
 
 
 def best_ordered_sum(scores: Matrix) -> float:
-    """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M),
-    none negative."""
+    """Return the largest sum of scores over order-preserving pairs. scores: (N, M), none negative."""
     _, width = scores.shape
     # best[j]: the largest sum over the rows so far and the first j columns.
     best = np.zeros(width + 1)
@@ -85,7 +84,7 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
 
 
 def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
-    """Return for each cell whether pairing its row and column is better than leaving either out."""
+    """Return the mask of cells where pairing row and column beats leaving either out."""
     paired = np.zeros(scores.shape, dtype=bool)
     _, width = scores.shape
     # best totals of the row before, and those one column to the left (-1: no such row)

@@ -1,4 +1,4 @@
-"""How well predicted spans overlap those of a reference: intersection over union, and recall at it.
+"""Temporal IoU of predicted and reference spans, and recall at IoU.
 
 Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
 length. A reversed span covers nothing. A text may have several reference instances. Any of them
@@ -91,27 +91,27 @@ def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Pai
     return best
 
 
-def overlap_statistics(fits: Sequence[Floats], totals: Floats) -> dict[str, Statistic]:
+def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> dict[str, Statistic]:
     """Return recall at each threshold and mean overlap over videos.
 
     fits: the overlaps of each video. totals: (V,) references per video.
     """
     statistics = {}
     for threshold in IOU_THRESHOLDS:
-        hits = counts_at_least(threshold, fits)
+        hits = counts_at_least(threshold, overlaps_by_video)
         statistics[f"Recall@IoU {threshold}"] = ratio(hits, totals)
-    statistics["mean IoU"] = ratio(overlap_sums(fits), totals)
+    statistics["mean IoU"] = ratio(overlap_sums(overlaps_by_video), totals)
     return statistics
 
 
-def counts_at_least(threshold: float, fits: Sequence[Floats]) -> Floats:
-    """Return (V,) how many spans of each video overlap at least so far."""
-    return np.array([float((overlaps >= threshold).sum()) for overlaps in fits])
+def counts_at_least(threshold: float, overlaps_by_video: Sequence[Floats]) -> Floats:
+    """Return (V,) the number of spans per video with at least this overlap."""
+    return np.array([float((overlaps >= threshold).sum()) for overlaps in overlaps_by_video])
 
 
-def overlap_sums(fits: Sequence[Floats]) -> Floats:
+def overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
     """Return (V,) the sum of each video's best overlaps."""
-    return np.array([float(overlaps.sum()) for overlaps in fits])
+    return np.array([float(overlaps.sum()) for overlaps in overlaps_by_video])
 
 
 def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:

@@ -185,8 +185,7 @@ def _recall(
 def _unknown_rows_note(
     scoring: ScoringTask, nodes: Mapping[str, Node], reference: _Reference
 ) -> list[str]:
-    """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all
-    are."""
+    """Return a note on predictions for unknown rows. Raises DatasetError when all are unknown."""
     is_known = []
     for id, node in nodes.items():
         if id not in reference.records or not isinstance(node.value, dict):
@@ -206,8 +205,7 @@ def _unknown_rows_note(
 def _unknown_texts_note(
     segments: Mapping[str, Sequence[PredictedSegment]], reference: _Reference
 ) -> list[str]:
-    """Return a note of segments whose text the reference of their video does not hold: they place
-    nothing."""
+    """Return a note on predicted texts that are not in the reference, and are ignored."""
     is_known = []
     for id, video_segments in segments.items():
         if id not in reference.records:
@@ -225,8 +223,7 @@ def _unknown_texts_note(
 
 
 def segmentation(scoring: ScoringTask) -> Scores:
-    """Return recall and precision at overlap and mean overlap of spans, whatever they are
-    called."""
+    """Return recall and precision at IoU and mean IoU of spans, without their labels."""
     reference = _read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
@@ -282,7 +279,7 @@ def _step_spans(step: Step) -> Floats:
 
 
 def _seconds_file(path: Path) -> dict[str, Node] | None:
-    """Return the predictions by id when they are seconds, None when they are anything else."""
+    """Return predictions of seconds by id, or None for another form."""
     if path.is_dir() or not path.name.endswith(JSON_ENDINGS):
         return None
     root = read_node(path)
@@ -305,7 +302,7 @@ def _holds_seconds(value: object) -> bool:
 
 
 def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> list[float | None]:
-    """Return the second of each step, None where the predictions do not place it."""
+    """Return the predicted second of each step, or None."""
     seconds: dict[str, float] = {}
     if isinstance(node.value, dict):
         for key, value in node.entries():
@@ -351,8 +348,7 @@ def _own_ids_error(node: Node) -> DatasetError:
 def _spans_by_text(
     record: Record, steps: Sequence[Step], segments: Sequence[PredictedSegment]
 ) -> list[list[float] | None]:
-    """Return one predicted span for each shown step: texts are compared without case and doubled
-    spaces."""
+    """Return the predicted span of each shown step, by its text without case and extra spaces."""
     ids_by_text: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
         text = _normalised(step.text)
@@ -371,8 +367,7 @@ def _spans_by_text(
 
 
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
-    """Return the `count` best-scored segments in the order of the file. Without scores, return the
-    first ones."""
+    """Return the `count` best-scored segments in file order, without scores the first ones."""
     losses = [-(segment.score or 0.0) for segment in segments]
     # sorted is stable: of equal scores the first in the file.
     ranked = sorted(range(len(segments)), key=losses.__getitem__)

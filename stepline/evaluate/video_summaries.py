@@ -176,8 +176,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
 
 
 def _is_summary(node: Node) -> bool:
-    """Return whether an entry is a video's: IV-Sum's results file also holds averages and a list
-    of the best ids."""
+    """Return whether an entry is a video, not one of the averages or best ids of IV-Sum's file."""
     if isinstance(node.value, dict):
         return "machine_summary" in node.value
     if not isinstance(node.value, list):
@@ -186,8 +185,9 @@ def _is_summary(node: Node) -> bool:
 
 
 def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[float]:
-    """Return the five numbers of one video, NaN where undefined. A missing video scores 0 where it
-    could score."""
+    """Return the five scores of one video, NaN where undefined. A missing video scores 0 if
+    defined.
+    """
     # F, precision and recall
     summary = _frames(node, "machine_summary", truth)
     overlap = frames_overlap(summary, truth, official=official)

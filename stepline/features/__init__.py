@@ -1,11 +1,10 @@
-"""Features of many items on disk: safetensors shards of float16 rows, each with a Parquet index,
-read in place.
+"""Feature store on disk: safetensors shards of float16 rows, each with a Parquet index.
 
     with FeatureWriter(folder) as writer: writer.add("video1", values, rate=1.0, backbone="clip")
     FeatureStore(folder).read("video1")        # FeatureSequence, float32
 
 A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... A shard without its index
-does not count. `open_store` takes one in a bucket as well (s3://, gs://, http://).
+does not count. `open_store` also opens one in a bucket (s3://, gs://, http://).
 """
 
 from stepline.features.import_files import ImportReport, import_features

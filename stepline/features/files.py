@@ -1,5 +1,4 @@
-"""Feature files: what others extracted or `write_feature_file` wrote, read without running anything
-they may carry.
+"""Reads feature files of many origins, and writes our own, without running code in the files.
 
 <sub>/<id>.pth.tar   (T, 768) half tensor, 1 row/s    InternVideo and CLIP features of HTM
 <id>.mp4.npy         (T, 1024) float, 1 row/s         HowTo100M's S3D features; also .webm.npy
@@ -51,12 +50,12 @@ class TextFeatures:
 
 
 def is_feature_file(path: Path) -> bool:
-    """Return whether a file is named as a file of features is."""
+    """Return whether a file has the suffix of a feature file."""
     return path.name.lower().endswith(READABLE_SUFFIXES)
 
 
 def find_feature_file(folder: Path, video_id: str) -> Path:
-    """Return the feature file of a video: in the folder, else in one of the folders in it."""
+    """Return the feature file of a video in a folder or its direct subfolders."""
     if not video_id or Path(video_id).name != video_id:
         raise StoreError(f"video id {video_id!r}: not a file name; rename the video")
     # The folder itself comes first, then the folders in it by name.
@@ -73,18 +72,21 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
 def read_feature_file(
     path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True
 ) -> FeatureSequence:
-    """Return the features in a file, as float32 unit rows (a row of zeros stays zero). They are as
-    in the file without `unit`.
+    """Return the features in a file as a float32 FeatureSequence.
 
-    rate: rows per second, for files that do not say it (Stepline's own do).
-    width: what D must be, if known.
-    Raises StoreError when the file cannot be read or is of texts, ShapeError when what it holds is
-    not (T, D) finite numbers.
+    Args:
+        path: of the file.
+        rate: rows per second, for files without a rate (Stepline's own have one).
+        width: required D, None for any.
+        unit: scale rows to length 1. A row of zeros stays zero.
+
+    Raises StoreError for an unreadable file or text features, ShapeError unless it holds (T, D)
+    finite numbers.
     """
     content, metadata = read_arrays(path)
     if isinstance(content, Mapping) and "text" in content:
         raise StoreError(f"{path}: {VIDEOS_WANTED}")
-    values = _matrix(path, _pick(path, content))
+    values = _matrix(path, _feature_array(path, content))
     if width is not None and values.shape[1] != width:
         raise ShapeError(
             f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both"
@@ -97,8 +99,9 @@ def read_feature_file(
 
 
 def read_text_features(path: Path) -> TextFeatures:
-    """Return the texts and their features: "text" and "features" of a .pth dict, .npz or
-    .safetensors (metadata)."""
+    """Return the texts and their vectors of a .pth dict, .npz or .safetensors (texts in its
+    metadata).
+    """
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
         raise StoreError(
@@ -107,7 +110,7 @@ def read_text_features(path: Path) -> TextFeatures:
     # Other arrays of the file are of no concern here.
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
     arrays = {key: value for key, value in content.items() if key in ARRAY_NAMES}
-    values = _matrix(path, _pick(path, arrays))
+    values = _matrix(path, _feature_array(path, arrays))
     if len(texts) != len(values):
         raise ShapeError(
             f"{path}: {len(texts)} texts but {len(values)} rows of features; extract them again"
@@ -115,8 +118,8 @@ def read_text_features(path: Path) -> TextFeatures:
     return TextFeatures(texts, values)
 
 
-def _pick(path: Path, content: Any) -> Any:
-    """Return the one array that holds the features."""
+def _feature_array(path: Path, content: Any) -> Any:
+    """Return the single array with the features."""
     if not isinstance(content, Mapping):
         return content
     # Under a usual name, or the only one.
@@ -147,8 +150,9 @@ def _matrix(path: Path, array: Any) -> Matrix:
 
 
 def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
-    """Return the rows per second that a file states, else `rate`. Raises StoreError for what is not
-    a rate."""
+    """Return the rows per second in the metadata, else `rate`. Raises StoreError for an invalid
+    rate.
+    """
     stated = metadata.get("rate", rate)
     try:
         number = float(stated)
@@ -185,14 +189,12 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
 
 
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
-    """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it
-    has none).
+    """Return the content of a file with tensors as numpy arrays, and its metadata or {}.
 
     .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved.
     The JSON list "text" in the metadata of a .safetensors file joins its arrays, since that format
-    holds no strings.
-    data: the file's bytes, where it is a member of an archive and `location` only names it.
-    Raises StoreError when the file cannot be read, or would have to run code to be read.
+    holds no strings. data: the file's bytes, for a member of an archive that `location` names.
+    Raises StoreError for an unreadable file, or one that needs code to be read.
     """
     name = str(location).lower()
     if not name.endswith(READABLE_SUFFIXES):
@@ -243,7 +245,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
 
 
 def _read_torch(source: Path | bytes) -> Any:
-    """Unpickle tensors, plain containers and plain numpy arrays, and nothing else."""
+    """Unpickle only tensors, plain containers and plain numpy arrays."""
     import torch
 
     check_zip(source)
@@ -258,11 +260,11 @@ def _read_torch(source: Path | bytes) -> Any:
     ]
     with torch.serialization.safe_globals(numpy_types):
         content = torch.load(_source(source), map_location="cpu", weights_only=True)
-        return _plain(content)
+        return _to_numpy(content)
 
 
-def _plain(content: Any) -> Any:
-    """Turn the tensors in `content` into numpy arrays."""
+def _to_numpy(content: Any) -> Any:
+    """Convert the tensors in `content` to numpy arrays."""
     import torch
 
     if isinstance(content, torch.Tensor):
@@ -272,5 +274,5 @@ def _plain(content: Any) -> Any:
             dense = dense.float()
         return dense.numpy()
     if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
+        return {key: _to_numpy(value) for key, value in content.items()}
     return content

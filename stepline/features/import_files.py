@@ -1,12 +1,12 @@
-"""Import of other people's feature files into a store. What cannot be features is left out, with
-the reason.
+"""Imports feature files of others into a store. Invalid items are dropped with a reason.
 
 How each file is named after its item:
 
 {sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
-{sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
-{id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
-{key}.{ending} in a .tar or .tar.gz                WebDataset, Sieve & Swap's features.tar.gz: the id stands before
+{sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with
+texts {id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
+{key}.{ending} in a .tar or .tar.gz                WebDataset, Sieve & Swap's features.tar.gz: the
+id stands before
                                                    the first dot
 any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
@@ -44,8 +44,7 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or a member of an archive, that may hold features. `read_content` returns what is in
-    it and its metadata."""
+    """A file, or archive member, with features. `read_content` returns its content and metadata."""
 
     id: str
     location: str
@@ -54,8 +53,7 @@ class FeatureFile:
 
 @dataclass(frozen=True)
 class FeatureItem:
-    """What a file holds of one item. own_id: the id that it gives itself, None where it gives
-    none."""
+    """The features of one item in a file. own_id: the id inside the file, None without one."""
 
     id: str
     values: Any
@@ -65,13 +63,12 @@ class FeatureItem:
 
 
 def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
-    """Yield the feature files of a folder (all below it, in name order), of a .tar or .tar.gz, or
-    the one file.
+    """Yield the feature files of a folder (recursive, by name), of a .tar or .tar.gz, or the one
+    file.
 
-    ending: of the names that count, for example .video.npy in a WebDataset that holds several
-    arrays a key.
-    Raises StoreError when there is no such file, no feature file in it, or several arrays a key and
-    no ending.
+    ending: suffix to select, such as .video.npy, in a WebDataset with several arrays per key.
+    Raises StoreError without such a file or any feature file, and for several arrays per key
+    without an ending.
     """
     if not source.exists():
         cure = "give features, a folder of them, or a WebDataset's .tar"
@@ -89,8 +86,7 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
-    """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it
-    cannot be read."""
+    """Yield the items of a file: one, or one per key of a dict. Raises StoreError if unreadable."""
     content, metadata = file.read_content()
     if not isinstance(content, Mapping):
         yield FeatureItem(file.id, content, metadata)
@@ -113,7 +109,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
 
 
 def item_id(name: str, ending: str | None = None) -> str | None:
-    """Return the id that a file's name gives, or None where it is not a feature file."""
+    """Return the item id in a file name, or None for another kind of file."""
     endings = (ending,) if ending else FEATURE_SUFFIXES
     # The longest ending counts: .mp4.npy is more than .npy.
     lengths = [len(suffix) for suffix in endings if name.lower().endswith(suffix.lower())]
@@ -132,8 +128,7 @@ def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 
 
 def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
-    """Yield a WebDataset's members. The members of a key follow each other, and all are seen before
-    one is read."""
+    """Yield a WebDataset's members. All members of a key are collected before one is read."""
     try:
         with tarfile.open(path, tarinfo=TarHeader) as archive:
             for key, group in itertools.groupby(_members(archive, ending), _key):
@@ -159,7 +154,7 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 
 
 def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members that may hold features. `ending` is all that follows the key."""
+    """Yield the members that may hold features. `ending` is everything after the key."""
     for member in archive:
         key = _key(member)
         own_ending = _ending(member)
@@ -171,18 +166,17 @@ def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.T
 
 
 def _key(member: tarfile.TarInfo) -> str:
-    """Return what precedes the first dot of a member's name, without folders."""
+    """Return the member's name before its first dot, without folders."""
     return member.name.rpartition("/")[2].partition(".")[0]
 
 
 def _ending(member: tarfile.TarInfo) -> str:
-    """Return what follows a member's key, from its first dot on."""
+    """Return the member's name from its first dot on."""
     return member.name.rpartition("/")[2].removeprefix(_key(member))
 
 
 def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
-    """Return the texts next to the features, as NaSVA's loader takes them: {vid, start, end, text,
-    features}."""
+    """Return the texts of a NaSVA file: {vid, start, end, text, features}."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
@@ -195,7 +189,7 @@ def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
 
 
 def _times(column: Any) -> tuple[float, ...]:
-    """Return the times of a column, or none where there is no column."""
+    """Return the times of a column, or an empty list without the column."""
     if column is None:
         return ()
     return tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist())
@@ -203,7 +197,7 @@ def _times(column: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did. added: ids. rows: of them. already: items that the store held before."""
+    """The result of an import. added: ids. rows: number. already: items present before."""
 
     added: tuple[str, ...]
     rows: int
@@ -222,13 +216,22 @@ def import_features(
     shard_bytes: int = SHARD_BYTES,
     report: Callable[[str], None] | None = None,
 ) -> ImportReport:
-    """Add the feature files of a folder, a .tar or one file to the store in `folder`, and return
-    what was done.
+    """Import the feature files of a folder, .tar or single file into a store. Return a report.
 
-    rate: rows per second, and backbone: who made them, for files that do not say so themselves.
-    width: what all must be, else the first to be stored decides. Items that the store holds are not
-    read again, so that an import that was killed goes on. What was dropped is in `dropped.jsonl`,
-    with its reason. Raises StoreError without any feature file.
+    Items in the store are not read again, so that a killed import resumes. `dropped.jsonl` lists
+    the dropped items with reasons.
+
+    Args:
+        source: folder, .tar or file.
+        folder: of the store.
+        rate: rows per second, for files without a rate.
+        backbone: name of the feature extractor, for files without one.
+        width: required D. None: that of the first item.
+        ending: suffix of the files to select.
+        shard_bytes: size of a shard.
+        report: called with the progress.
+
+    Raises StoreError without any feature file.
     """
     with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
         importer = _Importer(writer, rate, backbone)
@@ -238,10 +241,10 @@ def import_features(
                 report(file.id)
     # What was dropped of other sources before, and was not added since, is dropped still.
     dropped = []
-    below = (f"{source}/", f"{source}:")
+    source_prefixes = (f"{source}/", f"{source}:")
     for row in read_dropped(folder / DROPPED_NAME):
-        of_source = row.location == str(source) or row.location.startswith(below)
-        if row.id not in writer and not of_source:
+        relative_name = row.location == str(source) or row.location.startswith(source_prefixes)
+        if row.id not in writer and not relative_name:
             dropped.append(row)
     dropped += importer.dropped
     write_dropped(dropped, folder / DROPPED_NAME)
@@ -251,7 +254,7 @@ def import_features(
 
 
 class _Importer:
-    """One import: what was added, what was there already, what was left out."""
+    """State of one import: added, present and dropped items."""
 
     def __init__(self, writer: FeatureWriter, rate: float, backbone: str | None) -> None:
         self._writer = writer
@@ -264,7 +267,7 @@ class _Importer:
         self.dropped: list[Rejected] = []
 
     def add_file(self, file: FeatureFile) -> None:
-        """Add what a file holds, or note why not."""
+        """Add the items of a file, or record why they are dropped."""
         if file.id in self._writer and file.id not in self._locations:
             self._locations[file.id] = file.location
             self.already += 1
@@ -304,7 +307,7 @@ class _Importer:
 
 
 def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
-    """Write what was dropped, a JSON line each."""
+    """Write the dropped items as JSON lines."""
     lines = []
     for row in dropped:
         fields = {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
@@ -313,7 +316,7 @@ def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
 
 
 def read_dropped(path: Path) -> tuple[Rejected, ...]:
-    """Return what `write_dropped` wrote, or nothing where there is no such file."""
+    """Return the items in a file of `write_dropped`, or none without the file."""
     if not path.exists():
         return ()
     try:

@@ -1,4 +1,4 @@
-"""The index of a shard of features: a Parquet file that says where the rows of each item are."""
+"""The Parquet index of a feature shard, which locates the rows of each item."""
 
 import hashlib
 import sys
@@ -25,8 +25,7 @@ Digests: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class FeatureLocation:
-    """Where the features of an item are: `rows` rows of a shard from row `first` on. rate: rows per
-    second."""
+    """Location of an item: `rows` rows of a shard from row `first` on. rate: rows per second."""
 
     id: str
     shard: int
@@ -39,11 +38,10 @@ class FeatureLocation:
 
 @dataclass(frozen=True, slots=True)
 class RowTexts:
-    """The texts that the rows of an item are vectors of, and when each is said or shown, in
-    seconds.
+    """The texts whose vectors are the rows of an item, with times in seconds.
 
-    starts and ends are empty where no times are known. Else they are as many as the texts, as found
-    (they may be NaN).
+    starts and ends are empty without times. Otherwise they have one number per text, which may be
+    NaN.
     """
 
     texts: tuple[str, ...]
@@ -52,17 +50,17 @@ class RowTexts:
 
 
 def shard_path(folder: Path, shard: int) -> Path:
-    """Return the file of a shard's rows."""
+    """Return the path of a shard's rows."""
     return folder / f"{SHARD_NAME.format(shard)}.safetensors"
 
 
 def index_path(folder: Path, shard: int) -> Path:
-    """Return the file of a shard's index."""
+    """Return the path of a shard's index."""
     return folder / f"{SHARD_NAME.format(shard)}.parquet"
 
 
 def shards_of(folder: Path) -> list[int]:
-    """Return the numbers of the shards that are whole, in order."""
+    """Return the sorted numbers of the complete shards."""
     numbers = []
     for path in folder.glob("shard-*.parquet"):
         name = path.stem.removeprefix("shard-")
@@ -74,8 +72,7 @@ def shards_of(folder: Path) -> list[int]:
 def write_index(
     folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
 ) -> None:
-    """Write the index of a shard, whole or not at all. texts: of each item, None where its rows are
-    of none."""
+    """Write the index of a shard atomically. texts: per item, None for features without texts."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -98,7 +95,7 @@ def write_index(
 
 
 def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
-    """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
+    """Yield the locations of a shard's items in row order. Raises StoreError for any other file."""
     for row in _read_columns(folder, shard, LOCATION_COLUMNS):
         if row.pop("dtype") != VALUE_DTYPE:
             path = index_path(folder, shard)
@@ -108,7 +105,7 @@ def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
 
 
 def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
-    """Return the texts of every item of a shard that has some."""
+    """Return the texts of every item with texts in a shard."""
     rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
     texts_by_id = {}
     for row in rows:
@@ -120,14 +117,14 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 
 
 def text_digest(text: str) -> int:
-    """Return 8 bytes of a text's BLAKE2b, without the spaces around it: enough to know it by."""
+    """Return 8 bytes of BLAKE2b of a stripped text, as its key."""
     data = text.strip().encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(data, digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
 def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
-    """Return the digests of the texts of every item of a shard that has some."""
+    """Return the digests of the texts of every item with texts in a shard."""
     rows = _read_columns(folder, shard, ("id", "text"))
     with_texts = [row for row in rows if row["text"] is not None]
     texts = (text for row in with_texts for text in row["text"])
@@ -143,7 +140,7 @@ def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
 
 
 def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of an index, of some of its columns."""
+    """Return the rows of an index, with the given columns only."""
     path = index_path(folder, shard)
     cure = "remove it and import the features again"
     try:

@@ -1,10 +1,8 @@
-"""A feature store: the features of many items in shards, read one at a time from any thread or
-process.
+"""Feature store: the features of many items in shards, readable from any thread or process.
 
-A shard is one float16 matrix (N, D) in a safetensors file, next to a Parquet index. The index says
-which rows belong to which item, and the texts that the rows are vectors of, if any. `FeatureWriter`
-gathers rows in memory until a shard is full and writes it whole. `FeatureStore` reads only the rows
-that are asked for, and keeps none.
+A shard is one float16 matrix (N, D) in a safetensors file, next to a Parquet index. The index gives
+the rows of each item, and the texts of the rows if they are text vectors. `FeatureWriter` buffers
+rows in memory until a shard is full. `FeatureStore` reads only the requested rows, and caches none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +58,7 @@ TENSOR_NAME = "values"  # of the one tensor
 
 
 def write_shard(values: Half, path: Path) -> None:
-    """Write a matrix (N, D), whole or not at all."""
+    """Write a matrix (N, D) atomically."""
     from safetensors.numpy import save_file
 
     with atomic_path(path) as partial:
@@ -69,7 +67,7 @@ def write_shard(values: Half, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShardMatrix:
-    """Where the matrix (rows, width) of a shard begins in its file, in bytes."""
+    """Byte offset and shape (rows, width) of the matrix in a shard file."""
 
     path: Path
     begin: int
@@ -77,8 +75,7 @@ class ShardMatrix:
     width: int
 
     def read(self, first: int, count: int) -> Half:
-        """Return rows of it (count, width). Raises StoreError where the file has become shorter, or
-        cannot be read."""
+        """Return rows (count, width). Raises StoreError for a truncated or unreadable file."""
         size = count * self.width
         # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
@@ -91,7 +88,7 @@ class ShardMatrix:
 
 
 def find_matrix(path: Path) -> ShardMatrix:
-    """Return where the matrix of a shard is in its file. Raises StoreError for any other file."""
+    """Return the location of the matrix in a shard file. Raises StoreError for any other file."""
     try:
         with path.open("rb") as file:
             header, begin = read_safetensors_header(file)
@@ -116,11 +113,11 @@ ALL_ROWS = slice(None)  # all rows of an item
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """The items of a folder that `FeatureWriter` filled: id -> where its rows are. `read` returns
-    the rows.
+    """Reads the items of a folder that `FeatureWriter` wrote, as a mapping id -> location of the
+    rows.
 
-    display_url: what messages call the folder. Raises StoreError when the folder is not a store, or
-    holds an id twice.
+    display_url: name of the folder in messages. Raises StoreError when the folder is not a store,
+    or holds an id twice.
     """
 
     def __init__(self, folder: Path, *, display_url: str = "") -> None:
@@ -162,14 +159,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of the features: one, unless someone mixed shards."""
+        """Return the set of feature widths, which has one element unless shards are mixed."""
         widths = {location.width for location in self._locations.values()}
         return tuple(sorted(widths))
 
     @property
     def backbone(self) -> str:
-        """The name of what made the features, "" where they do not say. Raises StoreError where
-        several did."""
+        """Return the name of the feature extractor, "" if unknown. Raises StoreError for several."""
         backbones = {location.backbone for location in self._locations.values()}
         # Features that do not say it are of no other backbone.
         backbones.discard(UNKNOWN_BACKBONE)
@@ -180,17 +176,17 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
-        """Return the rows (T, D) of an item, or some that follow each other, as float32. No others
-        are read.
-
-        Raises StoreError where there is no such item.
+        """Return the rows (T, D) of an item, or a slice, as float32. Raises StoreError for an
+        unknown id.
         """
         values: Matrix = self._rows(self[id], rows).astype(np.float32)
         return values
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
-        """Return the features of a video, or a part. Raises StoreError where there is no such
-        video, ShapeError for NaN."""
+        """Return the features of a video, or a slice.
+
+        Raises StoreError for an unknown id, ShapeError for NaN.
+        """
         values = self.matrix(id, rows)
         location = self[id]
         try:
@@ -199,21 +195,19 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise ShapeError(f"{self.display_url}: {id}: {error}") from error
 
     def texts(self, id: str) -> RowTexts | None:
-        """Return the texts that an item's rows are vectors of, or None where they are of no
-        texts."""
+        """Return the texts of an item's rows, or None for features without texts."""
         return self._texts(self[id].shard).get(id)
 
     def text_digests(self, id: str) -> Digests | None:
-        """Return the digests (T,) of the texts that an item's rows are vectors of, or None where
-        they are of none.
+        """Return the digests (T,) of the texts of an item's rows, or None for features without
+        texts.
 
-        Each shard's texts are read once, in whatever order items are asked for: 8 bytes per text
-        stay in memory.
+        Each shard's texts are read once. 8 bytes per text stay in memory.
         """
         return self._digests(self[id].shard).get(id)
 
     def forget_texts(self) -> None:
-        """Let go of the texts and digests in memory. They are read again where someone asks."""
+        """Drop the cached texts and digests."""
         self._texts.cache_clear()
         self._digests.cache_clear()
 
@@ -231,11 +225,11 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return matrix.read(location.first + first, max(0, stop - first))
 
     def _shard_file(self, shard: int) -> Path:
-        """Return the file of a shard's rows, which is on this disk from now on."""
+        """Return the local file of a shard's rows."""
         return shard_path(self.folder, shard)
 
     def check(self) -> Iterator[Rejected]:
-        """Yield what is wrong with the rows on disk. Reads all of them."""
+        """Yield a message for each invalid item. Reads all rows."""
         for id, location in self._locations.items():
             path = shard_path(self.folder, location.shard)
             try:
@@ -259,25 +253,26 @@ def open_store(source: Path | str) -> FeatureStore:
 
 
 def open_video_store(source: Path | str) -> FeatureStore:
-    """Return the store of videos' features in a folder, or at a URL. Raises StoreError where it is
-    missing, or is one of texts' vectors."""
+    """Return the store of video features in a folder or at a URL.
+
+    Raises StoreError for a missing store and for one of text features.
+    """
     store = open_store(source)
     require_videos(store, source)
     return store
 
 
 def require_videos(store: FeatureStore, source: Path | str) -> None:
-    """Raise StoreError where a store's rows are vectors of texts. source: as the user names it."""
+    """Raise StoreError for a store of text features. source: as the user gave it."""
     first = next(iter(store), None)
     if first is not None and store.texts(first) is not None:
         raise StoreError(f"{source}: {VIDEOS_WANTED}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
-    """Return the reason why an array cannot be features, with what it holds instead, or None where
-    it can be.
+    """Return why an array is no valid features, with its values, or None for a valid one.
 
-    width: what it must be, None where any will do.
+    width: required D, None for any.
     """
     if not isinstance(values, np.ndarray):
         return NOT_ROWS, type(values).__name__
@@ -300,10 +295,9 @@ SHARD_BYTES = 256 * 2**20
 
 
 class FeatureWriter:
-    """Adds items to a store, which it makes where it is missing. A store has one writer at a time.
+    """Adds items to a store, and creates it if missing. A store has one writer at a time.
 
-    As a context it writes what is left at the end, also after an error: every item that was added
-    is whole.
+    As a context manager it writes the last shard at exit, also after an error.
     """
 
     def __init__(
@@ -335,14 +329,14 @@ class FeatureWriter:
         return id in self._ids
 
     @property
-    def unwritten(self) -> int:
-        """How many items were added since the last shard was written."""
+    def unwritten_count(self) -> int:
+        """Return the number of items added since the last written shard."""
         return len(self._locations)
 
     def rejection_reason(
         self, id: str, values: object, texts: RowTexts | None = None
     ) -> tuple[str, str] | None:
-        """Return why an item cannot be added, with what was found, or None where it can be."""
+        """Return why an item cannot be added, with its values, or None for a valid item."""
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
@@ -364,10 +358,16 @@ class FeatureWriter:
         backbone: str,
         texts: RowTexts | None = None,
     ) -> None:
-        """Add the rows (T, D) of an item. texts: what they are vectors of.
+        """Add the rows (T, D) of an item.
 
-        Raises ShapeError for values that cannot be features, StoreError for an id that is there
-        already.
+        Args:
+            id: of the item.
+            values: (T, D) rows.
+            rate: rows per second.
+            backbone: name of the feature extractor.
+            texts: whose vectors the rows are, if any.
+
+        Raises ShapeError for invalid values, StoreError for an existing id.
         """
         # What cannot be added is an error here. An import asks first.
         rejection = self.rejection_reason(id, values, texts)
@@ -391,7 +391,7 @@ class FeatureWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added as a shard: first its rows, then its index, which makes it count."""
+        """Write the buffered items as a shard: first its rows, then its index."""
         if not self._locations:
             return
         # Two writers would overwrite each other's shards.
@@ -415,8 +415,7 @@ class FeatureWriter:
 
 
 class RemoteFeatureStore(FeatureStore):
-    """A store at a URL. All its indexes are fetched together, its shards as they are read
-    (`remote.cache`)."""
+    """A store at a URL. Indexes are downloaded together, shards on demand (`remote.cache`)."""
 
     def __init__(self, url: str, *, most: int | None = None) -> None:
         self._cached = CachedFolder(url, most=most)

@@ -1,1 +1,1 @@
-"""Files on disk and by URL: whole or not at all, locked, appended, read back."""
+"""Files on disk and by URL: atomic writes, locks, append logs, parsers."""

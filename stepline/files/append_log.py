@@ -1,7 +1,7 @@
-"""An append-only file of JSON lines that neither a kill nor a second process harms.
+"""An append-only JSON lines file, safe against kills and concurrent processes.
 
-A line is on disk when `add` returns. Each append holds an inter-process lock (`FILE.lock`), so that
-two servers on one file wait for each other. It first reads what others appended before it.
+A line is on disk when `add` returns. Each append holds an inter-process lock (`FILE.lock`), and
+first reads the lines that others appended.
 """
 
 import json
@@ -24,28 +24,28 @@ LOCK_WAIT_SECONDS = 10.0
 
 
 class EntryStore(Protocol[Entry]):
-    """Where entries are kept, on disk before `add` returns. A later one of the same key replaces
-    the earlier."""
+    """Protocol of a store of entries, durable before `add` returns. A later entry replaces its
+    key's.
+    """
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries in the order first given."""
+        """Yield the entries in the order of their first keys."""
         ...
 
     def add(self, entry: Entry) -> None:
-        """Keep an entry."""
+        """Add an entry durably."""
         ...
 
 
 class AppendLog(Generic[Entry]):
-    """The entries of a file in the order first given. A later one of the same key replaces the
-    earlier.
+    """The entries of a file in the order of their first keys. A later entry replaces its key's.
 
-    The next append removes a last line that a kill cut short: its `add` never returned.
+    The next append removes a last line that a kill truncated.
 
     Args:
         path: the file.
         kind: the class of the entries.
-        key: of an entry.
+        key: returns the key of an entry.
         noun: names an entry in errors, such as "an answer".
 
     Raises StoreError for any other line that is not a `kind`.
@@ -70,8 +70,7 @@ class AppendLog(Generic[Entry]):
             return iter(list(self._entries.values()))
 
     def add(self, entry: Entry) -> None:
-        """Append an entry: it is on disk when this returns. Raises StoreError when it cannot be
-        written."""
+        """Append an entry durably. Raises StoreError when it cannot be written."""
         line = (json.dumps(entry.model_dump(mode="json"), ensure_ascii=False) + "\n").encode()
         with self._thread_lock:
             try:
@@ -109,7 +108,7 @@ class AppendLog(Generic[Entry]):
         self._read_new_lines()
 
     def _read_new_lines(self) -> None:
-        """Take in the whole lines that are new since the last reading, by whichever process."""
+        """Read the complete lines that any process appended since the last read."""
         size = self._path.stat().st_size if self._path.exists() else 0
         if size < self._size:
             raise StoreError(

@@ -1,8 +1,8 @@
-"""How Stepline writes files: whole or not at all, and never through a link.
+"""Atomic file writes, never through a link.
 
-A file is written to a temporary one in the same folder, which is then renamed. A folder from
-elsewhere, such as a library, may hold something else where Stepline keeps its own files: a link, a
-pipe or a second name of one of the user's files. `open_own_file` and `check_own_file` refuse these.
+A file is written to a temporary one in the same folder, which is then renamed. A foreign folder,
+such as a shared library, may hold a link, a pipe or a hard link in place of Stepline's own files.
+`open_own_file` and `check_own_file` refuse these.
 """
 
 import contextlib
@@ -25,23 +25,21 @@ PARTIAL_SUFFIX = ".partial"
 MAX_STEM_BYTES = (
     80  # bytes of a file's stem that its temporary name begins with; a name may have 255
 )
-OWNER_ALONE = 0o600  # rights of a file that no one else can read
+OWNER_ONLY_MODE = 0o600  # rights of a file that no one else can read
 OWNER_MASK = 0o077  # the umask that gives them
 _serial = itertools.count()
 _umask_lock = threading.Lock()  # it can only be asked for by a change
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write a file whole or not at all: a temporary file next to it, flushed to disk, then renamed
-    over it."""
+    """Write a file atomically: to a temporary file next to it, flushed to disk, then renamed."""
     with atomic_path(path) as partial:
         partial.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path` to write to. It takes its place on success and is
-    removed on failure.
+    """Yield a temporary path next to `path`, renamed to it on success and removed on failure.
 
     Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
     """
@@ -50,8 +48,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 class FileSet:
-    """Files that appear together: each is written next to its place, and none takes it before all
-    are on disk."""
+    """Files that are replaced together: all are written to temporary files before any is renamed."""
 
     def __init__(self) -> None:
         self.current = Path()  # what an error is about
@@ -59,31 +56,30 @@ class FileSet:
         self._stale: list[Path] = []
 
     def partial(self, path: Path) -> Path:
-        """Return the temporary path to write to instead of `path`."""
+        """Return the temporary path to write for `path`."""
         self.current = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer = f"{os.getpid()}-{next(_serial)}-{_machine()}"
+        writer = f"{os.getpid()}-{next(_serial)}-{_machine_id()}"
         name = f".{_partial_stem(path)}.{writer}{PARTIAL_SUFFIX}{path.suffix}"
         self._partials[path] = path.parent / name
         return self._partials[path]
 
     @property
     def partials(self) -> Mapping[Path, Path]:
-        """The temporary path of each file that was asked for."""
+        """Return the temporary path of each file in the set."""
         return self._partials
 
     def remove(self, path: Path) -> None:
-        """Remove a file with the change, if none of the new ones replaces it."""
+        """Remove a file at commit, unless the set replaces it."""
         self._stale.append(path)
 
     def commit(self) -> None:
-        """Flush all to disk, then put each in its place, in the order in which they were asked
-        for."""
+        """Flush all files to disk, then rename them in the order of the `partial` calls."""
         for path, partial in self._partials.items():
             self.current = path
             with partial.open("rb") as file:
                 # Libraries that write by a temporary file of their own make it their owner's alone.
-                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) == OWNER_ALONE:
+                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) == OWNER_ONLY_MODE:
                     partial.chmod(_new_file_mode())
                 os.fsync(file.fileno())
         # What is stale goes once all that is new is on disk.
@@ -95,15 +91,14 @@ class FileSet:
             partial.replace(path)
 
     def discard(self) -> None:
-        """Remove what has not taken its place."""
+        """Remove the temporary files."""
         for partial in self._partials.values():
             partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def atomic_files() -> Iterator[FileSet]:
-    """Yield a set of files that takes its place on success, as a whole. On failure nothing of it is
-    left.
+    """Yield a FileSet that is committed on success and discarded on failure.
 
     Raises StoreError, with the cure, when the disk is full or a folder cannot be written.
     """
@@ -128,7 +123,7 @@ def atomic_files() -> Iterator[FileSet]:
 
 @functools.cache
 def _new_file_mode() -> int:
-    """Return the rights of a file that this process opens to write."""
+    """Return the permissions of a new file of this process, by its umask."""
     with _umask_lock:
         mask = os.umask(OWNER_MASK)
         os.umask(mask)
@@ -136,18 +131,16 @@ def _new_file_mode() -> int:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the files below a folder, sorted by path. Folders that cannot be read, or go during
-    this, are left out.
+    """Return the files below a folder, sorted by path. Unreadable or vanishing folders are skipped.
 
-    pathlib's own rglob ends with an error where another process removes a folder of it.
+    pathlib's own rglob fails where another process removes a folder meanwhile.
     """
     inside = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     return sorted(path for path in inside if path.is_file())
 
 
 def check_writable(folder: Path) -> None:
-    """Raise StoreError where files could not be written into a folder, or the folder not be made.
-    Makes nothing."""
+    """Raise StoreError where a folder cannot be created or written. Creates nothing."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:  # the writers of Parquet and safetensors take no other
@@ -162,8 +155,7 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does
-    not allow it."""
+    """Remove a file of Stepline if it exists. Raises StoreError without permission."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -174,10 +166,9 @@ def remove_file(path: Path) -> None:
 
 
 def remove_partial_files(folder: Path, of: Path | None = None) -> None:
-    """Remove the temporary files that killed processes of this machine left in `folder`. Those of
-    others stay.
+    """Remove the temporary files that killed processes of this machine left in `folder`.
 
-    of: the one file in it whose temporary files are meant.
+    of: only the temporary files of this file.
     """
     import psutil
 
@@ -186,26 +177,26 @@ def remove_partial_files(folder: Path, of: Path | None = None) -> None:
         owner, _, rest = (
             partial.name.rpartition(PARTIAL_SUFFIX)[0].rpartition(".")[2].partition("-")
         )
-        ours = rest.partition("-")[2] in (_machine(), "")  # "": of a version that did not name it
+        ours = rest.partition("-")[2] in (
+            _machine_id(),
+            "",
+        )  # "": of a version that did not name it
         if owner.isdigit() and ours and not psutil.pid_exists(int(owner)):
             partial.unlink(missing_ok=True)
 
 
-def _machine() -> str:
-    """Return what distinguishes this machine from another on a shared disk, short enough for a
-    file's name."""
+def _machine_id() -> str:
+    """Return a short id of this machine, for file names on a shared disk."""
     return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
 def _partial_stem(path: Path) -> str:
-    """Return the first bytes of a file's stem: its temporary name is then no longer than names may
-    be."""
+    """Return a file's stem, truncated so that its temporary name is not too long."""
     return os.fsencode(path.stem)[:MAX_STEM_BYTES].decode(errors="ignore")
 
 
 def partial_files(path: Path) -> list[Path]:
-    """Return the temporary files of `path` that are being written, or that killed processes
-    left."""
+    """Return the temporary files of `path` that are in use or left by killed processes."""
     stem = re.escape(_partial_stem(path))
     suffix = re.escape(PARTIAL_SUFFIX + path.suffix)
     own = re.compile(rf"\.{stem}\.\d+-\d+(-[0-9a-f]{{8}})?{suffix}")
@@ -215,8 +206,7 @@ def partial_files(path: Path) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be made again: STEPLINE_CACHE, else the user's cache
-    folder."""
+    """Return the cache folder: STEPLINE_CACHE, else the user's."""
     import platformdirs
 
     variable = os.environ.get("STEPLINE_CACHE")
@@ -226,7 +216,7 @@ def cache_folder() -> Path:
 
 
 def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
-    """Open a file to read and write, without a buffer, or make it. Its content stays.
+    """Open or create a file to read and write, unbuffered, without truncation.
 
     append: each write goes to its end. Raises StoreError as `check_own_file` does, OSError where it
     cannot be opened.
@@ -250,8 +240,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
 
 
 def check_own_file(path: Path) -> None:
-    """Raise StoreError where a link, a folder, a device or a file with a second name is in a file's
-    place."""
+    """Raise StoreError where the path is a link, a folder, a device or a file with a second name."""
     try:
         state = path.lstat()
     except FileNotFoundError:
@@ -260,7 +249,7 @@ def check_own_file(path: Path) -> None:
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raise StoreError where a folder that Stepline writes into is a link, or holds one."""
+    """Raise StoreError where a folder that Stepline writes into is a link, or contains one."""
     for path in (folder, *folder.glob("*"), *folder.glob(".*")):
         if path.is_symlink():
             raise StoreError(f"{path}: is a link, and Stepline would write there; remove it")

@@ -13,8 +13,10 @@ def sha256(path: Path) -> str:
 
 
 def file_digest(path: Path | None) -> str | None:
-    """Return the sha256 of a file, or of all files in a folder. None for none. Raises SettingsError
-    where it is not."""
+    """Return the sha256 of a file, or of all files in a folder. None for None.
+
+    Raises SettingsError for a missing path.
+    """
     if path is None:
         return None
     if path.is_file():

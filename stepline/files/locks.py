@@ -1,4 +1,4 @@
-"""One writer at a time: locks of the operating system that name their owner."""
+"""Advisory file locks of the operating system that name their owner."""
 
 import contextlib
 import json
@@ -30,16 +30,15 @@ MAX_NOTE_BYTES = 4096  # that are read of a lock
 def lock_output(
     lock: Path, place: Path | str, *, wait: bool = False, keep: bool = False
 ) -> Iterator[bool]:
-    """Lock what a run writes to, and yield whether the run before was killed.
+    """Lock the output of a run. Yield whether the previous run was killed.
 
-    The lock is the operating system's (flock), on a file that names its owner. It is released
-    when its owner ends, however that ends, also on a disk that machines share. Where the system or
-    disk has no locks, nothing is locked. filelock would empty the file, and so could not name the
-    owner.
+    The lock is the operating system's (flock), on a file that names its owner. It is released when
+    its owner ends, even by a kill, also on a shared disk. Where the system or disk has no locks,
+    nothing is locked. filelock would empty the file, and so could not name the owner.
 
     Args:
         lock: the file.
-        place: what messages call the output.
+        place: name of the output in messages.
         wait: until another owner ends, after a warning that names it. Otherwise that is a
             SettingsError.
         keep: leave the file, empty, at the end.
@@ -54,7 +53,7 @@ def lock_output(
         with contextlib.suppress(OSError):
             if keep:
                 file.truncate(0)
-            elif _is_at(lock, file):
+            elif _is_same_file(lock, file):
                 # before it is free: whoever locks it next finds that it is gone, and makes another
                 lock.unlink()
         file.close()
@@ -64,7 +63,7 @@ def lock_output(
 
 
 def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
-    """Return the lock's file, held by this process, and whether its last owner was killed."""
+    """Return the locked lock file, and whether its last owner was killed."""
     looks = 0
     lost_folders = 0  # in a row
     while True:
@@ -78,7 +77,7 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
             if note and not note.startswith(NOTE_START):
                 file.close()
                 raise StoreError(f"{lock}: is not a lock file; remove it")
-            if locked and _is_at(lock, file):
+            if locked and _is_same_file(lock, file):
                 file.seek(0)
                 file.truncate(0)
                 file.write(owner_note())
@@ -105,7 +104,7 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         time.sleep(POLL_SECONDS)
 
 
-def _is_at(path: Path, file: BinaryIO) -> bool:
+def _is_same_file(path: Path, file: BinaryIO) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -133,14 +132,14 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
 
 
 def owner_note(name: str = "") -> bytes:
-    """Return what a lock file says of its owner: this process, and since when."""
+    """Return the content of a lock file: this process, and the time of locking."""
     return json.dumps(
         {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     ).encode()
 
 
 def owner_fields(note: bytes) -> dict[str, Any]:
-    """Return what a note says, or nothing where it is not a note."""
+    """Return the fields of a lock file's content, or {} for other content."""
     try:
         fields = parse_json(note)
     except ValueError:
@@ -149,14 +148,14 @@ def owner_fields(note: bytes) -> dict[str, Any]:
 
 
 def owner_name(note: bytes) -> str:
-    """Return whose note it is, in words."""
+    """Return the owner in a lock file's content, in words."""
     fields = owner_fields(note)
     is_known = {"process", "host"} <= fields.keys()
     return f"process {fields['process']} on {fields['host']}" if is_known else "another process"
 
 
 def locked_error(place: Path | str, note: bytes) -> SettingsError:
-    """Return the error of one who wants to write where the note's owner does."""
+    """Return the error for an output that another process has locked."""
     return SettingsError(
         f"{place}: {owner_name(note)} works on it; wait for its end, or give another --out"
     )

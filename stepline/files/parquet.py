@@ -1,5 +1,4 @@
-"""Parquet files that anyone may have written, read as plain values with errors that name the
-place."""
+"""Reads untrusted Parquet files as plain values, with errors that name column and row."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,7 @@ BATCH_ROWS = 2000  # records of a Parquet file held together. Each is some 10 Ki
 
 
 def read_text_column(path: Path, column: str) -> Iterator[str]:
-    """Yield the cells of one column of a Parquet file, "" where a cell is empty. Raises
-    StoreError."""
+    """Yield the cells of a Parquet column, "" for empty ones. Raises StoreError."""
     from pyarrow import types
 
     try:
@@ -39,16 +37,13 @@ def read_text_column(path: Path, column: str) -> Iterator[str]:
 
 
 class ParquetError(ValueError):
-    """A Parquet file that is damaged. The message says how, and in which column and row where one
-    is at fault."""
+    """A damaged Parquet file. The message names the column and row if known."""
 
 
 class ParquetReader:
-    """A Parquet file that anyone may have written. All that turns one into values reads through
-    this.
+    """Reader of an untrusted Parquet file.
 
-    columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for what is
-    damaged.
+    columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for damage.
     """
 
     def __init__(self, file: Path | BinaryIO) -> None:
@@ -62,8 +57,7 @@ class ParquetReader:
     def rows(
         self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows as plain values, `size` of them held together, of some columns or of
-        all."""
+        """Yield the rows as plain values. size: rows in memory. columns: None for all."""
         with _parquet_damage():
             row = 0
             for batch in self._file.iter_batches(batch_size=size, columns=columns):
@@ -77,7 +71,7 @@ class ParquetReader:
             return [row for batch in batches for row in _plain_rows(batch, 0)]
 
     def table(self) -> "arrow.Table":
-        """Return all of it as Arrow's table, its texts checked."""
+        """Return the whole file as an Arrow table with valid texts."""
         with _parquet_damage():
             table = self._file.read()
             table.validate(full=True)
@@ -85,8 +79,10 @@ class ParquetReader:
 
 
 def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch, up to the first cell that has no value in Python. begin: number of
-    its first row."""
+    """Yield the rows of a batch as Python values, until the first invalid cell.
+
+    begin: row number of the batch's first row.
+    """
     try:
         yield from batch.to_pylist()
         return
@@ -115,7 +111,7 @@ PARQUET_DAMAGE = (OSError, ValueError, OverflowError, KeyError, TypeError, NotIm
 
 @contextlib.contextmanager
 def _parquet_damage() -> Iterator[None]:
-    """Raise ParquetError for what Arrow raises."""
+    """Convert Arrow's errors to ParquetError."""
     import pyarrow as arrow
 
     try:

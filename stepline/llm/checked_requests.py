@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from stepline.files.remote.retry import doubled_pause, retry
+from stepline.files.remote.retry import exponential_backoff, retry
 from stepline.llm.requests import NotSentError, ReplyCache, RequestLimits, cache_key
 from stepline.llm.servers import Answer, Content, RequestError, Schema, Server
 from stepline.llm.settings import ChatSettings
@@ -128,7 +128,7 @@ class CheckedRequests:
         """Return the seconds to wait before a request is sent again. Raise where it is not."""
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
-        doubled = doubled_pause(self.settings.pause, tries, most=math.inf)
+        doubled = exponential_backoff(self.settings.pause, tries, most=math.inf)
         seconds = max(doubled, error.wait)
         if time.monotonic() + seconds >= self.until:
             raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", passing=False) from error

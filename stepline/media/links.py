@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 from stepline.errors import MediaError, SteplineError
 from stepline.files.atomic_files import check_own_folder, write_atomic
 from stepline.files.remote.addresses import check_url, display_url
-from stepline.files.remote.retry import TRANSIENT_STATUSES, doubled_pause, retry
+from stepline.files.remote.retry import TRANSIENT_STATUSES, exponential_backoff, retry
 from stepline.limits import MAX_SECOND, parse_json
 from stepline.media.container import open_media
 from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
@@ -347,7 +347,7 @@ def _retried(
         bytes_before = bytes_so_far()
         if fruitless_tries >= settings.attempts:
             raise error
-        pause = doubled_pause(settings.pause, fruitless_tries)
+        pause = exponential_backoff(settings.pause, fruitless_tries)
         next_try = fruitless_tries + 1
         log.info("%s; try %d of %d in %.1f s", error, next_try, settings.attempts, pause)
         return pause

@@ -1,1 +1,1 @@
-"""What every network needs: its weights, the device it runs on, the forms of its files."""
+"""Common needs of all networks: weights, device, file formats."""

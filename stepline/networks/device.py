@@ -1,15 +1,14 @@
-"""Where networks run, and in which numbers: the one place that decides, for every command and every
-process.
+"""Selects device and number format of the networks, for every command and process.
 
-    choose_device("cuda:1")      what was asked for: auto, cpu, cuda, cuda:N or mps
-    current_device()             where a network that is loaded now belongs; its inputs follow it
+    choose_device("cuda:1")      the requested device: auto, cpu, cuda, cuda:N or mps
+    current_device()             the device for a network loaded now and its inputs
 
-"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is never
-taken unasked: it lacks float64, which the matcher and the calibrations use, and recognition
+"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is only
+used on request: it lacks float64, which the matcher and the calibrations use, and recognition
 (CTranslate2) cannot run on it.
 
-Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results but for
-their last bits. Recognition alone is in float16 on a GPU, as its models are published.
+Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results except for
+the last bits. Recognition alone is in float16 on a GPU, as its models are published.
 """
 
 import ctypes
@@ -58,32 +57,33 @@ RECOGNITION_TYPES: dict[ComputeType, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """Where a network runs. name: as torch takes it ("cpu", "cuda:0", "mps"). compute: of matrix
-    products."""
+    """The device of a network. name: torch's ("cpu", "cuda:0", "mps"). compute: type of matrix
+    products.
+    """
 
     name: str = "cpu"
     compute: ComputeType = "auto"
 
     @property
     def kind(self) -> str:
-        """Its name without a number."""
+        """Return the device type without its number."""
         return self.name.partition(":")[0]
 
     @property
     def label(self) -> str:
-        """What a record says of it, such as "cuda:0 bf16"."""
+        """Return the label in records, such as "cuda:0 bf16"."""
         is_float32 = self.compute in ("auto", "float32")
         return self.name if is_float32 else f"{self.name} {self.compute}"
 
     @property
     def needs_torch(self) -> bool:
-        """Whether the encoders of texts and pictures run in torch. In float32 on a CPU ONNX Runtime
-        runs them."""
+        """Return whether text and image encoders run in torch, instead of ONNX Runtime (float32 on
+        a CPU).
+        """
         return self.kind != "cpu" or self.compute not in ("auto", "float32")
 
     def autocast(self) -> "AbstractContextManager[None]":
-        """Return the context in which a network runs forward: PyTorch's mixed precision, of no
-        effect in float32."""
+        """Return PyTorch's mixed-precision context for the forward pass, without effect in float32."""
         import torch
 
         if self.compute in ("auto", "float32"):
@@ -92,15 +92,13 @@ class Device:
         return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
 
     def batch(self, on_cpu: int) -> int:
-        """Return how many inputs to give a network together where a CPU would get `on_cpu`."""
+        """Return the batch size of a network whose CPU batch size is `on_cpu`."""
         return on_cpu if self.kind == "cpu" else on_cpu * GPU_BATCH
 
     def recognition(self, on_cpu: str) -> dict[str, Any]:
-        """Return device, device_index and compute_type as CTranslate2 takes them. on_cpu: its type
-        on a CPU.
+        """Return device, device_index and compute_type of CTranslate2. on_cpu: its type on a CPU.
 
-        It knows CUDA alone: where it sees no such GPU, recognition stays on the CPU, and a warning
-        says so.
+        It supports CUDA only: without such a GPU, recognition stays on the CPU with a warning.
         """
         index = _gpu_index(self.name)
         if self.kind == "cuda" and _ctranslate2_gpus() > index:
@@ -116,15 +114,15 @@ class Device:
 
 
 def _gpu_index(device: str) -> int:
-    """Return the number in a name such as cuda:1, or 0 without one."""
+    """Return the GPU number in a name such as cuda:1, or 0 without one."""
     return int(device.partition(":")[2] or 0)
 
 
 def cpu_threads(beside: int = 0) -> int:
-    """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the
-    process has cores.
+    """Return the number of threads of a network on the CPU: OMP_NUM_THREADS, else the process's
+    cores.
 
-    `beside`: threads that other work takes at the same time. At least one core is left.
+    `beside`: threads to leave for other work. At least one core remains.
     """
     variable = os.environ.get("OMP_NUM_THREADS", "")
     if variable.isdecimal() and int(variable):
@@ -134,8 +132,7 @@ def cpu_threads(beside: int = 0) -> int:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Make torch compute on one thread of the CPU: how many there are decides the last bits of a
-    sum."""
+    """Limit torch to one CPU thread, since the number of threads changes the last bits of a sum."""
     import torch
 
     threads = torch.get_num_threads()
@@ -147,16 +144,16 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def core_count() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
-    """Return the device that is meant by auto, cpu, cuda, cuda:N or mps.
+    """Return the device for auto, cpu, cuda, cuda:N or mps.
 
-    Raises SettingsError for another word, ModelError where the device is not there.
+    Raises SettingsError for another name, ModelError for a device that is missing.
     """
     if not re.fullmatch(DEVICE_PATTERN, name):
         raise SettingsError(
@@ -186,8 +183,7 @@ def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
 
 
 def cuda_gpus() -> int:
-    """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them. 0 is known without loading
-    torch."""
+    """Return the number of CUDA or ROCm GPUs that torch sees. 0 is known without loading torch."""
     try:
         # No driver, and no torch for ROCm: there is no GPU.
         ctypes.CDLL(CUDA_DRIVER)
@@ -205,8 +201,7 @@ def cuda_gpus() -> int:
 
 
 def is_gpu_error(error: BaseException) -> bool:
-    """Return whether an error of torch or CTranslate2 says that a GPU is short of memory, or
-    lost."""
+    """Return whether an error of torch or CTranslate2 means a lost GPU or one out of memory."""
     return isinstance(error, RuntimeError) and GPU_ERROR_PATTERN.search(str(error)) is not None
 
 
@@ -221,10 +216,9 @@ _current: Device | None = None
 
 
 def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
-    """Run on a device the networks that this process loads from now on. Raises as `choose_device`
-    does.
+    """Set the device for networks that are loaded from now on. Raises as `choose_device` does.
 
-    "auto" is decided where the first network is loaded.
+    "auto" is resolved when the first network is loaded.
     """
     global _requested, _current
     # "auto" waits for the first network, because it may have to load torch.
@@ -233,27 +227,26 @@ def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
 
 
 def requested_device() -> str:
-    """Return what `--device` says, "auto" where it is not given."""
+    """Return the value of `--device`, "auto" by default."""
     return _requested[0]
 
 
 def requested_compute() -> ComputeType:
-    """Return what `--compute-type` says, "auto" where it is not given."""
+    """Return the value of `--compute-type`, "auto" by default."""
     return _requested[1]
 
 
 def current_device() -> Device:
-    """Return where a network that is loaded now belongs."""
+    """Return the device for a network that is loaded now."""
     global _current
     _current = _current or choose_device(*_requested)
     return _current
 
 
 def device_of_run(setting: str) -> Device:
-    """Return where a run belongs that names a device itself (train.device). What `--device` says
-    wins.
+    """Return the device of a run with its own setting (train.device). `--device` wins.
 
-    What the run loads next to its network, such as an encoder of texts, goes there as well.
+    Other networks of the run, such as a text encoder, use it too.
     """
     global _current
     if requested_device() == "auto":
@@ -262,5 +255,5 @@ def device_of_run(setting: str) -> Device:
 
 
 def device_of(network: "torch.nn.Module") -> "torch.device":
-    """Return where a network lies, and so where its inputs belong."""
+    """Return the device of a network's weights."""
     return next(network.parameters()).device

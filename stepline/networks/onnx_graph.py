@@ -1,5 +1,5 @@
-"""Networks as graphs of ONNX operators, written down here and run by ONNX Runtime on the CPU: no
-torch, no file.
+"""Builds networks as ONNX graphs and runs them with ONNX Runtime on the CPU, without torch or
+files.
 
     graph = OnnxGraph()
     hidden = graph.add("MatMul", graph.input("rows", ("B", 384)), graph.constant(weight))
@@ -44,8 +44,7 @@ FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
-    """A graph that grows by an operator at a time. Values are named by what `input`, `constant` and
-    `add` return."""
+    """Builder of an ONNX graph. `input`, `constant` and `add` return the name of a value."""
 
     def __init__(self) -> None:
         self._inputs: Message = []
@@ -59,12 +58,12 @@ class OnnxGraph:
         return f"v{self._count}"
 
     def input(self, name: str, shape: tuple[int | str, ...], dtype: str = "float32") -> str:
-        """Return the name of an input. shape: a letter where the size is known at the run alone."""
+        """Return the name of a new input. shape: a letter for a size known only at run time."""
         self._inputs += _field(11, _value(name, dtype, shape))
         return name
 
     def constant(self, values: Array) -> str:
-        """Return the name of a tensor of the network, whose type is a key of TENSOR_TYPES."""
+        """Return the name of a constant tensor, whose type is a key of TENSOR_TYPES."""
         name = self._name()
         flat = np.ascontiguousarray(values).reshape(-1)
         content = flat.view(np.uint8).data
@@ -83,8 +82,7 @@ class OnnxGraph:
         domain: str = "",
         **attributes: int | float | str | list[int],
     ) -> str:
-        """Return the name of an operator's only output. inputs: "" where an optional one is left
-        out."""
+        """Return the name of an operator's only output. inputs: "" for an omitted optional one."""
         output = self._name()
         # The numbers of the fields are those of NodeProto.
         node = _fields(1, inputs)
@@ -97,7 +95,7 @@ class OnnxGraph:
         return output
 
     def output(self, name: str, value: str) -> None:
-        """Make a value, float32, an output of the graph by a name."""
+        """Declare a float32 value as an output of the graph."""
         # Identity gives the value its name.
         node = _field(1, value)
         node += _field(2, name)
@@ -125,8 +123,7 @@ class OnnxGraph:
         return b"".join(model)
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function that takes the inputs by name and returns the output. The graph is used
-        up."""
+        """Return a function from named inputs to the output. The graph cannot be reused."""
         self._outputs += _field(12, _value(output, "float32"))
         model = self.serialize()
         # they are in the model, and soon in the session: what is held twice is freed
@@ -144,10 +141,10 @@ class OnnxGraph:
 
 
 def start_session(model: bytes | Path) -> "InferenceSession":
-    """Return a session of ONNX Runtime for a model, its bytes or its file, on the CPU.
+    """Return an ONNX Runtime session on the CPU for a model, given as bytes or file.
 
-    A run of it takes one thread, the caller's. More of them would cut matrices elsewhere, and the
-    last bits of a sum may depend on that. `run_batches` still takes more cores.
+    A session uses one thread, since more threads could change the last bits of a sum. `run_batches`
+    uses more cores.
     """
     import onnxruntime
 
@@ -166,9 +163,9 @@ def start_session(model: bytes | Path) -> "InferenceSession":
 def run_batches(
     run: Callable[[Batch], Array], batches: Sequence[Batch], *, threads: int
 ) -> list[Array]:
-    """Return what `run` makes of each batch, several of them at the same time on a thread each.
+    """Return the result of `run` for each batch, computed in a thread pool.
 
-    No batch knows of the others, so that the numbers are the same whatever `threads` is.
+    Batches are independent, so the numbers do not depend on `threads`.
     """
     if threads == 1 or len(batches) < 2:
         return [run(batch) for batch in batches]
@@ -185,7 +182,7 @@ def _varint(number: int) -> bytes:
 
 
 def _key(number: int, form: int) -> bytes:
-    """Return what a field begins with."""
+    """Return the protobuf key of a field."""
     return _varint(number << 3 | form)
 
 
@@ -227,7 +224,7 @@ def _attribute(name: str, value: int | float | str | list[int]) -> Message:
 
 
 def _value(name: str, dtype: str, shape: tuple[int | str, ...] | None = None) -> Message:
-    """Return a ValueInfoProto. shape: None where ONNX Runtime finds it."""
+    """Return a ValueInfoProto. shape: None where ONNX Runtime infers it."""
     tensor = _field(1, TENSOR_TYPES[dtype])
     if shape is not None:
         sizes: Message = []

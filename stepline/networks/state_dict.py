@@ -1,10 +1,9 @@
-"""A network's tensors by name, read from a PyTorch state dict as numpy arrays, without torch and
-without running its pickle.
+"""Reads PyTorch state dicts as numpy arrays, without torch and without running their pickle.
 
-Both forms that torch.save has had are read: a zip archive (since 1.6), and pickles followed by the
-numbers (before). The standard library's unpickler interprets them with an allow-list: the opcodes
-of containers and plain values, and the names by which a tensor is rebuilt. Any other opcode or name
-is a ValueError.
+Both formats of torch.save are read: a zip archive (since 1.6), and pickles followed by the numbers
+(before). The standard library's unpickler interprets them with an allow-list: the opcodes of
+containers and plain values, and the names by which a tensor is rebuilt. Any other opcode or name is
+a ValueError.
 """
 
 import io
@@ -50,7 +49,7 @@ ALLOWED_OPCODES: Final = """
 
 
 class Storage(NamedTuple):
-    """Numbers in a row, of which tensors are views. length: how many numbers."""
+    """A flat buffer of numbers that tensors are views of. length: number of elements."""
 
     dtype: np.dtype[Any]
     key: str
@@ -58,7 +57,7 @@ class Storage(NamedTuple):
 
 
 class TensorView(NamedTuple):
-    """A tensor before its numbers are read. Offset and stride count numbers."""
+    """A tensor before its storage is read. Offset and stride count elements."""
 
     storage: Storage
     offset: int
@@ -67,10 +66,14 @@ class TensorView(NamedTuple):
 
 
 def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
-    """Return the tensors of a network's state dict by their names, numbers with a fraction as
-    float32.
+    """Return the tensors of a state dict by name, floating-point ones as float32.
 
-    Raises ModelError for any other file, with the cure.
+    Args:
+        path: of the state dict.
+        network: name in messages.
+        cure: advice in messages.
+
+    Raises ModelError for any other file.
     """
     try:
         tensors = read_state_dict(path)
@@ -93,7 +96,7 @@ def check_weights(
     shapes: Mapping[str, tuple[int, ...]],
     cure: str,
 ) -> None:
-    """Raise ModelError unless weights are those of a network: names, shapes, and finite numbers."""
+    """Raise ModelError unless weights have a network's names and shapes, and finite numbers."""
     faults = [f"{name} is missing" for name in shapes if name not in weights]
     faults += [f"{name} is unknown" for name in weights if name not in shapes]
     for name, shape in shapes.items():
@@ -111,11 +114,9 @@ def check_weights(
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:
-    """Return every tensor of a state dict by its name. bfloat16 becomes float32. Of a trainer's
-    checkpoint that is its "state_dict".
+    """Return the tensors of a state dict, or of a trainer checkpoint's "state_dict", by name.
 
-    Raises ValueError for any other content, saying what it is, and OSError where the file cannot be
-    read.
+    bfloat16 becomes float32. Raises ValueError for other content, OSError for an unreadable file.
     """
     with path.open("rb") as file:
         is_zip = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
@@ -146,7 +147,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
 
 
 def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the content of an archive, and what reads a storage of it."""
+    """Return the content of a zip archive, and a function that reads a storage."""
     archive = zipfile.ZipFile(file)
 
     def read_member(name: str) -> bytes:
@@ -166,9 +167,10 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the content of the older form, and what reads a storage of it.
+    """Return the content of the legacy format, and a function that reads a storage.
 
-    It is the magic number, version, machine, content and keys, then each key's count and numbers.
+    The format is magic number, version, machine, content and keys, then count and numbers of each
+    key.
     """
     if TensorUnpickler(file).load() != MAGIC_NUMBER:
         raise ValueError("no state dict")
@@ -194,8 +196,7 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _array(view: TensorView, data: bytes) -> Array:
-    """Return a tensor's numbers, in their order. Raises ValueError where it reaches beyond its
-    storage."""
+    """Return a tensor as an array. Raises ValueError where it exceeds its storage."""
     dtype = view.storage.dtype
     size = view.storage.length * dtype.itemsize
     if len(data) != size:
@@ -214,9 +215,9 @@ def _array(view: TensorView, data: bytes) -> Array:
 
 
 class TensorUnpickler(pickle._Unpickler):
-    """The standard library's unpickler in Python, limited to what a state dict holds.
+    """The standard library's Python unpickler, restricted to a state dict's types.
 
-    storages: those that were named, by their key.
+    storages: the storages found, by key.
     """
 
     dispatch: ClassVar = {
@@ -229,13 +230,13 @@ class TensorUnpickler(pickle._Unpickler):
         self.storages: dict[str, Storage] = {}
 
     def drop_state(self) -> None:
-        """Run BUILD: a state dict's `_metadata` has versions of its modules, useless here."""
+        """Ignore BUILD: a state dict's `_metadata` holds module versions only."""
         self.stack.pop()  # type: ignore[attr-defined]
 
     dispatch[pickle.BUILD[0]] = drop_state  # type: ignore[assignment]
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for an allowed name. Raises ValueError for any other."""
+        """Return the replacement of an allowed name. Raises ValueError for any other name."""
         if module == "torch" and name in STORAGE_DTYPES:
             return STORAGE_DTYPES[name]
         if (module, name) == ("collections", "OrderedDict"):
@@ -247,8 +248,9 @@ class TensorUnpickler(pickle._Unpickler):
         raise ValueError(f"holds {module} {name}, which no state dict has")
 
     def persistent_load(self, pid: Any) -> Storage:
-        """Return a storage: its id is ("storage", type, key, device, count), and None in the older
-        form."""
+        """Return the storage for an id ("storage", type, key, device, count, and None in the legacy
+        format).
+        """
         what, dtype, key, _, length, *view = pid
         if what != "storage" or not isinstance(dtype, np.dtype) or not isinstance(length, int):
             raise ValueError(f"holds a {what}, which no state dict has")

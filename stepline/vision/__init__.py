@@ -55,7 +55,7 @@ def _load_internvideo(settings: VisionSettings) -> Backbone:
     return load_internvideo(settings)
 
 
-# The names are those of `plugins.OWN_NAMES`, which settings and commands read without networks.
+# The names are those of `plugins.BUILT_IN_NAMES`, which settings and commands read without networks.
 BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,

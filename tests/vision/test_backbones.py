@@ -12,7 +12,7 @@ from vision_samples import NOISE
 
 from stepline.cli.options import PluginChoice
 from stepline.errors import ModelError, SettingsError
-from stepline.plugins import OWN_NAMES
+from stepline.plugins import BUILT_IN_NAMES
 from stepline.vision import BACKBONES, VisionSettings, load_backbone
 
 TEXTS = ["cut the banana", "fold the paper in half", "cut", "fold"]
@@ -48,7 +48,7 @@ ROWS_ALONE = "s3d-mixed5c"  # keeps the lengths of its rows, in whose space no t
 
 def test_settings_and_commands_offer_exactly_the_backbones_of_the_table():
     offered = tuple(PluginChoice("backbones").choices)
-    assert (*BACKBONES, "none") == OWN_NAMES["backbones"] == offered
+    assert (*BACKBONES, "none") == BUILT_IN_NAMES["backbones"] == offered
 
 
 SEEING = [name for name in BACKBONES if name != "precomputed"]

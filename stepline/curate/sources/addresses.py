@@ -6,7 +6,7 @@ A dataset names no folder of a machine, and a list from elsewhere names files of
 import os
 
 from stepline.files.remote import RemotePath
-from stepline.files.remote.filesystems import allow_host, host_of, may_lead
+from stepline.files.remote.filesystems import allow_host, host_of, is_redirect_allowed
 
 LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
@@ -65,7 +65,7 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
     if not address.isprintable() or "\\" in address:
         return "its row names no plain address; correct the list"
     host = host_of(whole.url)
-    if may_lead(host_of(source.url), host, source.settings):
+    if is_redirect_allowed(host_of(source.url), host, source.settings):
         return None
     return f"its row names another host; {allow_host(host)}"
 

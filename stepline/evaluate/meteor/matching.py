@@ -32,7 +32,7 @@ PhrasePlaces: TypeAlias = dict[int, tuple[int, list[int]]]
 
 @dataclass(frozen=True)
 class IndexedWord:
-    """What METEOR knows of one word."""
+    """A word with its stem, synonym sets, number and function-word flag."""
 
     text: str
     stem: str
@@ -45,10 +45,9 @@ class IndexedWord:
 class IndexedCaption:
     """A caption with its indices.
 
-    words, stems: what -> places, ascending. synsets: those of all words. starts: (place, length,
-    paraphrases).
-    reached: phrase number -> (length, places) of phrases here that are a paraphrase of something.
-    functions: places of function words, one bit each.
+    words, stems: key -> positions, ascending. synsets: of all words. starts: (position, length,
+    paraphrases). reached: phrase number -> (length, positions) of the caption's phrases that are
+    paraphrases. functions: bit mask of the positions of function words.
     """
 
     items: tuple[IndexedWord, ...]
@@ -64,7 +63,7 @@ class IndexedCaption:
 
 
 class CaptionIndexer:
-    """Makes indexed captions, and remembers every word that it met."""
+    """Indexes captions, with a cache of words."""
 
     def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
         self._lexicon = lexicon
@@ -72,7 +71,7 @@ class CaptionIndexer:
         self._words: dict[str, IndexedWord] = {}
 
     def read(self, line: str) -> IndexedCaption:
-        """Return a caption's words with their indices."""
+        """Return the indexed words of a caption."""
         texts = words(line, self._lexicon.prefixes)
         items = tuple(self._word(text) for text in texts)
         starts, reached = _known_phrases(items, self._phrases)
@@ -173,7 +172,7 @@ def candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Candida
     if len(hypothesis) * len(reference) > MAX_WORD_PAIRS:
         raise _too_much(hypothesis, reference)
     matches: Candidates = [[] for _ in reference.items]
-    for module in (_exact, _related, _paraphrases):
+    for module in (_exact, _stem_and_synonym_matches, _paraphrases):
         module(hypothesis, reference, matches)
         if sum(map(len, matches)) > MAX_CANDIDATES:
             raise _too_much(hypothesis, reference)
@@ -192,14 +191,16 @@ def _too_much(hypothesis: IndexedCaption, reference: IndexedCaption) -> DatasetE
 
 
 def _exact(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates) -> None:
-    """Add equal words."""
+    """Add matches of equal words."""
     for start, word in enumerate(reference.items):
         for other in hypothesis.words.get(word.text, ()):
             matches[start].append(WordMatch(EXACT_MODULE, start, 1, other, 1))
 
 
-def _related(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates) -> None:
-    """Add different words with one stem, then different words with a synonym set in common."""
+def _stem_and_synonym_matches(
+    hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates
+) -> None:
+    """Add matches of words with the same stem, then with a common synonym set."""
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
         # the places of other words with its stem
@@ -223,26 +224,26 @@ def _related(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Can
 def _paraphrases(
     hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates
 ) -> None:
-    """Add phrases that the table joins, looked up from the reference and then from the hypothesis.
+    """Add matches of paraphrases, looked up from the reference and then from the hypothesis.
 
     A pair that the table lists both ways is added twice, as the program does. The search and the
     score are the same, but its words no longer count as matched in one way only.
     """
     for start, length, paraphrases in reference.starts:
-        for number in _listed(paraphrases, hypothesis):
+        for number in _paraphrases_in(paraphrases, hypothesis):
             other_length, others = hypothesis.reached[number]
             for other in others:
                 match = WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
                 matches[start].append(match)
     for other, other_length, paraphrases in hypothesis.starts:
-        for number in _listed(paraphrases, reference):
+        for number in _paraphrases_in(paraphrases, reference):
             length, starts = reference.reached[number]
             for start in starts:
                 match = WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
                 matches[start].append(match)
 
 
-def _listed(paraphrases: dict[int, int], caption: IndexedCaption) -> list[int]:
+def _paraphrases_in(paraphrases: dict[int, int], caption: IndexedCaption) -> list[int]:
     """Return the paraphrases that a caption holds, in the table's order."""
     shared = paraphrases.keys() & caption.reached.keys()
     return list(shared) if len(shared) < 2 else sorted(shared, key=paraphrases.__getitem__)
@@ -269,7 +270,7 @@ _rank = itemgetter(0)
 
 def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
     """Return the chosen matches by reference place."""
-    fixed = _fixed(candidates, hypothesis_length)
+    fixed = _unambiguous_matches(candidates, hypothesis_length)
     if sum(map(len, candidates)) == len(fixed):
         return list(fixed.values())
     *_, chain = _search(candidates, fixed)
@@ -280,9 +281,8 @@ def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
     return [matches[start] for start in sorted(matches)]
 
 
-def _fixed(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatch]:
-    """Return, by start, the matches that nothing competes with: the only one at its start, and for
-    all its words."""
+def _unambiguous_matches(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatch]:
+    """Return, by start, the matches without a competing match for any of their words."""
     # how many matches hold each word
     reference_cover = [0] * len(candidates)
     hypothesis_cover = [0] * hypothesis_length
@@ -320,7 +320,7 @@ def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
         options = []
         if position not in fixed:
             options = [_option(match) for match in matches]
-        paths = _step(paths, position, options, certain) or paths[:1]
+        paths = _extend_paths(paths, position, options, certain) or paths[:1]
         if len(paths) > 1:
             paths.sort(key=_rank)
         del paths[BEAM_PATHS:]
@@ -346,12 +346,12 @@ def _option(match: WordMatch) -> _Option:
     return hypothesis, reference, word_count * _PER_WORD, abs(start - other), match
 
 
-def _step(
+def _extend_paths(
     paths: list[_Path], position: int, options: list[_Option], certain: dict[int, _Option]
 ) -> list[_Path]:
-    """Take every path over one reference word, and return the new paths.
+    """Return the beam after one more reference word.
 
-    A path branches for every match that it can still take, and is itself charged their distances.
+    A path branches for every possible match, and pays the distances of the matches that it skips.
     """
     new_paths: list[_Path] = []
     for path in paths:
@@ -360,7 +360,7 @@ def _step(
             if position < following:
                 new_paths.append(path)
             elif following in certain:
-                new_paths.append(_continued(path, certain[following]))
+                new_paths.append(_add_unambiguous_match(path, certain[following]))
             continue
         charged = 0
         for hypothesis, reference, gain, distance, match in options:
@@ -390,9 +390,10 @@ def _step(
     return new_paths
 
 
-def _continued(path: _Path, option: _Option) -> _Path:
-    """Return the path with a match that nothing competes with, which its used words hold
-    already."""
+def _add_unambiguous_match(path: _Path, option: _Option) -> _Path:
+    """Return the path extended by a match without competitors, whose words are already marked as
+    used.
+    """
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option
     if last_end not in (_NO_MATCH_END, other):

@@ -35,7 +35,7 @@ NO_WORDS: Counts = (0,) * (2 + 2 * MODULE_COUNT)
 
 
 class MatchStatistics(NamedTuple):
-    """What a pair, or a sum of pairs, is scored from."""
+    """Match counts of a caption pair, or of a sum of pairs, from which METEOR is computed."""
 
     hypothesis: Counts
     reference: Counts
@@ -43,22 +43,22 @@ class MatchStatistics(NamedTuple):
 
     def score(self) -> float:
         """Return METEOR in [0, 1], or 0 without any match."""
-        precision = _matched_share(self.hypothesis)
-        recall = _matched_share(self.reference)
+        precision = _matched_fraction(self.hypothesis)
+        recall = _matched_fraction(self.reference)
         if not precision or not recall:
             return 0.0
         # The harmonic mean, weighted by alpha.
         mean = 1.0 / ((1.0 - RECALL_ALPHA) / precision + RECALL_ALPHA / recall)
         scatter = 0.0
         # One chunk of all words is not scattered at all.
-        if not self.is_whole():
+        if not self.is_full_match():
             matched_sum = _matched_words(self.hypothesis) + _matched_words(self.reference)
             scatter = self.chunks / (matched_sum / 2.0)
         penalty = MAX_PENALTY * math.pow(scatter, PENALTY_EXPONENT)
         return max(mean * (1.0 - penalty), 0.0)
 
-    def is_whole(self) -> bool:
-        """Return whether every word matched, in one piece."""
+    def is_full_match(self) -> bool:
+        """Return whether every word matched, in one chunk."""
         sides = (self.hypothesis, self.reference)
         return self.chunks == 1 and all(_matched_words(side) == side[0] for side in sides)
 
@@ -67,8 +67,8 @@ def _matched_words(counts: Counts) -> int:
     return sum(counts[2 : 2 + MODULE_COUNT])
 
 
-def _matched_share(counts: Counts) -> float:
-    """Return the share of a caption's words that matched, weighted by module and kind of word."""
+def _matched_fraction(counts: Counts) -> float:
+    """Return the weighted fraction of a caption's words that matched."""
     words, functions, *by_module = counts
     weighted = 0.0
     columns = zip(MODULE_WEIGHTS, by_module[:MODULE_COUNT], by_module[MODULE_COUNT:], strict=True)
@@ -136,7 +136,7 @@ def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
     for part in parts:
         hypotheses.append(part.hypothesis)
         references.append(part.reference)
-        if not part.is_whole():
+        if not part.is_full_match():
             chunks += part.chunks
     return MatchStatistics(_sum_of_columns(hypotheses), _sum_of_columns(references), chunks)
 
@@ -151,7 +151,7 @@ MAX_QUOTED_CHARS = 60  # of a caption in an error
 
 
 class Meteor:
-    """METEOR of tokenised captions. Every caption is read once and every pair scored once.
+    """METEOR of tokenised captions, with caches of captions and pairs.
 
     Use it on the output of the tokenizer, as the caption metrics do. Raises ModelError without
     METEOR's tables.

@@ -1,4 +1,4 @@
-"""Files anywhere by URL, whole or not at all, with second tries of what may work the next time."""
+"""Files by URL, with atomic writes and retries of transient failures."""
 
 from stepline.files.remote.path import DEFAULT_SETTINGS, FileEntry, RemotePath, fingerprint_of
 

@@ -1,6 +1,6 @@
-"""Which addresses of the network are public, and connections to those alone.
+"""Checks that network addresses are public, and connects to those only.
 
-An address is looked at as the connection is made, so that no name changes its meaning in between.
+The address is checked at the connection, so that no DNS answer can change in between.
 """
 
 import ipaddress
@@ -24,21 +24,21 @@ ISATAP_MARKS = (0x00005EFE, 0x02005EFE)  # before the IPv4 address of a tunnel, 
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address, and any of IPv4 within it, is of the public internet."""
+    """Return whether an IP address, and any embedded IPv4 address, is public."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv4Address):
         return _is_public_ipv4(ip)
     if ip.ipv4_mapped is not None:
         return _is_public_ipv4(ip.ipv4_mapped)
-    low = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    low_bits = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     if ip in NAT64_NETWORK:
-        return _is_public_ipv4(low)
+        return _is_public_ipv4(low_bits)
     if ip not in GLOBAL_UNICAST_NETWORK or not ip.is_global or ip.is_multicast:
         return False
-    inner = [each for each in (ip.sixtofour, *(ip.teredo or ())) if each is not None]
+    embedded = [ipv4 for ipv4 in (ip.sixtofour, *(ip.teredo or ())) if ipv4 is not None]
     if int(ip) >> 32 & 0xFFFFFFFF in ISATAP_MARKS:
-        inner.append(low)
-    return all(map(_is_public_ipv4, inner))
+        embedded.append(low_bits)
+    return all(map(_is_public_ipv4, embedded))
 
 
 def _is_public_ipv4(ip: ipaddress.IPv4Address) -> bool:
@@ -48,10 +48,9 @@ def _is_public_ipv4(ip: ipaddress.IPv4Address) -> bool:
 
 
 class NamedHost:
-    """A host that the user named, which may be private, a camera's say.
+    """A host given by the user, which may be private (a camera, for example).
 
-    What it is at the first connection, it stays: a public host that becomes a private one is
-    refused.
+    A host that was public at its first connection and becomes private is refused.
     """
 
     def __init__(self, name: str) -> None:
@@ -76,14 +75,20 @@ def connect_checked(
 ) -> socket.socket:
     """Return a connection to a host and port.
 
-    silence: seconds without an answer after which it fails. private: it may be at any address.
-    named: a host that may be at a private one. Raises MediaError for any other private address,
-    OSError where no one answers.
+    Args:
+        address: host and port.
+        silence: timeout in seconds.
+        private: whether any private address is allowed.
+        named: a host that may have a private address.
+
+    Raises MediaError for a forbidden private address, OSError where the connection fails.
     """
     host = address[0]
-    fault = OSError(f"{host}: no address")
-    for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
-        ip = str(place[0])
+    last_error = OSError(f"{host}: no address")
+    for family, kind, protocol, _name, socket_address in socket.getaddrinfo(
+        *address, 0, socket.SOCK_STREAM
+    ):
+        ip = str(socket_address[0])
         # It is asked at every address, so that it knows the first one.
         is_named = named is not None and named.allows(host, ip)
         if not (private or is_named or is_public(ip)):
@@ -93,17 +98,17 @@ def connect_checked(
         connection = socket.socket(family, kind, protocol)
         try:
             connection.settimeout(silence)
-            connection.connect(place)
+            connection.connect(socket_address)
         except OSError as error:
             connection.close()
-            fault = error
+            last_error = error
             continue
         return connection
-    raise fault
+    raise last_error
 
 
 def check_url(url: str) -> None:
-    """Raise MediaError, with the cure, for a URL that names no host or no port of a network."""
+    """Raise MediaError, with the cure, for a URL without a valid host and port."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -117,7 +122,7 @@ def check_url(url: str) -> None:
 
 
 def display_url(url: str) -> str:
-    """Return a URL without user, password and query, as messages show it."""
+    """Return a URL without user, password and query, for messages."""
     bare = re.split(r"[?#]", url, maxsplit=1)[0]
     try:
         parts = urlsplit(bare)

@@ -1,11 +1,11 @@
-"""Remote files that are read again and again, kept on this disk once they were asked for.
+"""Local cache of remote files that are read repeatedly.
 
-    <cache folder>/remote/<digest of where they lie and how they are listed>/<name>
+    <cache folder>/remote/<digest of URL and listing>/<name>
 
 The least recently used shards are removed, so that the cache takes at most half of the disk's free
-space. Processes and threads share it, and two that ask for a file at the same time fetch it once.
-fsspec's own caches (simplecache, filecache) have no lock, no limit of size, and do not notice that a
-file changed during the download.
+space. Processes and threads share it, and each file is downloaded once. fsspec's own caches
+(simplecache, filecache) have no lock, no limit of size, and do not notice that a file changed
+during the download.
 """
 
 import hashlib
@@ -35,10 +35,10 @@ def is_remote(path: object) -> bool:
 
 
 class CachedFolder:
-    """A remote folder as it is listed now, whose files come to this disk when they are asked for.
+    """A remote folder, as listed now, whose files are downloaded on demand.
 
-    folder: where they come. Each state of the remote folder has a folder of its own.
-    most: bytes that all shards in the cache may take, None for half of what is free.
+    folder: of the local files. Each state of the remote folder has its own. most: limit in bytes of
+    all cached shards, None for half of the free space.
     """
 
     def __init__(
@@ -55,12 +55,14 @@ class CachedFolder:
 
     @property
     def display_url(self) -> str:
-        """The folder's URL as messages show it."""
+        """Return the folder's URL for messages."""
         return self._remote.display_url
 
     def path(self, name: str) -> Path:
-        """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is
-        another by now."""
+        """Return a local file, downloaded if missing.
+
+        Raises StoreError where the download fails or the remote file has changed.
+        """
         path = self.folder / name
         now = time.monotonic()
         # A file that was in use a moment ago has not been removed.
@@ -80,8 +82,7 @@ class CachedFolder:
 
 
 def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
-    """Return a remote file, or a folder with all its files, on this disk. Raises StoreError where
-    it is not there."""
+    """Return the local copy of a remote file or folder. Raises StoreError where it is missing."""
     cached = CachedFolder(url, settings)
     if cached.names:
         cached.fetch(cached.names)
@@ -102,8 +103,7 @@ def _folder_of(url: str, state: Iterable[str]) -> Path:
 def _fetch_once(
     remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None
 ) -> None:
-    """Fetch a file onto this disk if it is missing. Raises StoreError where what comes is not what
-    was listed."""
+    """Download a file if it is missing. Raises StoreError where it differs from the listing."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _fetch_once(
 
 
 def _make_room(size: int, most: int | None) -> None:
-    """Remove the least recently used shards, as many as are in the way of `size` more bytes."""
+    """Remove the least recently used shards until `size` more bytes fit."""
     root = cache_folder() / "remote"
     now = time.time()
     shards = []

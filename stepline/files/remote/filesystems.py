@@ -1,8 +1,7 @@
-"""fsspec's filesystems: one per process and kind, without retries and caches of their own. Requests
-have limits.
+"""fsspec filesystems: one per process and kind, without own retries and caches, with limits.
 
-http leads to public addresses alone: each is looked at as the connection is made, so that no name
-changes its meaning.
+http requests reach public addresses only. The address is checked at the connection, so that no DNS
+answer can change in between.
 """
 
 import asyncio
@@ -42,7 +41,8 @@ RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
 def filesystem(url: str, settings: RemoteSettings) -> Any:
     """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not
-    installed."""
+    installed.
+    """
     scheme = _scheme(url)
     if scheme not in FILESYSTEM_KINDS:
         near = difflib.get_close_matches(scheme, FILESYSTEM_KINDS, n=1, cutoff=0.5)
@@ -75,16 +75,17 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
 
 
 def _google_storage(**options: Any) -> Any:
-    """Return Google Cloud Storage by its JSON API alone, without gcsfs's own retries.
+    """Return Google Cloud Storage by its JSON API, without gcsfs's own retries.
 
-    What fsspec knows as gs:// asks by gRPC for the kind of each bucket, for a minute where only
-    HTTP gets through.
+    fsspec's gs:// asks by gRPC for the kind of each bucket, which takes a minute behind an HTTP
+    proxy.
     """
     from gcsfs.core import GCSFileSystem
 
     class GoogleStorage(GCSFileSystem):  # type: ignore[misc]
-        """gcsfs's files. Small ones go up as they are, for its own upload ends at a line `--==0==`
-        within a file."""
+        """gcsfs with simple uploads of small files, since its own upload breaks at a line
+        `--==0==`.
+        """
 
         # Without the decorator that tries again.
         _request = GCSFileSystem._request.__wrapped__
@@ -112,8 +113,7 @@ def _google_storage(**options: Any) -> Any:
 
 
 def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
-    """Return how a filesystem is created. Credentials are found by the clients themselves, as their
-    own tools do."""
+    """Return the options of a filesystem. The clients find credentials themselves."""
     if kind == "s3":
         limits = {"connect_timeout": settings.seconds, "read_timeout": settings.seconds}
         return {
@@ -131,7 +131,7 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
 
 
 async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
-    """Return a client that connects, follows redirects and reads as far as the settings allow."""
+    """Return an aiohttp client whose connections, redirects and responses keep the limits."""
     import aiohttp
 
     def checked_socket(address: Any) -> socket.socket:
@@ -152,7 +152,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
             raise StoreError(reason)
 
     class LimitedResponse(aiohttp.ClientResponse):
-        """A response that is read no further than was asked for."""
+        """A response that is read only up to the requested bytes."""
 
         async def read(self) -> bytes:
             if self._body is not None:
@@ -171,7 +171,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
             return self._body
 
         def _limit(self) -> int:
-            """Return the bytes that may come."""
+            """Return the maximal number of bytes."""
             header = self.request_info.headers.get("Range", "")
             # A range is as long as was asked for.
             byte_range = RANGE_PATTERN.fullmatch(header)
@@ -191,8 +191,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
 
 def host_of(url: str) -> str:
-    """Return the host of an http address. Of others return the kind, as s3://, for there a host is
-    a bucket."""
+    """Return the host of an http URL. For a bucket return its scheme, such as s3://."""
     scheme = _scheme(url)
     kind = FILESYSTEM_KINDS.get(scheme, scheme)
     if kind != "http":
@@ -204,29 +203,30 @@ def host_of(url: str) -> str:
 
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
-    """Return why a redirect is not followed, or None where it is."""
+    """Return why a redirect is refused, or None for an allowed one."""
     host, other = host_of(source), host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
         what = f"{host} leads from https to http, where anyone can change it on the way"
         return f"{what}; give an address that does not"
-    if may_lead(host, other, settings):
+    if is_redirect_allowed(host, other, settings):
         return None
     return f"{host} leads to another host; {allow_host(other)}"
 
 
-def may_lead(source: str, target: str, settings: RemoteSettings) -> bool:
-    """Return whether what comes from one host may lead to another."""
+def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> bool:
+    """Return whether a redirect from one host to another is allowed."""
     return bool(target) and (target == source or not {"*", target}.isdisjoint(settings.hosts))
 
 
 def allow_host(host: str) -> str:
-    """Return how to allow a host."""
+    """Return the advice how to allow a host."""
     return f"where you trust it, --set 'places.hosts=[\"{host}\"]'"
 
 
 def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
-    """Return what a filesystem's method answers within some seconds. Else TimeoutError, and the
-    request is dropped."""
+    """Return the result of a filesystem method. Raises TimeoutError and cancels it after some
+    seconds.
+    """
     if not files.async_impl:
         return getattr(files, verb)(first, *rest, **options)
     from fsspec.asyn import sync
@@ -240,8 +240,7 @@ def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **opt
 def list_objects(
     url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name relative to the URL, what is known) of every object below it. Buckets come by
-    pages, each tried alone."""
+    """Yield (name relative to the URL, info) of every object below it. Each page is retried alone."""
     files = filesystem(url, settings)
     kind = FILESYSTEM_KINDS[_scheme(url)]
     root = files._strip_protocol(url).rstrip("/")

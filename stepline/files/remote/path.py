@@ -1,11 +1,10 @@
-"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://, whole or not
-at all.
+"""Files and folders by URL: local disk, s3://, gs://, http(s)://, memory://, with atomic writes.
 
     video = RemotePath("s3://bucket/videos") / "whisk.mp4"
     video.fetch(Path("whisk.mp4"))            # returns its fingerprint; a file of half the bytes is never seen
     RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a byte range, under a name of its own
 
-Requests that may work the next time are sent again (retry.py). A fingerprint shows a changed file.
+Transient failures are retried (retry.py). A fingerprint shows a changed file.
 """
 
 import builtins
@@ -32,7 +31,7 @@ from stepline.files.remote.filesystems import filesystem, list_objects, request
 from stepline.files.remote.retry import (
     ShortReadError,
     exists_already,
-    knows_no_conditions,
+    lacks_conditional_writes,
     retry_request,
 )
 from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
@@ -62,8 +61,7 @@ VERSION_KEYS = [
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file of a listing. name: relative to what was listed. fingerprint: as of
-    `RemotePath.fingerprint`."""
+    """A file of a listing. name: relative to the listed folder. fingerprint: see RemotePath."""
 
     name: str
     size: int
@@ -88,7 +86,7 @@ class RemotePath:
 
     @property
     def display_url(self) -> str:
-        """The URL without user, password and query, as messages show it."""
+        """Return the URL without user, password and query, for messages."""
         scheme, mark, rest = self.url.partition("://")
         if not mark:
             return self.url
@@ -100,15 +98,13 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The last part of the path, without any query. Of a part of a file, the part's own
-        name."""
+        """Return the last part of the path without query. For a byte range, its own name."""
         _, _, name = self.display_url.rstrip("/").rpartition("/")
         return name
 
     @property
     def byte_range(self) -> tuple[Self, int, int] | None:
-        """The file that this is a part of, with its first byte and the one after its last. None for
-        a whole file."""
+        """Return (file, first byte, byte after the last) of a byte range, None for a whole file."""
         match = BYTE_RANGE.match(self.url)
         if match is None:
             return None
@@ -117,7 +113,7 @@ class RemotePath:
 
     @property
     def local(self) -> Path | None:
-        """The path of a whole file or folder of this machine. None for everything else."""
+        """Return the local path of a whole local file or folder, None for anything else."""
         if self.byte_range is not None:
             return None
         if self.url.startswith("file://"):
@@ -127,7 +123,7 @@ class RemotePath:
         return Path(self.url)
 
     def exists(self) -> bool:
-        """Return whether a file or folder is here. A bucket that refuses to say is an error."""
+        """Return whether a file or folder exists. Raises StoreError where a bucket refuses access."""
         if (path := self.local) is not None:
             return path.exists()
         if self.byte_range is not None:
@@ -135,13 +131,13 @@ class RemotePath:
         return bool(self._request("exists"))
 
     def fingerprint(self) -> str:
-        """Return what changes with the file: its size and ETag, or its size and time of change on a
-        local disk."""
+        """Return a value that changes with the file: size and ETag, or size and local modification
+        time.
+        """
         return self._size_and_fingerprint()[1]
 
     def size(self) -> int:
-        """Return the bytes of the file. Raises StoreError where its server does not report the
-        size, or it is too large."""
+        """Return the size in bytes. Raises StoreError if unknown or too large."""
         return self._checked_size(self._size_and_fingerprint()[0])
 
     def _checked_size(self, size: int) -> int:
@@ -169,7 +165,7 @@ class RemotePath:
         return -1 if size is None else int(size), fingerprint_of(about)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file, or those from `start` up to `end`."""
+        """Return the bytes of a file, or those from `start` to `end`."""
         if self.byte_range is not None:
             whole, first, last = self.byte_range
             return whole.read(first + start, last if end is None else min(last, first + end))
@@ -187,8 +183,7 @@ class RemotePath:
         return self._try(cat)
 
     def write(self, data: str | bytes) -> None:
-        """Write a file whole or not at all: by a new name on a local disk, by one upload
-        elsewhere."""
+        """Write a file atomically: by a rename on a local disk, by one upload elsewhere."""
         content = data.encode() if isinstance(data, str) else data
         if (path := self.local) is not None:
             write_atomic(path, content)
@@ -197,11 +192,11 @@ class RemotePath:
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
-        """Write a file only where none is, atomically. Return whether this call wrote it.
+        """Create a file only if none exists, atomically. Return whether this call created it.
 
-        By a hard link on a local disk, by If-None-Match (S3) or generation 0 (GCS) elsewhere. On a
-        disk without links, and in a store without conditional writes, it is not atomic: of two who
-        begin together both may get True, and the data of the last one stays.
+        By a hard link on a local disk, by If-None-Match (S3) or generation 0 (GCS) elsewhere. It is
+        not atomic on a disk without links, and in a store without conditional writes. Two
+        concurrent calls may then both return True, and the last data stays.
 
         data: must differ from that of every other caller.
         """
@@ -214,7 +209,7 @@ class RemotePath:
             # By an earlier try of this call, perhaps, whose answer was lost.
             if exists_already(error):
                 return self.read() == data
-            if not knows_no_conditions(error):
+            if not lacks_conditional_writes(error):
                 raise
             if self.exists():
                 return False
@@ -222,7 +217,7 @@ class RemotePath:
         return True
 
     def put(self, source: Path) -> None:
-        """Copy a local file here, whole or not at all."""
+        """Upload a local file atomically."""
         if (path := self.local) is not None:
             with atomic_path(path) as partial:
                 shutil.copyfile(source, partial)
@@ -232,8 +227,10 @@ class RemotePath:
             self._try(lambda: request(files, "put_file", str(source), seconds, target))
 
     def fetch(self, path: Path) -> str:
-        """Copy the file to a local path. Return its fingerprint. What changes during this, or
-        breaks off, is not kept."""
+        """Download the file to a local path, and return its fingerprint.
+
+        A download that breaks off, or whose file changes meanwhile, is discarded.
+        """
         # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
         size = self._checked_size(size)
@@ -256,10 +253,9 @@ class RemotePath:
         return fingerprint
 
     def open(self, buffer: int | None = None) -> BinaryIO:
-        """Return the file for reading from any byte. What a lost connection cuts off is asked for
-        again.
+        """Return the file as a seekable binary stream that resumes after lost connections.
 
-        buffer: bytes read at a time (none: a block of the settings).
+        buffer: bytes per read (None: a block of the settings).
         """
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
@@ -268,12 +264,10 @@ class RemotePath:
         return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), buffer))
 
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
-        """Yield every file below a folder. Hidden ones are left out. The order is the server's.
+        """Yield every file below a folder, without hidden ones, in the server's order.
 
-        skipped: takes the name and the reason of what a disk does not let in. Without it that is an
-        error.
-        Raises StoreError where there is no such folder on a disk. A prefix that no object has gives
-        nothing.
+        skipped: called with the name and reason of unreadable local files. None: these raise.
+        Raises StoreError for a missing local folder. A prefix without objects is empty.
         """
         if (path := self.local) is not None:
             if not self._try(path.is_dir):
@@ -303,8 +297,7 @@ class RemotePath:
         self._try(remove_remote)
 
     def _upload(self, size: int) -> tuple[Any, float]:
-        """Return the filesystem that takes an upload of a number of bytes, and the seconds that it
-        may take."""
+        """Return the filesystem for an upload of `size` bytes, and its timeout in seconds."""
         if self.byte_range is not None:
             raise StoreError(
                 f"{self.display_url}: a part of a file cannot be written; write the whole file"
@@ -325,8 +318,7 @@ class RemotePath:
 
 
 class RangeReader(io.RawIOBase):
-    """The bytes of a remote file, as `io.BufferedReader` wants them. size: bytes of the whole
-    file."""
+    """A raw stream of a remote file, for `io.BufferedReader`. size: bytes of the whole file."""
 
     def __init__(self, path: RemotePath, size: int) -> None:
         self._path = path
@@ -334,26 +326,26 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Return True: it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True: it can be read from any byte."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte and return which."""
+        """Move to a byte and return its position."""
         origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}
         self._position = offset + origins[whence]
         return self._position
 
     def readall(self) -> bytes:
-        """Return all that is left."""
+        """Return the remaining bytes."""
         block = self._path.settings.block * BYTES_PER_MIB
         return b"".join(iter(lambda: self.read(block), b""))
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as the file goes. Return how many bytes came."""
+        """Fill a buffer up to the end of the file. Return the number of bytes."""
         end = min(self._size, self._position + len(buffer))
         if end <= self._position:
             return 0
@@ -364,7 +356,7 @@ class RangeReader(io.RawIOBase):
 
 
 def fingerprint_of(about: dict[str, Any]) -> str:
-    """Return the fingerprint of a file from what its filesystem says about it."""
+    """Return the fingerprint of a file from its filesystem's info."""
     size = about.get("size", about.get("Size"))
     mark = next((about[key] for key in VERSION_KEYS if about.get(key) is not None), "")
     if isinstance(mark, datetime):
@@ -373,7 +365,7 @@ def fingerprint_of(about: dict[str, Any]) -> str:
 
 
 def create_local(path: Path, data: bytes) -> bool:
-    """Write a file of this machine where none is. Return whether that was done."""
+    """Create a local file only if none exists. Return whether this call created it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # A link to a whole file is made in one step, or fails where a file is.
     whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
@@ -397,7 +389,7 @@ def create_local(path: Path, data: bytes) -> bool:
 
 
 def read_range(path: Path, start: int, end: int | None) -> bytes:
-    """Return the bytes of a local file from `start` up to `end`. EOFError where it is shorter."""
+    """Return the bytes of a local file from `start` to `end`. Raises EOFError if it is shorter."""
     with path.open("rb") as file:
         file.seek(start)
         if end is None:
@@ -414,16 +406,15 @@ def local_files(
     prefix: str = "",
     above: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[FileEntry]:
-    """Yield the files below a local folder, sorted. Only the names of one folder per level are in
-    memory.
+    """Yield the files below a local folder, sorted. Memory holds the names of one folder per level.
 
-    What is removed during the listing is left out.
+    Files removed during the listing are skipped.
 
     Args:
         folder: where to list.
-        skipped: gets the name and the reason of what cannot be read. None: that is a StoreError.
+        skipped: called with the name and reason of unreadable files. None: these raise StoreError.
         prefix: of the names.
-        above: the folders that this one is in, as a link may lead back to one of them.
+        above: parent folders, to detect links that lead back.
     """
 
     def skip(path: str | Path, name: str, error: OSError) -> None:

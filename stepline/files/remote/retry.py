@@ -3,7 +3,7 @@
 def pause_after(error: Exception, tries: int) -> float:
     if tries == 3 or not isinstance(error, TimeoutError):
         raise error
-    return doubled_pause(0.5, tries)
+    return exponential_backoff(0.5, tries)
 
 page = retry(fetch_page, pause_after)
 """
@@ -60,19 +60,19 @@ NO_CREDENTIALS = frozenset(
 
 
 class ShortReadError(OSError):
-    """Fewer or more bytes came than were asked for."""
+    """A response with fewer or more bytes than requested."""
 
 
 class OutOfReachError(StoreError):
-    """A place that did not answer, or was too busy, at any of many tries."""
+    """A server that did not answer, or was too busy, on every try."""
 
 
 def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float]) -> T:
-    """Return what `action` returns, called again after each failure for which `pause_after` has a
+    """Return the result of `action`, called again after each failure for which `pause_after` has a
     pause.
 
-    pause_after: gets the exception and how many tries there were, the failed one included. It
-    returns the seconds to wait before the next try, or raises what the caller shall see.
+    pause_after: gets the exception and the number of tries so far. It returns the seconds to wait
+    before the next try, or raises the final error.
     """
     tries = 0
     while True:
@@ -84,21 +84,21 @@ def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float
         time.sleep(seconds)
 
 
-def doubled_pause(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
-    """Return the seconds to wait after `tries`: `first`, doubled each time, `most` at most."""
+def exponential_backoff(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
+    """Return the exponential backoff in seconds: `first`, doubled after each try, at most `most`."""
     return min(most, first * 2.0 ** (tries - 1))
 
 
 def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
-    """Return what `action` does, retried after transient failures, with growing pauses.
+    """Return the result of `action`, with transient failures retried by exponential backoff.
 
     Args:
         action: the request.
-        name: what messages call it. It must hold no secret.
-        settings: how often, and with which pauses.
+        name: of the request in messages, without secrets.
+        settings: number of tries, and pauses.
 
-    Raises StoreError, in one line, for a permanent failure immediately, OutOfReachError for a
-    transient one after the last try. No text of the server or its client gets into it.
+    Raises StoreError for a permanent failure immediately, OutOfReachError for a transient one after
+    the last try. The one-line message holds no text of the server or its client.
     """
 
     def pause_after(error: Exception, tries: int) -> float:
@@ -115,7 +115,7 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
             cure = "see whether its server is up, then run again: what is done stays done"
             raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
         # At random, so that many clients do not come back together.
-        pause = doubled_pause(settings.pause, tries) * random.uniform(0.5, 1.0)
+        pause = exponential_backoff(settings.pause, tries) * random.uniform(0.5, 1.0)
         log.info(
             "%s: %s; try %d of %d in %.1f s", name, reason, tries + 1, settings.attempts, pause
         )
@@ -125,7 +125,7 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
 
 
 def retry_reason(error: BaseException) -> str | None:
-    """Return why another try may succeed, or None where it cannot."""
+    """Return why another try may succeed, or None for a permanent failure."""
     if _class_names(error) & BROKEN_CONNECTIONS:
         return "the connection failed"
     if _code(error) == "ConditionalRequestConflict":
@@ -149,21 +149,21 @@ def retry_reason(error: BaseException) -> str | None:
 
 
 def exists_already(error: BaseException) -> bool:
-    """Return whether a file was not created because one is there."""
+    """Return whether a file was not created because it exists."""
     if _status(error) == 412:
         return True
     return any(isinstance(cause, FileExistsError) for cause in causes(error))
 
 
-def knows_no_conditions(error: BaseException) -> bool:
-    """Return whether a store, or an old client of it, cannot write a file only where none is."""
+def lacks_conditional_writes(error: BaseException) -> bool:
+    """Return whether a store, or an old client, does not support conditional writes."""
     if _status(error) == 501:
         return True
     return any(type(cause).__name__ == "ParamValidationError" for cause in causes(error))
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return what is wrong and what to do about it."""
+    """Return the reason of a failure and its cure."""
     # The most specific sign first.
     names = _class_names(error)
     code = _code(error)
@@ -187,7 +187,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it."""
+    """Yield an error and its causes."""
     earlier_ids: set[int] = set()
     # A chain of causes may be a circle.
     cause: BaseException | None = error
@@ -198,12 +198,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _class_names(error: BaseException) -> set[str]:
-    """Return the names of all classes of an error and of what caused it."""
+    """Return the names of all classes of an error and its causes."""
     return {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the status of HTTP that an error of botocore, aiohttp or gcsfs carries."""
+    """Return the HTTP status in an error of botocore, aiohttp or gcsfs."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
@@ -221,7 +221,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _code(error: BaseException) -> str:
-    """Return the word by which an S3 server names an error, or "" where it has no word."""
+    """Return the error code of an S3 server, "" without one."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
         if not isinstance(response, dict):

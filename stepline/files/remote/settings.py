@@ -1,4 +1,4 @@
-"""Settings of files anywhere. Nothing heavy is imported here."""
+"""Settings of remote files, without heavy imports."""
 
 from typing import Annotated
 
