@@ -1,6 +1,6 @@
 """From one video to its steps: the whole story, top to bottom, one function a stage.
 
-In the 100 s of stepline/demo/demo.mp4 it finds 16 sentences and 11 steps. The sentence "First of
+In the 100 s of stepline/cli/demo/demo.mp4 it finds 16 sentences and 11 steps. The sentence "First of
 all, slice the banana," is said (9.1, 11.1). Its step is "slice the banana", said (10.3, 11.1). It
 is shown (9, 12), most likely at 11.5, with score 0.90.
 

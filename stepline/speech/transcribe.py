@@ -1,7 +1,7 @@
 """Speech recognition of a stream of sound: windows, words, sentences, and which of them are
 believed.
 
-The sound of stepline/demo/demo.mp4 gives 16 sentences, and none is left out. whisper-tiny.en hears
+The sound of stepline/cli/demo/demo.mp4 gives 16 sentences, and none is left out. whisper-tiny.en hears
 these first:
 
     (0.6, 3.3)   "Hi everyone, welcome back to my kitchen."
