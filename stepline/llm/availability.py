@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stepline.llm.local_model import check_library, check_weights
-from stepline.llm.requests import GRACE_SECONDS, run_in_threads
+from stepline.llm.requests import DEADLINE_GRACE_SECONDS, run_in_threads
 from stepline.llm.servers import is_loopback, no_server_error, open_server
 from stepline.llm.settings import ChatSettings
 
@@ -26,11 +26,11 @@ def check_available(settings: ChatSettings) -> None:
         check_library()
         check_weights(Path(settings.gguf).expanduser())
         return
-    address = _first_hop(settings.base_url or "")
+    address = _connect_address(settings.base_url or "")
     until = time.monotonic() + CONNECT_SECONDS
     # In a thread: nothing else bounds the look-up of a name.
-    reasons = run_in_threads(_connect, [address], workers=1, until=until - GRACE_SECONDS)
-    reason = reasons.get(0, f"no connection in {CONNECT_SECONDS:g} s")
+    failures = run_in_threads(_connect, [address], workers=1, until=until - DEADLINE_GRACE_SECONDS)
+    reason = failures.get(0, f"no connection in {CONNECT_SECONDS:g} s")
     if reason:
         raise no_server_error(settings, reason)
 
@@ -44,7 +44,7 @@ def _connect(address: tuple[str, int]) -> str:
     return ""
 
 
-def _first_hop(url: str) -> tuple[str, int]:
+def _connect_address(url: str) -> tuple[str, int]:
     """Return host and port of the server, or of the proxy through which it is asked."""
     parts = urlsplit(url)
     host = parts.hostname or ""

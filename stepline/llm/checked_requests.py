@@ -74,17 +74,17 @@ class CheckedRequests:
         key = self._key(question.key_parts)
 
         # a reply that was stored, where it still fits
-        stored = self.cache.get(key)
-        if stored is not None:
-            reading = question.parse(Answer(stored))
+        cached_reply = self.cache.get(key)
+        if cached_reply is not None:
+            reading = question.parse(Answer(cached_reply))
             if not question.refusal(reading):
                 return CheckedReply((reading,))
 
         # a new one, asked for again once where it does not fit
         readings: list[Reading] = []
-        for reminded in (False, True):
+        for with_reminder in (False, True):
             try:
-                answer = self._ask_again_after_faults(question, reminded)
+                answer = self._ask_with_retries(question, with_reminder)
             except RequestError as fault:
                 logger.info("no reply: %s", fault.reason)
                 return CheckedReply(tuple(readings), fault)
@@ -107,32 +107,32 @@ class CheckedRequests:
             **parts,
         )
 
-    def _ask_again_after_faults(self, question: CheckedQuestion[Reading], reminded: bool) -> Answer:
+    def _ask_with_retries(self, question: CheckedQuestion[Reading], with_reminder: bool) -> Answer:
         """Return the answer, asked for again after pauses that double while faults may pass and
         time and limits allow."""
-        content = question.content(reminded)
-        seed = self.settings.seed + reminded
+        content = question.content(with_reminder)
+        seed = self.settings.seed + with_reminder
 
         def send() -> Answer:
             if time.monotonic() >= self.until:
                 raise NotSentError(DEADLINE_PASSED)
-            self.limits.begin(question.tokens)
+            self.limits.count_request(question.tokens)
             answer = self.server.ask(content, seed=seed, until=self.until, schema=question.schema)
             if answer.tokens is not None:
-                self.limits.correct(answer.tokens - question.tokens)
+                self.limits.add_to_estimate(answer.tokens - question.tokens)
             return answer
 
-        return retry(send, self._pause_after)
+        return retry(send, self._retry_pause)
 
-    def _pause_after(self, error: Exception, tries: int) -> float:
+    def _retry_pause(self, error: Exception, tries: int) -> float:
         """Return the seconds to wait before a request is sent again. Raise where it is not."""
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
-        doubled = doubled_pause(self.settings.pause, tries, most=math.inf)
-        seconds = max(doubled, error.wait)
+        backoff_seconds = doubled_pause(self.settings.pause, tries, most=math.inf)
+        seconds = max(backoff_seconds, error.retry_after_seconds)
         if time.monotonic() + seconds >= self.until:
-            raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", passing=False) from error
-        if not error.passing or tries > self.settings.retries:
+            raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", is_transient=False) from error
+        if not error.is_transient or tries > self.settings.retries:
             raise error
         logger.info("%s; asking again in %.1f s", error.reason, seconds)
         return seconds

@@ -17,7 +17,7 @@ from stepline.limits import parse_json
 from stepline.records import FrozenModel
 from stepline.workers import Reply, Send, WorkerProcess
 
-HEADER_FIELDS = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
+GGUF_HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
 MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a question's answer must begin
 MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
 
@@ -75,16 +75,16 @@ class ModelProcess:
         check_weights(Path(files.model))
         self._worker = WorkerProcess(f"{__name__}:LoadedModel")
         try:
-            fault = self._ask(files, math.inf).fault
+            fault = self._run_task(files, math.inf).fault
         except ModelProcessError as error:
             fault = str(error)
         if fault is not None:
             self.close()
-            named = f"{files.model}: llama.cpp cannot load it"
+            problem = f"{files.model}: llama.cpp cannot load it"
             if files.projector is not None:
-                both = f"{files.model} and {files.projector}"
-                named = f"{both}: llama.cpp cannot load them together"
-            raise ModelError(f"{named} ({fault}); give another GGUF file")
+                file_names = f"{files.model} and {files.projector}"
+                problem = f"{file_names}: llama.cpp cannot load them together"
+            raise ModelError(f"{problem} ({fault}); give another GGUF file")
 
     def ask(self, request: str, until: float) -> ModelReply:
         """Return the reply to a request, in JSON, until a second of `time.monotonic`.
@@ -93,13 +93,13 @@ class ModelProcess:
         """
         seconds = max(0.0, until - time.monotonic())
         question = ModelQuestion(request=request, seconds=seconds)
-        return self._ask(question, seconds + MAX_LATE_SECONDS)
+        return self._run_task(question, seconds + MAX_LATE_SECONDS)
 
     def close(self) -> None:
         """End the process, and so free the model's memory."""
         self._worker.close()
 
-    def _ask(self, task: ModelFiles | ModelQuestion, seconds: float) -> ModelReply:
+    def _run_task(self, task: ModelFiles | ModelQuestion, seconds: float) -> ModelReply:
         end = self._worker.run(task, seconds)
         if isinstance(end, Reply):
             reply: ModelReply = end.value
@@ -122,10 +122,10 @@ def check_weights(path: Path) -> None:
     """Raise ModelError for a GGUF file that holds a vocabulary and no weights, as those that only
     count words do. What else is wrong with a file llama.cpp says."""
     with path.open("rb") as file:
-        start = file.read(HEADER_FIELDS.size)
-    if len(start) < HEADER_FIELDS.size:
+        start = file.read(GGUF_HEADER.size)
+    if len(start) < GGUF_HEADER.size:
         return
-    _, version, tensors, _ = HEADER_FIELDS.unpack(start)
+    _, version, tensors, _ = GGUF_HEADER.unpack(start)
     if version >= 2 and not tensors:
         reason = "a GGUF file without weights, such as a vocabulary alone"
         raise ModelError(f"{path}: {reason}; give another GGUF file, of a whole model")
@@ -178,12 +178,12 @@ def answer(server: Any, question: ModelQuestion) -> ModelReply:
     ends: list[str] = []
     faults: list[str] = []
 
-    def take(part: dict[str, Any]) -> bool:
+    def receive_part(message: dict[str, Any]) -> bool:
         """Collect a word. True ends the answer."""
-        if "error" in part:
-            faults.append(str(part["error"].get("message", ""))[:MAX_REASON_CHARS])
+        if "error" in message:
+            faults.append(str(message["error"].get("message", ""))[:MAX_REASON_CHARS])
             return True
-        for choice in part.get("choices", []):
+        for choice in message.get("choices", []):
             words.append(choice["delta"].get("content") or "")
             if choice.get("finish_reason"):
                 ends.append(choice["finish_reason"])
@@ -191,7 +191,7 @@ def answer(server: Any, question: ModelQuestion) -> ModelReply:
 
     # words come until the model or the time ends
     try:
-        server.handle_chat_completions(parse_json(question.request), take)
+        server.handle_chat_completions(parse_json(question.request), receive_part)
     except RuntimeError as error:
         faults.append(str(error)[:MAX_REASON_CHARS])
     if faults:

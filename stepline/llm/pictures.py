@@ -12,7 +12,7 @@ from stepline.llm.servers import Content
 from stepline.llm.settings import VideoForm
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
-PICTURES_PER_ROW = 4  # pictures side by side in one
+PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
 # about. Providers' own rules lie around it
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
@@ -35,7 +35,11 @@ class VideoPictures:
 
 
 def with_pictures(
-    text: str, pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None
+    text: str,
+    pictures: Sequence[bytes],
+    *,
+    in_one_image: bool = False,
+    video: VideoForm | None = None,
 ) -> Content:
     """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
     in one.
@@ -43,8 +47,8 @@ def with_pictures(
     video: of the parts of clips (mp4), where those are in place of pictures.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    if together:
-        return [*parts, _picture(side_by_side(pictures))]
+    if in_one_image:
+        return [*parts, _picture(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
         if video:
@@ -63,7 +67,7 @@ def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
     return text_tokens + picture_tokens
 
 
-def side_by_side(pictures: Sequence[bytes]) -> bytes:
+def contact_sheet(pictures: Sequence[bytes]) -> bytes:
     """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
     from PIL import Image, ImageDraw
 
@@ -75,19 +79,19 @@ def side_by_side(pictures: Sequence[bytes]) -> bytes:
     # every picture has the cell of the largest one
     width = max(image.width for image in images)
     height = max(image.height for image in images)
-    columns = min(PICTURES_PER_ROW, len(images))
-    rows = math.ceil(len(images) / PICTURES_PER_ROW)
+    columns = min(PICTURES_PER_SHEET_ROW, len(images))
+    rows = math.ceil(len(images) / PICTURES_PER_SHEET_ROW)
     size = (width * columns, height * rows)
     sheet = Image.new("RGB", size)
     draw = ImageDraw.Draw(sheet)
-    for n, image in enumerate(images):
-        row, column = divmod(n, PICTURES_PER_ROW)
-        x = column * width
-        y = row * height
-        sheet.paste(image, (x, y))
-        letter = PICTURE_LETTERS[n]
-        draw.rectangle((x, y, x + 22, y + 22), fill="black")
-        draw.text((x + 6, y + 2), letter, fill="white", font_size=18)
+    for number, image in enumerate(images):
+        row, column = divmod(number, PICTURES_PER_SHEET_ROW)
+        left = column * width
+        top = row * height
+        sheet.paste(image, (left, top))
+        letter = PICTURE_LETTERS[number]
+        draw.rectangle((left, top, left + 22, top + 22), fill="black")
+        draw.text((left + 6, top + 2), letter, fill="white", font_size=18)
     return jpeg(sheet)
 
 

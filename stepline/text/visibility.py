@@ -33,8 +33,8 @@ def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
     weights, intercept = _read_regression(package, file)
     width = len(weights)
     if vectors.ndim != 2 or vectors.shape[1] != width:
-        need = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
-        raise ShapeError(f"a probability by wording {need}")
+        problem = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
+        raise ShapeError(f"a probability by wording {problem}")
     return sigmoid(vectors.astype(np.float64) @ weights + intercept)
 
 

@@ -18,7 +18,7 @@ from stepline.text.narration.adapted_encoder import (
     read_weights_file,
     word_means,
 )
-from stepline.text.narration.windows import stretch_windows
+from stepline.text.narration.windows import word_windows
 from stepline.text.narration.words import WORD_MARKS
 
 MARKS_FILE: Final = "narration_marks.safetensors"
@@ -39,18 +39,18 @@ class MarkReader:
         """Return P of each of WORD_MARKS after each word, (W, 4). Marks that words carry are not
         looked at."""
         mark_count = len(WORD_MARKS)
-        no_rows = np.zeros((0, mark_count), np.float32)
-        rows = [no_rows]
+        empty_rows = np.zeros((0, mark_count), np.float32)
+        rows = [empty_rows]
         tokenizer = self._encoder.tokenizer
-        for window, hidden in self._encoder.encode(stretch_windows(words, tokenizer)):
+        for window, hidden in self._encoder.encode(word_windows(words, tokenizer)):
             span = window.spans[0]
-            vectors = word_means(hidden, span.starts)  # (W, D)
+            vectors = word_means(hidden, span.word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
-            others = vectors[1:]
-            end = np.zeros_like(vectors[:1])
-            following = np.concatenate([others, end])
-            both = np.hstack([vectors, following])
-            rows.append(self._encoder.head("mark", both))
+            next_vectors = vectors[1:]
+            zero_vector = np.zeros_like(vectors[:1])
+            following = np.concatenate([next_vectors, zero_vector])
+            features = np.hstack([vectors, following])
+            rows.append(self._encoder.head("mark", features))
         return np.concatenate(rows)
 
 

@@ -74,35 +74,35 @@ class NarrationTagger:
 
         A long sentence may hold a step among other things, so its clauses are read one by one, too.
         """
-        readings = self._read(sentences)
+        readings = self._read_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
-        if all(len(parts) == 1 for parts in clauses):
+        if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
             return readings
         # The clauses of all sentences in one reading.
         all_clauses = list(chain(*clauses))
-        clause_readings = iter(self._read(all_clauses))
+        clause_readings = iter(self._read_windows(all_clauses))
         with_clauses = []
-        for reading, parts in zip(readings, clauses, strict=True):
-            own = tuple(islice(clause_readings, len(parts)))
+        for reading, sentence_clauses in zip(readings, clauses, strict=True):
+            own = tuple(islice(clause_readings, len(sentence_clauses)))
             if len(own) > 1:
                 reading = replace(reading, clauses=own)
             with_clauses.append(reading)
         return with_clauses
 
-    def _read(self, sentences: Sequence[str]) -> list[SentenceReading]:
+    def _read_windows(self, sentences: Sequence[str]) -> list[SentenceReading]:
         readings: dict[int, SentenceReading] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
             for span in window.spans:
-                words = word_means(hidden, span.starts)  # (W, D)
+                words = word_means(hidden, span.word_starts)  # (W, D)
                 # Without words, the window's first token is the sentence.
                 sentence = hidden[:1]
                 if len(words):
                     sentence = words.mean(axis=0, keepdims=True)
-                sentences_of_words = np.repeat(sentence, len(words), axis=0)
-                both = np.hstack([words, sentences_of_words])
+                repeated_sentence_vector = np.repeat(sentence, len(words), axis=0)
+                features = np.hstack([words, repeated_sentence_vector])
                 kinds = self._encoder.head("kind", sentence)
-                edits = self._encoder.head("edit", both)
+                edits = self._encoder.head("edit", features)
                 verbs = self._encoder.head("verb", sentence)
                 readings[span.number] = SentenceReading(kinds[0], edits, verbs[0])
         return [readings[number] for number in range(len(sentences))]

@@ -44,7 +44,7 @@ def spoken_words(text: str) -> list[str]:
     """Return the words of a sentence, without marks that are alone."""
     words = []
     for word in text.split():
-        if any(letter.isalnum() for letter in word):
+        if any(char.isalnum() for char in word):
             words.append(word)
     return words
 
@@ -77,12 +77,12 @@ def clauses_of_speech(text: str) -> list[str]:
     clauses = []
     begin = 0
     # Both parts must have words enough.
-    for place in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
-        joins = words[place].lower().strip(OUTER_MARKS) in JOINING_WORDS
-        is_part = joins or mark_after(words[place - 1]) != "none"
-        if is_part and place - begin >= MIN_CLAUSE_WORDS:
-            clauses.append(" ".join(words[begin:place]))
-            begin = place
+    for index in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
+        is_joining_word = words[index].lower().strip(OUTER_MARKS) in JOINING_WORDS
+        is_boundary = is_joining_word or mark_after(words[index - 1]) != "none"
+        if is_boundary and index - begin >= MIN_CLAUSE_WORDS:
+            clauses.append(" ".join(words[begin:index]))
+            begin = index
     clauses.append(" ".join(words[begin:]))
     return clauses
 

@@ -23,18 +23,18 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
     mentions = Mentions()
     resolved = []
     for number, doc in enumerate(parse(sentences)):
-        resolved.append(_resolved(doc, number, mentions))
+        resolved.append(_resolve_sentence(doc, number, mentions))
     return resolved
 
 
-def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
+def _resolve_sentence(doc: "Doc", sentence: int, mentions: Mentions) -> str:
     """Return one sentence with its pronouns named, and remember what it names."""
     names: dict[int, str] = {}  # of pronouns, by token
     clauses = find_clauses(doc)
     for clause in clauses:
-        before = mentions_before(clause.verb)
-        if before:
-            mentions.add(sentence, before)
+        earlier_mentions = mentions_before(clause.verb)
+        if earlier_mentions:
+            mentions.add(sentence, earlier_mentions)
         phrase = imperative_phrase(clause, lambda token: mentions.resolve(token.lower_, sentence))
         names |= phrase.resolved
         mentions.add(sentence, mentions_of(clause.verb, phrase.resolved))
@@ -44,11 +44,11 @@ def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
             mentions.add(sentence, things)
 
     # the sentence with the names
-    pieces = []
+    texts = []
     for token in doc:
         text = token.text
         if token.i in names:
             text = f"the {names[token.i]}"
-        pieces.append(text)
-        pieces.append(token.whitespace_)
-    return "".join(pieces)
+        texts.append(text)
+        texts.append(token.whitespace_)
+    return "".join(texts)

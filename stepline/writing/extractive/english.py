@@ -32,7 +32,7 @@ UNUSED_PIPES = ("ner", "senter")
 BATCH_SEGMENTS = 64  # per parser call
 
 _loading = threading.Lock()
-COMMANDS_MODULE = "spacy.cli"  # spaCy's command line
+SPACY_CLI_MODULE = "spacy.cli"  # spaCy's command line
 TORCH_MODULE = "torch"
 # packages whose networks run in spaCy by torch
 TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_transformers")
@@ -47,22 +47,22 @@ def import_spacy() -> Any:
     """
     if "spacy" in sys.modules:
         return sys.modules["spacy"]
-    stand_in = ModuleType(COMMANDS_MODULE)
-    stand_in.__path__ = []
-    info = ModuleType(f"{COMMANDS_MODULE}.info")
-    vars(info)["__getattr__"] = lambda name: _imported_when_called(info.__name__, name)
-    for module in (stand_in, info):
+    placeholder = ModuleType(SPACY_CLI_MODULE)
+    placeholder.__path__ = []
+    info = ModuleType(f"{SPACY_CLI_MODULE}.info")
+    vars(info)["__getattr__"] = lambda name: _lazy_function(info.__name__, name)
+    for module in (placeholder, info):
         sys.modules[module.__name__] = module
     try:
-        with _torch_hidden():
+        with _hide_torch():
             return importlib.import_module("spacy")
     finally:
-        for module in (stand_in, info):
+        for module in (placeholder, info):
             if sys.modules.get(module.__name__) is module:
                 del sys.modules[module.__name__]
 
 
-class _AbsentFinder:
+class _TorchHidingFinder:
     """Says to one thread alone that torch is not installed."""
 
     def __init__(self) -> None:
@@ -75,18 +75,18 @@ class _AbsentFinder:
 
 
 @contextmanager
-def _torch_hidden() -> Iterator[None]:
+def _hide_torch() -> Iterator[None]:
     """Hide torch from spaCy, which imports it where it is installed. What imports torch later finds
     it.
 
     Not where it is imported already, nor in someone else's program, nor where a package is
     installed whose networks need it in spaCy.
     """
-    users = [name for name in TORCH_USERS if find_spec(name) is not None]
-    if TORCH_MODULE in sys.modules or not is_own_process() or users:
+    torch_users = [name for name in TORCH_USERS if find_spec(name) is not None]
+    if TORCH_MODULE in sys.modules or not is_own_process() or torch_users:
         yield
         return
-    finder: Any = _AbsentFinder()
+    finder: Any = _TorchHidingFinder()
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -94,7 +94,7 @@ def _torch_hidden() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
+def _lazy_function(module: str, name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
 
@@ -154,9 +154,9 @@ PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
 def _verb_exceptions() -> dict[str, str]:
     """Return irregular form -> base form, of the parser's lemmatizer."""
     lookups = parser().get_pipe("lemmatizer").lookups
-    table = lookups.get_table("lemma_exc")["verb"]
+    exception_table = lookups.get_table("lemma_exc")["verb"]
     exceptions = {}
-    for form, bases in table.items():
+    for form, bases in exception_table.items():
         if bases:
             exceptions[form] = bases[0]
     return exceptions
@@ -178,13 +178,13 @@ def base_form(word: str, token: "Token | None") -> str | None:
     if bare in known_verbs:
         return bare
     # by the ending
-    for stem in _stems(bare):
+    for stem in _possible_base_forms(bare):
         if stem in known_verbs:
             return stem
     return None
 
 
-def _stems(word: str) -> list[str]:
+def _possible_base_forms(word: str) -> list[str]:
     """Return what a word may be without its ending, the most likely first."""
     stems = _without_endings(word, PAST_ENDINGS)
     # "chopping" has a doubled letter last

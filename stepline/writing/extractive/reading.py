@@ -16,7 +16,7 @@ from stepline.writing.settings import WritingSettings
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
+MAX_SENTENCE_PAUSE_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
 MAX_UNIT_WORDS: Final = 60  # words read as one sentence
 SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
 
@@ -25,7 +25,7 @@ SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
 class NarrationUnit:
     """Sentences that are read as one, for a pause cut them: the number of the first, and all."""
 
-    first: int
+    first_sentence: int
     sentences: tuple[Sentence, ...]
 
     @property
@@ -38,12 +38,12 @@ class NarrationUnit:
         """Its words, without marks that are alone."""
         return spoken_words(self.text)
 
-    def places(self) -> Iterator[tuple[int, int]]:
+    def word_positions(self) -> Iterator[tuple[int, int]]:
         """Yield for each of its words the number of its sentence and its place there."""
-        for number, sentence in enumerate(self.sentences, start=self.first):
-            for place, word in enumerate(sentence.text.split()):
+        for number, sentence in enumerate(self.sentences, start=self.first_sentence):
+            for word_index, word in enumerate(sentence.text.split()):
                 if spoken_words(word):
-                    yield number, place
+                    yield number, word_index
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
@@ -51,30 +51,30 @@ def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
 
     Only where sentences end with full stops, which captions without punctuation do not.
     """
-    ends = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
-    is_punctuated = 2 * ends > len(sentences)
+    punctuated_count = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
+    is_punctuated = 2 * punctuated_count > len(sentences)
     units: list[NarrationUnit] = []
     for number, sentence in enumerate(sentences):
-        if units and is_punctuated and _goes_on(units[-1], sentence):
-            before = units[-1]
-            units[-1] = replace(before, sentences=(*before.sentences, sentence))
+        if units and is_punctuated and _continues_sentence(units[-1], sentence):
+            previous = units[-1]
+            units[-1] = replace(previous, sentences=(*previous.sentences, sentence))
         else:
             units.append(NarrationUnit(number, (sentence,)))
     return units
 
 
-def _goes_on(unit: NarrationUnit, sentence: Sentence) -> bool:
+def _continues_sentence(unit: NarrationUnit, sentence: Sentence) -> bool:
     """Return whether a sentence is the rest of the one before."""
-    last = unit.sentences[-1]
-    has_ended = last.text.rstrip().endswith(SENTENCE_ENDS)
+    last_sentence = unit.sentences[-1]
+    has_ended = last_sentence.text.rstrip().endswith(SENTENCE_ENDS)
     if has_ended or not sentence.text[:1].islower():
         return False
-    silence = sentence.span.start - last.span.end
+    silence = sentence.span.start - last_sentence.span.end
     length = len(f"{unit.text} {sentence.text}".split())
-    return silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
+    return silence <= MAX_SENTENCE_PAUSE_SECONDS and length <= MAX_UNIT_WORDS
 
 
-def foreign_note(transcript: Transcript) -> str | None:
+def non_english_note(transcript: Transcript) -> str | None:
     """Return a note when the transcript is not English, by its own word or, where it says none, by
     its words."""
     language = transcript.language
@@ -84,10 +84,10 @@ def foreign_note(transcript: Transcript) -> str | None:
         reason = f"the extractive writer reads English only, the transcript is {language!r}"
         # Only a recogniser can translate. Captions are in the language that they have.
         was_recognised = transcript.recogniser not in (None, "captions")
-        translate = ""
+        translate_hint = ""
         if was_recognised:
-            translate = "translate it with --translate, or "
-        return f"{reason}; {translate}use the llm writer"
+            translate_hint = "translate it with --translate, or "
+        return f"{reason}; {translate_hint}use the llm writer"
     # Without a stated language, the words decide.
     words: list[str] = []
     for sentence in transcript.sentences:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stepline.errors import SettingsError
-from stepline.llm import orders_a_model, quoted
+from stepline.llm import instructs_a_model, quoted
 from stepline.llm.servers import Schema
 from stepline.records import Sentence, Transcript
 from stepline.writing.settings import LlmSettings
@@ -53,7 +53,7 @@ class ChunkContext:
     steps: tuple[str, ...] = ()
 
 
-def context_of(
+def chunk_context(
     chunk: Chunk, chunks: Sequence[Chunk], title: str, steps: Sequence[str]
 ) -> ChunkContext:
     """Return the context of one of the chunks. steps: of all earlier ones, in order.
@@ -64,15 +64,15 @@ def context_of(
     for part in chunks[: chunk.number - 1]:
         earlier += part.sentences
     shown_title = ""
-    if not orders_a_model(title):
+    if not instructs_a_model(title):
         shown_title = title[:MAX_TITLE_CHARS]
     before = tuple(earlier[-OVERLAP_SENTENCES:])
     return ChunkContext(shown_title, before, tuple(steps[-PREVIOUS_STEPS:]))
 
 
-def chunks_of(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
+def split_transcript(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
     """Return the chunks that the settings ask for, without the sentences that talk to a model."""
-    withheld = find_model_orders(transcript)
+    withheld = find_model_instructions(transcript)
     words = settings.chunk_words
     if words is None:
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
@@ -87,7 +87,7 @@ def split_by_words(
 
     No sentence is cut: one with more words is a chunk of its own.
     """
-    indices = _other_indices(transcript, withheld)
+    indices = _remaining_indices(transcript, withheld)
     lengths = [len(transcript.sentences[index].text.split()) for index in indices]
     word_count = sum(lengths)
     chunk_count = max(1, round(word_count / words))
@@ -116,23 +116,23 @@ def split_into_chunks(
 
     A single sentence longer than that is a chunk of its own.
     """
-    indices = _other_indices(transcript, withheld)
-    return _number_chunks(_even(indices, size), transcript.sentences)
+    indices = _remaining_indices(transcript, withheld)
+    return _number_chunks(_equal_groups(indices, size), transcript.sentences)
 
 
-def _other_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
+def _remaining_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
     """Return the indices of the sentences that are not withheld."""
-    hidden = set(withheld)
+    withheld_indices = set(withheld)
     indices = range(len(transcript.sentences))
-    return [index for index in indices if index not in hidden]
+    return [index for index in indices if index not in withheld_indices]
 
 
-def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
+def find_model_instructions(transcript: Transcript) -> tuple[int, ...]:
     """Return the indices of the sentences that try to instruct a language model. They are withheld
     from it."""
     indices = []
     for index, sentence in enumerate(transcript.sentences):
-        if orders_a_model(sentence.text):
+        if instructs_a_model(sentence.text):
             indices.append(index)
     return tuple(indices)
 
@@ -141,13 +141,13 @@ def _number_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -
     """Return a chunk per group, two or more for a group of more characters than fit a question."""
     chunks: list[Chunk] = []
     for group in groups:
-        for part in _short(group, sentences):
-            own = tuple(sentences[index] for index in part)
-            chunks.append(Chunk(len(chunks) + 1, tuple(part), own))
+        for part in _split_long_group(group, sentences):
+            chunk_sentences = tuple(sentences[index] for index in part)
+            chunks.append(Chunk(len(chunks) + 1, tuple(part), chunk_sentences))
     return tuple(chunks)
 
 
-def _even(indices: Sequence[int], size: int) -> list[list[int]]:
+def _equal_groups(indices: Sequence[int], size: int) -> list[list[int]]:
     """Split into the fewest groups of at most `size`, their sizes one apart at most."""
     count = math.ceil(len(indices) / size)
     if not count:
@@ -156,7 +156,7 @@ def _even(indices: Sequence[int], size: int) -> list[list[int]]:
     return [list(indices[first:last]) for first, last in pairwise(edges)]
 
 
-def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
+def _split_long_group(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     part_length = 0
     for index in group:
@@ -197,27 +197,27 @@ class Prompt:
 
     name: str
     text: str
-    times_in: bool = False
-    in_context: bool = False
+    has_times: bool = False
+    has_context: bool = False
 
 
 @cache
 def main_prompt() -> Prompt:
     """Return the prompt of the main job: a chunk in its context, steps as JSON."""
-    return Prompt("steps_in_context", _read("steps_in_context"), in_context=True)
+    return Prompt("steps_in_context", _read_template("steps_in_context"), has_context=True)
 
 
 @cache
 def nasva_prompt() -> Prompt:
     """Return the paper's prompt: no times in, none out (NaSVA Table 6, third row, in our own
     words)."""
-    return Prompt("steps", _read("steps"))
+    return Prompt("steps", _read_template("steps"))
 
 
 @cache
 def picture_prompt() -> Prompt:
     """Return the prompt of the main job where pictures are shown with the speech."""
-    return Prompt("steps_with_pictures", _read("steps_with_pictures"))
+    return Prompt("steps_with_pictures", _read_template("steps_with_pictures"))
 
 
 # After a prompt of the user's own, where pictures are shown with the speech.
@@ -275,20 +275,24 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     if len(text) > MAX_PROMPT_CHARS:
         problem = f"{len(text)} characters"
         raise SettingsError(f"{setting}: {problem}; a prompt may have {MAX_PROMPT_CHARS}")
-    times_in = TIMED_SPEECH_FIELD in text
-    if not times_in and SPEECH_FIELD not in text:
+    has_times = TIMED_SPEECH_FIELD in text
+    if not has_times and SPEECH_FIELD not in text:
         cure = f"write {SPEECH_FIELD} where the sentences belong"
         other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
         raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
-    # From here on `times_in` says which of the two fields it was.
+    # From here on `has_times` says which of the two fields it was.
     text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
     if pictures:
         text += PICTURE_REMINDER
-    return Prompt("own", text, times_in=times_in)
+    return Prompt("own", text, has_times=has_times)
 
 
 def build_prompt(
-    prompt: Prompt, chunk: Chunk, context: ChunkContext | None = None, *, again: bool = False
+    prompt: Prompt,
+    chunk: Chunk,
+    context: ChunkContext | None = None,
+    *,
+    with_reminder: bool = False,
 ) -> str:
     """Return the prompt with the chunk quoted in it, and its context where the prompt has a place
     for it.
@@ -299,12 +303,12 @@ def build_prompt(
     lines = []
     for sentence in chunk.sentences:
         line = quoted(sentence.text)
-        if prompt.times_in:
+        if prompt.has_times:
             span = sentence.span
             line = f"({span.start:.1f}-{span.end:.1f}) {line}"
         lines.append(line)
     speech = "\n".join(lines)
-    if not prompt.in_context:
+    if not prompt.has_context:
         text = prompt.text.replace(SPEECH_FIELD, speech)
         reminder = LIST_REMINDER
     else:
@@ -313,7 +317,7 @@ def build_prompt(
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
         reminder = JSON_REMINDER
-    if again:
+    if with_reminder:
         text += reminder
     return text
 
@@ -334,6 +338,6 @@ def _quoted_context(context: ChunkContext) -> str:
     return "\n".join(lines)
 
 
-def _read(name: str) -> str:
+def _read_template(name: str) -> str:
     folder = Path(__file__).parent / "prompt_templates"
     return (folder / f"{name}.txt").read_text(encoding="utf-8")

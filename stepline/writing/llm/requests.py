@@ -58,13 +58,13 @@ class RequestRunner(CheckedRequests):
             key_parts = {**key_parts, "pictures": digest, "together": together}
 
         # How the question is put, and how an answer is read.
-        def content(reminded: bool) -> Content:
-            text = build_prompt(self.prompt, chunk, context, again=reminded)
+        def content(with_reminder: bool) -> Content:
+            text = build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
             if not pictures:
                 return text
-            return with_pictures(text, pictures, together=self.settings.together)
+            return with_pictures(text, pictures, in_one_image=self.settings.together)
 
-        def read(answer: Answer) -> ParsedReply:
+        def parse_answer(answer: Answer) -> ParsedReply:
             return read_reply(
                 answer.text,
                 spoken=chunk.text,
@@ -74,10 +74,10 @@ class RequestRunner(CheckedRequests):
 
         # Only the main prompt asks for JSON.
         schema = None
-        if self.prompt.in_context:
+        if self.prompt.has_context:
             schema = STEPS_SCHEMA
         question = CheckedQuestion(
-            key_parts, content, read, lambda reading: reading.refusal, schema
+            key_parts, content, parse_answer, lambda reading: reading.refusal, schema
         )
         reply = self.ask(question)
         # Lines of refused replies are reported, also where a later reply is taken.
@@ -85,15 +85,18 @@ class RequestRunner(CheckedRequests):
         for reading in reply.readings:
             if reading.refusal:
                 dropped += reading.dropped
-        lines = tuple(dict.fromkeys(dropped))
+        dropped_lines = tuple(dict.fromkeys(dropped))
         if reply.fault is not None:
             fault = reply.fault
-            return ChunkReply(reason=fault.reason, rejected=fault.rejected, dropped=lines)
+            return ChunkReply(reason=fault.reason, rejected=fault.rejected, dropped=dropped_lines)
         *refused, reading = reply.readings
         if reading.refusal is not None:
-            return ChunkReply(reason=reading.refusal, dropped=lines)
+            return ChunkReply(reason=reading.refusal, dropped=dropped_lines)
         # What the user should know of the way to it.
-        notes = [f"a reply was refused ({one.refusal}) and asked for again" for one in refused]
+        notes = [
+            f"a reply was refused ({refused_reading.refusal}) and asked for again"
+            for refused_reading in refused
+        ]
         if reading.times:
             notes.append(f"times that the model wrote were cut out: {', '.join(reading.times)}")
-        return ChunkReply(reading, notes=tuple(notes), dropped=lines)
+        return ChunkReply(reading, notes=tuple(notes), dropped=dropped_lines)
