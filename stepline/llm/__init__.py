@@ -29,13 +29,13 @@ _HARMLESS_CHARS = str.maketrans("<>[]", "()()")
 
 
 def instructs_a_model(text: str) -> bool:
-    """Tell whether a text tries to instruct a language model."""
+    """Return whether a text tries to instruct a language model."""
     return _MODEL_INSTRUCTION_PATTERN.search(text) is not None
 
 
 def quoted(text: str) -> str:
-    """Return the text as one line that no template or quotation mark can end. Half characters are
-    question marks."""
+    """Return untrusted text as one line that cannot end a quotation or open a chat template's
+    tokens."""
     return " ".join(
         text.translate(_HARMLESS_CHARS).encode("utf-8", "replace").decode("utf-8").split()
     )

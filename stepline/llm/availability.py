@@ -16,10 +16,12 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_available(settings: ChatSettings) -> None:
-    """Look for the server or the file that the settings name. Nothing is asked and nothing loaded.
+    """Raise an error where the server or the model file of the settings is missing. No question is
+    sent.
 
-    Raises WriterError where no server takes a connection or none is named. Raises ModelError where
-    the file is missing, not a model, or its library is not installed.
+    Raises:
+        WriterError: no server accepts a connection, or none is named.
+        ModelError: the file is missing or not a model, or its library is not installed.
     """
     open_server(settings).close()
     if settings.gguf is not None:
@@ -36,7 +38,7 @@ def check_available(settings: ChatSettings) -> None:
 
 
 def _connect(address: tuple[str, int]) -> str:
-    """Return why no one takes a connection at host and port, "" where someone does."""
+    """Return why a TCP connection to host and port fails, "" where it succeeds."""
     try:
         socket.create_connection(address, timeout=CONNECT_SECONDS).close()
     except OSError as error:
@@ -45,7 +47,7 @@ def _connect(address: tuple[str, int]) -> str:
 
 
 def _connect_address(url: str) -> tuple[str, int]:
-    """Return host and port of the server, or of the proxy through which it is asked."""
+    """Return host and port of the server, or of the proxy for it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     proxy = urllib.request.getproxies().get(parts.scheme)

@@ -30,13 +30,15 @@ KeyParts: TypeAlias = Mapping[str, str | bool]
 
 @dataclass(frozen=True)
 class CheckedQuestion(Generic[Reading]):
-    """A question, and how its reply is read.
+    """A question to a language model, with the functions that parse and check its reply.
 
-    key_parts: what the reply depends on besides server and settings.
-    content: the message, with a reminder of the form where its argument is True.
-    parse: takes an answer apart.
-    refusal: says of a reading why it is not good enough, "" or None where it is.
-    tokens: of question and reply, about.
+    Args:
+        key_parts: what the cached reply depends on besides server and settings.
+        content: builds the message; the argument True adds a reminder of the reply's format.
+        parse: parses an answer.
+        refusal: returns why a parsed answer is not good enough, "" or None where it is.
+        schema: JSON schema of the reply.
+        tokens: estimated count for question and reply together.
     """
 
     key_parts: KeyParts
@@ -49,9 +51,9 @@ class CheckedQuestion(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedReply(Generic[Reading]):
-    """The replies to a question, read, in the order of the tries. Only the last one may be good.
+    """The parsed replies to one question, in the order of the tries. Only the last one may be good.
 
-    fault: what ended the asking before a good reply or the second try came.
+    fault: the error that ended the tries, None without one.
     """
 
     readings: tuple[Reading, ...]
@@ -60,7 +62,10 @@ class CheckedReply(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedRequests:
-    """Asks one server, within limits and until a monotonic second. Several threads may share it."""
+    """Sends questions to one server, within limits and before a deadline. It is thread-safe.
+
+    until: deadline on the clock `time.monotonic`.
+    """
 
     server: Server
     settings: ChatSettings
@@ -69,8 +74,8 @@ class CheckedRequests:
     until: float
 
     def ask(self, question: CheckedQuestion[Reading]) -> CheckedReply[Reading]:
-        """Return what the model replies. Raises WriterError where the server is entirely
-        useless."""
+        """Return the parsed replies to a question. Raises WriterError where the server cannot be
+        used at all."""
         key = self._key(question.key_parts)
 
         # a reply that was stored, where it still fits
@@ -108,8 +113,7 @@ class CheckedRequests:
         )
 
     def _ask_with_retries(self, question: CheckedQuestion[Reading], with_reminder: bool) -> Answer:
-        """Return the answer, asked for again after pauses that double while faults may pass and
-        time and limits allow."""
+        """Return the answer, with retries after doubling pauses while faults are transient."""
         content = question.content(with_reminder)
         seed = self.settings.seed + with_reminder
 
@@ -125,7 +129,7 @@ class CheckedRequests:
         return retry(send, self._retry_pause)
 
     def _retry_pause(self, error: Exception, tries: int) -> float:
-        """Return the seconds to wait before a request is sent again. Raise where it is not."""
+        """Return the seconds to wait before a retry. Raise the error where no retry is allowed."""
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
         backoff_seconds = doubled_pause(self.settings.pause, tries, most=math.inf)

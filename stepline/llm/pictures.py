@@ -23,10 +23,12 @@ PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 @dataclass(frozen=True)
 class VideoPictures:
-    """Pictures of a video, or of a part of it.
+    """Pictures of a video, or of a part of one.
 
-    reader: gives them by their seconds. duration: of it, in seconds. start: second of the whole video at which
-    the part begins.
+    Args:
+        reader: seconds -> JPEG of each readable frame.
+        duration: seconds of the video or part.
+        start: second of the whole video at which the part begins.
     """
 
     reader: PictureReader
@@ -41,10 +43,13 @@ def with_pictures(
     in_one_image: bool = False,
     video: VideoForm | None = None,
 ) -> Content:
-    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
-    in one.
+    """Return a chat message of a text and lettered pictures or clips.
 
-    video: of the parts of clips (mp4), where those are in place of pictures.
+    Args:
+        text: the question.
+        pictures: JPEG each, or mp4 where `video` is set.
+        in_one_image: join all pictures into one contact sheet.
+        video: message format of clips; None for pictures.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
@@ -59,8 +64,10 @@ def with_pictures(
 
 
 def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return about how many tokens are in a question, by its characters and its pictures' widths
-    and heights."""
+    """Return the estimated token count of a question.
+
+    text: its characters. pictures: (width, height) in pixels.
+    """
     pixels = sum(width * height for width, height in pictures)
     text_tokens = math.ceil(text / CHARS_PER_TOKEN)
     picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)
@@ -68,7 +75,7 @@ def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
 
 
 def contact_sheet(pictures: Sequence[bytes]) -> bytes:
-    """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
+    """Return one JPEG of all pictures in rows of four, each with its letter in the corner."""
     from PIL import Image, ImageDraw
 
     images = []
@@ -96,7 +103,7 @@ def contact_sheet(pictures: Sequence[bytes]) -> bytes:
 
 
 def jpeg(image: Any) -> bytes:
-    """Return a PIL image, or an array (H, W, 3) uint8, as JPEG."""
+    """Return a PIL image, or an array (H, W, 3) uint8, as JPEG bytes."""
     from PIL import Image
 
     if not isinstance(image, Image.Image):
@@ -113,8 +120,8 @@ def _picture(data: bytes) -> dict[str, Any]:
 
 
 def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
-    """Return the part of a clip: as vLLM, SGLang and hosted servers take it, or as llama.cpp
-    does."""
+    """Return a clip's message part in the format of vLLM, SGLang and hosted servers, or of
+    llama.cpp."""
     text = base64.b64encode(data).decode("ascii")
     if form == "input_video":
         return {"type": "input_video", "input_video": {"data": text}}

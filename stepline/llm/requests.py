@@ -27,7 +27,7 @@ ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
 
 
 class ReplyCache:
-    """A folder of replies. `folder` None keeps none. Keys and entries hold no API key."""
+    """A folder of cached replies; None caches nothing. Keys and entries hold no API key."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class ReplyCache:
         )
 
     def get(self, key: str) -> str | None:
-        """Return the reply under `key`, None without one that can be read."""
+        """Return the cached reply, None without a readable one."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -55,7 +55,7 @@ class ReplyCache:
         return str(entry["reply"])
 
     def put(self, key: str, reply: str) -> None:
-        """Keep a reply. Where the folder cannot be written, say so once and go on without."""
+        """Cache a reply. A folder that cannot be written is reported once and then ignored."""
         if self.folder is None or self.write_error is not None:
             return
         try:
@@ -71,17 +71,17 @@ class ReplyCache:
 
 
 def open_cache(enabled: bool) -> ReplyCache:
-    """Return the user's cache of replies, or one that keeps nothing."""
+    """Return the user's reply cache, or one that stores nothing."""
     return ReplyCache(cache_folder() / "replies" if enabled else None)
 
 
 def cache_key(**parts: str | float | int | bool | None) -> str:
-    """Return the hex sha256 of everything that a reply depends on."""
+    """Return the hex SHA-256 of everything that a reply depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 class NotSentError(RequestError):
-    """Time or limits are spent: nothing was sent, and another try would not be either."""
+    """No request was sent, because the time or a limit is used up. A retry would not help."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, is_transient=False)
@@ -89,8 +89,10 @@ class NotSentError(RequestError):
 
 @dataclass
 class RequestLimits:
-    """How much may be asked at most, and how much was: requests, and tokens of questions and
-    replies. None: no limit."""
+    """Limits of requests and tokens, with the counts used so far. None: no limit.
+
+    tokens: of questions and replies together.
+    """
 
     requests: int | None = None
     tokens: int | None = None
@@ -99,7 +101,7 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count_request(self, tokens: int) -> None:
-        """Count a request of about that many tokens. Raises NotSentError where it would pass a
+        """Count a request and its estimated tokens. Raises NotSentError where it would pass a
         limit."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
@@ -110,7 +112,7 @@ class RequestLimits:
             self.used += tokens
 
     def add_to_estimate(self, tokens: int) -> None:
-        """Add the tokens that the server counts beyond the estimate. Below it, a negative number."""
+        """Add the difference between the server's token count and the estimate."""
         with self._lock:
             self.used += tokens
 
@@ -124,11 +126,16 @@ DEADLINE_GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it i
 def run_in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
 ) -> dict[int, Result]:
-    """Return the results by index. What is not there soon after the monotonic second `until` is
-    missing.
+    """Return the results of `function` by item index. Results that miss the deadline are absent.
 
-    The first exception that `function` raises is raised here, and no further work begins. The threads
-    are daemons: one that hangs in a library keeps neither the caller waiting nor the process alive.
+    The first exception of `function` is raised here, and no further call starts. The threads are
+    daemons: one that hangs delays neither the caller nor the end of the process.
+
+    Args:
+        function: called once per item.
+        items: the arguments.
+        workers: number of threads.
+        until: deadline on the clock `time.monotonic`.
     """
     pending: queue.SimpleQueue[int] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()

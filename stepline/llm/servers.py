@@ -50,9 +50,12 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model wrote. `complete` is False when it was cut off at max_tokens.
+    """A language model's answer.
 
-    tokens: of question and reply, as the server counts them. None where it does not say.
+    Args:
+        text: the answer.
+        complete: False where it was cut off at max_tokens.
+        tokens: count of question and answer by the server, None where it reports none.
     """
 
     text: str
@@ -61,12 +64,14 @@ class Answer:
 
 
 class RequestError(Exception):
-    """A request that gave no answer.
+    """A request that got no answer.
 
-    passing: a retry may help.
-    wait: seconds that the server asks for.
-    rejected: it does not take such a request.
-    form_refused: it does not take the form that the answer should have.
+    Args:
+        reason: error message.
+        is_transient: a retry may help.
+        retry_after_seconds: pause that the server asks for.
+        rejected: the server refuses this request.
+        form_refused: the server refuses the requested response format.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class RequestError(Exception):
 
 
 class Server(Protocol):
-    """Something that answers questions, several at a time where `workers` is more than 1."""
+    """A language model server, with `workers` concurrent requests at most."""
 
     name: str  # says for the cache which model answers; holds no secret
     workers: int
@@ -95,20 +100,24 @@ class Server(Protocol):
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the answer. Raise RequestError, at the latest soon after the monotonic second
-        `until`.
+        """Return the answer to a question. Raises RequestError, soon after `until` at the latest.
 
-        schema: what the reply should follow, where the server can see to it.
+        Args:
+            question: text or message parts.
+            seed: of the sampling.
+            until: deadline on the clock `time.monotonic`.
+            schema: JSON schema of the reply, where the server supports one.
         """
         ...
 
     def close(self) -> None:
-        """Give back connections and memory."""
+        """Free connections and memory."""
         ...
 
 
 class AnswerLimits(TransferLimits):
-    """Limits of one answer. The server is the one that the user named, wherever it is."""
+    """Size and time limits of one HTTP answer. Private addresses are allowed: the user named the
+    server."""
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
@@ -117,15 +126,15 @@ class AnswerLimits(TransferLimits):
         )
 
     def fault(self, reason: str) -> Exception:
-        """Return the error of an answer that is not taken."""
+        """Return the error for an answer that is not accepted."""
         return RequestError(reason, is_transient=False)
 
     def too_late(self) -> Exception:
-        """Return the error of an answer that takes too long."""
+        """Return the error for an answer that takes too long."""
         return RequestError("no answer in time", is_transient=True)
 
     def too_large(self) -> Exception:
-        """Return the error of an answer that is too large."""
+        """Return the error for an answer that is too large."""
         return self.fault(f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes")
 
 
@@ -148,8 +157,8 @@ class OpenAiServer:
     ) -> Answer:
         """Return the model's answer.
 
-        Raises RequestError for what concerns this request, WriterError for what concerns all of
-        them (no one there, no access).
+        Raises RequestError for faults of this request, WriterError for faults of all requests (no
+        server, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         request: dict[str, Any] = {
@@ -193,11 +202,11 @@ class OpenAiServer:
         return read_answer(body)
 
     def close(self) -> None:
-        """Do nothing: each question has a connection of its own."""
+        """Do nothing: each question has its own connection."""
 
     @contextmanager
     def _translate_network_errors(self, until: float) -> Iterator[None]:
-        """Turn what the network does into RequestError or WriterError."""
+        """Raise RequestError or WriterError for errors of the network."""
         try:
             yield
         except urllib.error.HTTPError as error:
@@ -227,14 +236,17 @@ class OpenAiServer:
 
 
 def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
-    """Return the error of an address where no one answers, with its cure."""
+    """Return the error for an address where no server answers.
+
+    cause: of the failed connection.
+    """
     key = f"{settings.section}.base_url"
     problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
     return WriterError(f"{problem}; start it or correct {key}")
 
 
 def open_server(settings: ChatSettings) -> Server:
-    """Return who answers by the settings.
+    """Return the server or local model that the settings name.
 
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
@@ -249,7 +261,7 @@ def open_server(settings: ChatSettings) -> Server:
 
 
 def read_answer(body: bytes) -> Answer:
-    """Return the answer in a chat completion's JSON. Raises RequestError for any other shape."""
+    """Return the answer from a chat completion's JSON. Raises RequestError for any other JSON."""
     try:
         tree = parse_json(body)
         choice = tree["choices"][0]
@@ -267,7 +279,7 @@ def read_answer(body: bytes) -> Answer:
 
 
 def _counted_tokens(usage: Any) -> int | None:
-    """Return the tokens that a server counted. None where it names none that can be."""
+    """Return the token count of the server, None without a plausible one."""
     if not isinstance(usage, dict):
         return None
     tokens = usage.get("total_tokens")
@@ -288,13 +300,13 @@ def _read_api_key(settings: ChatSettings) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the server is on this machine. Then no proxy may see what is asked."""
+    """Return whether the server runs on this machine. Then no proxy is used."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def _format_field(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the field of a request that asks for a form of the answer. None for text."""
+    """Return the `response_format` field of a request, empty for text."""
     if form == "text":
         return {}
     if form == "json_object":
@@ -304,7 +316,7 @@ def _format_field(form: str, schema: Schema) -> dict[str, Any]:
 
 
 def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
-    """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
+    """Return the error for an HTTP status: WriterError for all requests, RequestError for this one."""
     # what concerns all requests
     url = settings.base_url
     key = settings.section
@@ -336,7 +348,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes
 
 
 def _retry_after_seconds(value: str | None) -> float:
-    """Return the seconds of a Retry-After header. A date or nonsense in it counts as none."""
+    """Return the seconds of a Retry-After header, 0 for a date or an invalid value."""
     try:
         return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
     except ValueError:
@@ -344,7 +356,7 @@ def _retry_after_seconds(value: str | None) -> float:
 
 
 def _error_body(error: urllib.error.HTTPError) -> bytes:
-    """Return the body of an error, empty where it cannot be read."""
+    """Return the body of an HTTP error, empty where it cannot be read."""
     try:
         return bytes(error.read())
     except (RequestError, OSError, http.client.HTTPException, ValueError):
@@ -352,8 +364,7 @@ def _error_body(error: urllib.error.HTTPError) -> bytes:
 
 
 def _server_message(body: bytes) -> str:
-    """Return the server's own message, short and in one line. "" where it says none that can be
-    read."""
+    """Return the server's error message in one short line, "" without a readable one."""
     try:
         tree = parse_json(body)
     except (ValueError, RecursionError):
@@ -381,7 +392,7 @@ FINGERPRINT_BYTES = 1 << 20
 
 
 class LocalModel:
-    """A GGUF file, one question at a time. It stops within one word of its deadline."""
+    """A GGUF file that answers one question at a time and stops within one word of its deadline."""
 
     workers = 1
 
@@ -398,8 +409,8 @@ class LocalModel:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the model's answer. Raises RequestError when time runs out or the chunk does not
-        fit its context."""
+        """Return the model's answer. Raises RequestError on a timeout or a question longer than the
+        context."""
         if self._process is None:  # not before the first question: all replies may be in the cache
             self._process = self._load()
         until = min(until, time.monotonic() + self.settings.timeout)
@@ -476,8 +487,7 @@ def _check_gguf_file(path: Path, key: str) -> Path:
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of the file's size and both its ends: the header that names it and its last
-    weights."""
+    """Return a hash of the file's size, header and last weights."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))

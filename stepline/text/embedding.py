@@ -33,10 +33,9 @@ _cached_vectors = ContextVar("embedded_once", default=None)
 
 @contextmanager
 def embedding_cache() -> Iterator[None]:
-    """Within it, and in its thread, the same list of texts is embedded once. Its vectors are then
-    read-only.
+    """Cache the vectors of each list of texts within this context and thread. They are read-only.
 
-    Whole lists are kept, not texts: which texts share a batch decides the last bits of a vector.
+    Whole lists are cached, not texts: which texts share a batch decides the last bits of a vector.
     """
     token = _cached_vectors.set({})
     try:
@@ -48,10 +47,12 @@ def embedding_cache() -> Iterator[None]:
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
     """Return one unit vector per text: (N, D) float32, D = 384 for MiniLM. No texts give (0, D).
 
-    model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT
-    or MPNet).
-    batch: trades only memory for speed (None: 32, on a GPU more). Texts of similar length go
-    together, and padding changes nothing. Equal texts are encoded once.
+    Args:
+        texts: N texts. Equal ones are encoded once.
+        model: a name that `find_weights` knows, or a folder in the sentence-transformers layout
+            (BERT or MPNet).
+        batch: texts per batch (None: 32, on a GPU more). It changes memory and speed, not the
+            vectors.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
@@ -98,10 +99,7 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
-    """Return the encoder on the process's device, loading it at its first use.
-
-    It is safe to call from several threads.
-    """
+    """Return the encoder on the process's device, loaded on first use. It is thread-safe."""
     folder = find_weights(model)
     device = current_device()
     key = (folder, device)

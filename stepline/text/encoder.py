@@ -50,7 +50,7 @@ UNUSED_WEIGHTS = (
 class EncoderConfig:
     """Sizes of a sentence encoder.
 
-    longest: tokens per text, with its marks. The rest of a text is not read.
+    max_tokens: tokens per text, special tokens included. Longer texts are truncated.
     """
 
     kind: Literal["bert", "mpnet"]
@@ -74,7 +74,7 @@ def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
 
 
 def read_encoder_config(folder: Path) -> EncoderConfig:
-    """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
+    """Return the configuration of a model folder. Raises ModelError for an unsupported kind."""
     # All files of the layout.
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
@@ -116,7 +116,7 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
 
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
-    """Read both spellings: one flag a mode (sentence-transformers < 5.3) and `pooling_mode`."""
+    """Return the pooling of both formats: flags (sentence-transformers < 5.3) and `pooling_mode`."""
     modes: list[Any] = []
     if "pooling_mode" in config:
         modes = [config["pooling_mode"]]
@@ -158,12 +158,12 @@ def _read_json(path: Path) -> Any:
 
 
 class TokenEncoder:
-    """Token ids to token vectors. Immutable once loaded, so that threads may share it."""
+    """A transformer from token ids to token vectors. It is immutable once loaded, so thread-safe."""
 
     def __init__(
         self, folder: Path, config: EncoderConfig, weights: dict[str, Array], device: Device
     ) -> None:
-        """weights: as `load_encoder_weights` returns them, taken out one by one."""
+        """Load the transformer. weights: from `load_encoder_weights`, removed one by one."""
         self._config = config
         # Looked up in the file: the table of words is half of the weights.
         del weights[WORD_VECTORS_NAME]
@@ -185,7 +185,7 @@ class TokenEncoder:
             self._transform = compile_transformer(config, weights)
 
     def encode(self, ids: Array, keep: Array) -> Array:
-        """Return the last layer's vectors (B, L, D) of tokens (B, L). keep: 0 where one is padding."""
+        """Return the last layer's vectors (B, L, D) of tokens (B, L). keep: (B, L), 0 at padding."""
         length = ids.shape[1]
         inputs = {"hidden": self._words[ids] + self._positions[:length], "keep": keep}
         if self._distances is not None:
@@ -195,7 +195,7 @@ class TokenEncoder:
 
 
 class SentenceEncoder:
-    """Token ids to unit sentence vectors. Immutable once loaded, so that threads may share it."""
+    """A transformer from token ids to unit sentence vectors. Immutable once loaded, so thread-safe."""
 
     def __init__(self, folder: Path, device: Device | None = None) -> None:
         self.config = read_encoder_config(folder)
@@ -208,7 +208,7 @@ class SentenceEncoder:
         self._tokenizer.no_padding()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, with its marks, cut at the model's longest input."""
+        """Return the token ids of each text, truncated to the model's maximum length."""
         encodings = self._tokenizer.encode_batch(list(texts))
         return [encoding.ids for encoding in encodings]
 
@@ -250,13 +250,11 @@ Transformer: TypeAlias = Callable[..., Array]
 
 
 def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Transformer:
-    """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and
-    normalised (post-norm).
+    """Return the transformer layers (post-norm) as an ONNX Runtime graph.
 
-    By its own kernels for transformers: attention of all heads together, a sum with its LayerNorm,
-    GELU with its bias.
-
-    weights: taken out one by one, so that they are not held twice.
+    It uses ONNX Runtime's fused kernels: multi-head attention, a sum with its LayerNorm, GELU with
+    its bias.
+    weights: removed one by one, so that they are not held twice.
     """
     graph = OnnxGraph()
     fused_domain: dict[str, Any] = {"domain": "com.microsoft"}
@@ -309,10 +307,10 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
 
 
 def distance_buckets(length: int, buckets: int) -> Array:
-    """Return the bucket of the distance between every two tokens: (L, L) int64, row = the attending
+    """Return the relative-position bucket of each token pair: (L, L) int64, row = the attending
     token.
 
-    Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by
+    Half the buckets are for later tokens. In each half, one half is exact and the rest grows by
     logarithm up to MAX_DISTANCE_TOKENS. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
     position = np.arange(length)
@@ -343,15 +341,13 @@ TYPE_VECTORS_NAME = "embeddings.token_type_embeddings.weight"  # (2, D)
 
 
 class WordTable:
-    """The vectors of a model's words, each read from the file when it is looked up. Threads may
-    share it.
+    """A model's word embeddings, each read from the file on lookup. It is thread-safe.
 
-    Mapped into memory, each word would take along the sixteen pages around it: 30 MiB and more of a
-    video's text.
+    A memory map would load the sixteen pages around each word: 30 MiB and more for a video's text.
     """
 
     def __init__(self, folder: Path, config: EncoderConfig) -> None:
-        """folder: of a model whose weights were checked."""
+        """Open the embeddings in a model folder whose weights were checked."""
         self._path = folder / WEIGHTS_FILE
         self._lock = threading.Lock()
         self._file = self._path.open("rb", buffering=0)
@@ -361,8 +357,8 @@ class WordTable:
                 self._location = location
 
     def __getitem__(self, ids: Array) -> Array:
-        """Return the vectors (*, D) float32 of token ids (*,). Raises ModelError where the file was
-        cut short."""
+        """Return the vectors (*, D) float32 of token ids (*,). Raises ModelError for a truncated
+        file."""
         location = self._location
         unique_ids, positions = np.unique(ids, return_inverse=True)
         width = location.shape[1]
@@ -382,9 +378,9 @@ class WordTable:
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
-    """Return the weights of a model folder as float32, after every name and shape was checked.
+    """Return the weights of a model folder as float32, with all names and shapes checked.
 
-    Raises ModelError for a file that cannot be read or holds another model.
+    Raises ModelError for an unreadable file or another model.
     """
     path = folder / WEIGHTS_FILE
     weights = {}
@@ -409,7 +405,7 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
 
 
 class TensorLocation(NamedTuple):
-    """Where a tensor is in a safetensors file. offset, size: bytes."""
+    """The position of a tensor in a safetensors file. offset, size: bytes."""
 
     dtype_name: str  # as the file names it, a key of NUMBER_TYPES
     offset: int
@@ -418,19 +414,18 @@ class TensorLocation(NamedTuple):
 
     @property
     def numpy_dtype(self) -> str:
-        """The type of the numbers as NumPy reads them."""
+        """The NumPy dtype of the stored numbers."""
         return NUMPY_DTYPES[self.dtype_name]
 
     def decode(self, values: Array) -> Array:
-        """Return float32 for numbers that were read from the file. Others than bfloat16 are of a
-        kind that NumPy has."""
+        """Return stored numbers as float32. NumPy has no bfloat16, so it is converted here."""
         if self.dtype_name == "BF16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32, copy=False)
 
 
 def _tensor_locations(path: Path) -> Iterator[tuple[str, TensorLocation]]:
-    """Yield the tensors of a safetensors file by name."""
+    """Yield the name and location of each tensor in a safetensors file."""
     with path.open("rb") as file:
         header, begin = read_safetensors_header(file)
     for name, entry in header.items():
@@ -443,8 +438,7 @@ def _tensor_locations(path: Path) -> Iterator[tuple[str, TensorLocation]]:
 
 
 def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of a safetensors file as float32 with their names, each read from disk where
-    it is looked at."""
+    """Yield the name and values (float32, memory-mapped) of each tensor in a safetensors file."""
     for name, location in _tensor_locations(path):
         values = np.memmap(path, location.numpy_dtype, "r", location.offset, location.shape)
         if values.nbytes != location.size:
@@ -454,7 +448,6 @@ def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
-    """Return the shape that each weight must have."""
     width = config.width
     inner = config.inner
     # Words and positions.

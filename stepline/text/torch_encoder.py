@@ -20,16 +20,17 @@ class PostNormLayers:
     weights: dict[str, Tensor]
 
     def run_layers(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Return token vectors behind the last layer. hidden: (B, L, D).
+        """Return the last layer's token vectors (B, L, D).
 
-        mask: what is added to the scores of attention, (B, 1 or H, 1 or L, L).
+        hidden: (B, L, D). mask: added to attention scores, (B, 1 or H, 1 or L, L).
         """
         for layer in range(self.config.layers):
             hidden = self._run_layer(layer, hidden, mask)
         return hidden
 
     def _run_layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
-        """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
+        """Return one layer's output (B, L, D): attention, then feed-forward, each added and
+        normalised."""
         weight_names = layer_parts(self.config, layer)
 
         # attention of all heads
@@ -51,7 +52,7 @@ class PostNormLayers:
         return self._norm(weight_names["narrow_norm"], hidden)
 
     def _split_heads(self, name: str, hidden: Tensor) -> Tensor:
-        """Return a linear layer's rows, split by head: (B, H, L, D / H)."""
+        """Return a linear layer's output, split by head: (B, H, L, D / H)."""
         rows = self._linear(name, hidden)  # (B, L, D)
         return rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2)
 
@@ -69,7 +70,7 @@ class PostNormLayers:
 
 
 class TorchTransformer(PostNormLayers):
-    """The same as `compile_transformer` returns, run by torch on a device."""
+    """The transformer of `compile_transformer`, run by torch on a device."""
 
     def __init__(self, config: EncoderConfig, weights: dict[str, Array], device: Device) -> None:
         self.config = config

@@ -35,12 +35,16 @@ BATCH_WINDOWS: Final = 16
 
 
 class AdaptedEncoder:
-    """MiniLM with the additions and heads of one file. Immutable once loaded, threads may share
-    it."""
+    """MiniLM with merged LoRA weights, and linear heads. It is immutable once loaded, so
+    thread-safe."""
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
-        """weights: "<matrix>.down" (R, D in), "<matrix>.up" (D out, R), "head.<name>.weight" and
-        ".bias". Raises ModelError when they do not fit or MiniLM is missing."""
+        """Load MiniLM and merge the LoRA weights. Raises ModelError when they do not fit or MiniLM
+        is missing.
+
+        weights: "<matrix>.down" (R, D in), "<matrix>.up" (D out, R), "head.<name>.weight" and
+        ".bias".
+        """
         folder = find_weights("minilm")
         config = read_encoder_config(folder)
         encoder = load_encoder_weights(folder, config)
@@ -61,7 +65,7 @@ class AdaptedEncoder:
         return encoded
 
     def head(self, name: str, rows: Array) -> Array:
-        """Return the probabilities that a head gives to vectors (N, D): (N, classes)."""
+        """Return the class probabilities (N, classes) of a head for vectors (N, D)."""
         weight = self._heads[f"head.{name}.weight"]
         logits = rows @ weight.T + self._heads[f"head.{name}.bias"]
         probabilities: Array = softmax(logits)
@@ -69,7 +73,7 @@ class AdaptedEncoder:
 
 
 def word_means(hidden: Array, word_starts: Sequence[int]) -> Array:
-    """Return the mean of each word's token vectors, (W, D), zeros for a word that was not read."""
+    """Return the mean of each word's token vectors, (W, D), zeros for a truncated word."""
     zero_row = np.zeros_like(hidden[:1])
     # Sums are differences of running totals.
     sums = np.cumsum(hidden, axis=0)
@@ -84,7 +88,7 @@ def word_means(hidden: Array, word_starts: Sequence[int]) -> Array:
 
 
 def load_plain_tokenizer(folder: Path) -> Tokenizer:
-    """Return MiniLM's tokenizer without its own padding and cuts."""
+    """Return MiniLM's tokenizer without padding and truncation."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -92,11 +96,10 @@ def load_plain_tokenizer(folder: Path) -> Tokenizer:
 
 
 def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], Mapping[str, Any]]:
-    """Return the weights of a file as float32, and its metadata.
+    """Return the weights of a file as float32, and its metadata. Raises ModelError for another
+    file.
 
-    path: a file, or a folder that holds `name`. None is the one that is shipped.
-
-    Raises ModelError for another file.
+    path: a file, or a folder that holds `name`. None: the file shipped with the package.
     """
     try:
         # The bytes, read once.
@@ -123,7 +126,10 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
 
 
 def merge_lora_weights(encoder: dict[str, Any], weights: Mapping[str, Array]) -> None:
-    """Add scale * B A to each matrix of the encoder that has one, in place. Raises ModelError."""
+    """Add the LoRA update scale * B A to each encoder matrix that has one, in place.
+
+    Raises ModelError where no matrix has the same shape.
+    """
     for name, lora_down in weights.items():  # A (R, D in)
         if not name.endswith(".down"):
             continue

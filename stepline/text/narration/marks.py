@@ -25,19 +25,18 @@ MARKS_FILE: Final = "narration_marks.safetensors"
 
 
 class MarkReader:
-    """Reads words without their marks. Immutable once loaded, threads may share it."""
+    """Predicts the punctuation after each word. It is immutable once loaded, so thread-safe."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a file that lab/writer_training wrote. None is the one that is shipped.
+        """Load the weights. Raises ModelError when they cannot be read or MiniLM is missing.
 
-        Raises ModelError when it cannot be read or MiniLM is missing.
+        path: a file of lab/writer_training. None: the file shipped with the package.
         """
         weights, _ = read_weights_file(path, MARKS_FILE)
         self._encoder = AdaptedEncoder(weights)
 
     def read_marks(self, words: Sequence[str]) -> Array:
-        """Return P of each of WORD_MARKS after each word, (W, 4). Marks that words carry are not
-        looked at."""
+        """Return P of each of WORD_MARKS after each word, (W, 4). Existing punctuation is ignored."""
         mark_count = len(WORD_MARKS)
         empty_rows = np.zeros((0, mark_count), np.float32)
         rows = [empty_rows]
@@ -56,5 +55,5 @@ class MarkReader:
 
 @functools.cache
 def load_mark_reader(path: Path | None = None) -> MarkReader:
-    """Return the reader of marks, loaded once per process."""
+    """Return the punctuation predictor, loaded once per process."""
     return MarkReader(path)

@@ -28,11 +28,11 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WordSpan:
-    """Where the words of a sentence are in its window.
+    """The token positions of a sentence's words in a window.
 
-    number: of the sentence, or of the first word of a stretch.
-    starts: the first token of each word, and one behind the last. They are equal where a word is
-    not read.
+    Args:
+        number: index of the sentence, or of the first word.
+        word_starts: first token of each word, and the end of the last. Equal for a truncated word.
     """
 
     number: int
@@ -41,14 +41,14 @@ class WordSpan:
 
 @dataclass(frozen=True)
 class Window:
-    """Token ids, and where the sentences lie that the window is asked about."""
+    """Token ids of one network input, and the word positions of the sentences that it predicts."""
 
     ids: tuple[int, ...]
     spans: tuple[WordSpan, ...]
 
 
 def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
-    """Return windows in which each sentence is asked about once, one neighbour on either side."""
+    """Return windows that cover each sentence once, with one neighbour on either side as context."""
     # Tokens word by word, so that each word's are known.
     tokens = []
     for text in sentences:
@@ -80,7 +80,7 @@ def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Win
 
 
 def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
-    """Return windows over words without their marks, in which each word is asked about once."""
+    """Return windows that cover each word once, without punctuation, for unpunctuated speech."""
     bare_words = [bare_word(word) for word in words]
     tokens = _word_tokens(bare_words, tokenizer)
     windows = []
@@ -101,7 +101,7 @@ def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
 
 
 def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """Return token ids (B, L) and whether each is one (B, L)."""
+    """Return padded token ids (B, L), and a mask (B, L) that is True at tokens."""
     longest = max(len(window.ids) for window in windows)
     shape = (len(windows), longest)
     ids = np.zeros(shape, np.int64)
@@ -114,13 +114,13 @@ def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
 
 
 def _word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenIds]:
-    """Return the tokens of each word. An empty one is unknown."""
+    """Return the tokens of each word, [UNK] for an empty one."""
     encodings = tokenizer.encode_batch(list(words), add_special_tokens=False)
     return [encoding.ids or [UNKNOWN_TOKEN] for encoding in encodings]
 
 
 def _sentence_groups(tokens: Sequence[Sequence[TokenIds]]) -> list[tuple[int, int]]:
-    """Return the first and one behind the last sentence of each window."""
+    """Return the (first, end) sentence range of each window."""
     groups = []
     start = 0
     count = 0
@@ -137,7 +137,7 @@ def _sentence_groups(tokens: Sequence[Sequence[TokenIds]]) -> list[tuple[int, in
 
 
 def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> WordSpan:
-    """Append the tokens of the words, as far as there is room, and return where they lie."""
+    """Append the words' tokens up to the length limits, and return their positions."""
     start = len(ids)
     word_starts = [start]
     for word in words:

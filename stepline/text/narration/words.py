@@ -23,7 +23,7 @@ OUTER_MARKS: Final = "\"'“”()[]*.!?;:,—–-…"
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text, for tables of rules."""
+    """Return the set of words in a text, for tables of rules."""
     return frozenset(text.split())
 
 
@@ -41,7 +41,7 @@ ENGLISH_SHARE: Final = 0.12
 
 
 def spoken_words(text: str) -> list[str]:
-    """Return the words of a sentence, without marks that are alone."""
+    """Return the words of a sentence, without standalone punctuation."""
     words = []
     for word in text.split():
         if any(char.isalnum() for char in word):
@@ -50,14 +50,14 @@ def spoken_words(text: str) -> list[str]:
 
 
 def bare_word(word: str) -> str:
-    """Return a word in lower case without the marks around it."""
+    """Return a word in lower case, without surrounding punctuation."""
     word = word.lower()
     word = word.replace("’", "'")
     return word.strip(OUTER_MARKS)
 
 
 def mark_after(word: str) -> Mark:
-    """Return the mark that a word carries at its end."""
+    """Return the punctuation at the end of a word."""
     end = word.rstrip(CLOSING_MARKS)[-1:]
     if end == "?":
         return "question"
@@ -69,10 +69,8 @@ def mark_after(word: str) -> Mark:
 
 
 def clauses_of_speech(text: str) -> list[str]:
-    """Return the parts of a sentence behind commas and before joining words.
-
-    Each has four words or more. It is the sentence itself where it has no such parts.
-    """
+    """Return the clauses of a sentence, cut at punctuation and conjunctions, four words each at
+    least."""
     words = text.split()
     clauses = []
     begin = 0
@@ -88,7 +86,7 @@ def clauses_of_speech(text: str) -> list[str]:
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Return whether enough of the (lower-case) words are English function words. An empty text is
-    not refused."""
+    """Return whether enough of the (lower-case) words are English function words. True for no
+    words."""
     count = sum(word in FUNCTION_WORDS for word in words)
     return count >= ENGLISH_SHARE * len(words)

@@ -87,9 +87,9 @@ class AntecedentFinder:
         ):
             sentence_mentions = []
             for chunk in doc.noun_chunks:
-                candidate = _as_candidate(chunk.noun, number, keep_probability, counts)
+                candidate = _as_candidate(chunk.root, number, keep_probability, counts)
                 if candidate is not None:
-                    sentence_mentions.append((chunk.noun.i, candidate))
+                    sentence_mentions.append((chunk.root.i, candidate))
             self.mentions.append(sentence_mentions)
 
     def candidates(self, sentence: int, token: int) -> list[Candidate]:
