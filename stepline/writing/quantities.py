@@ -48,7 +48,7 @@ _FRACTION_SLASH = "\u2044"
 
 
 def tokens(text: str) -> list[str]:
-    """Return the lower-case words, numbers and marks of a text. "2½" becomes "2 1/2"."""
+    """Return the lower-case words, numbers and punctuation of a text. "2½" becomes "2 1/2"."""
     plain = text.lower().replace("’", "'")
     with_digits = "".join(_fraction_as_digits(letter) for letter in plain)
     return _TOKEN_PATTERN.findall(with_digits)
@@ -64,22 +64,21 @@ def _fraction_as_digits(letter: str) -> str:
 
 
 def _word_at(words: Sequence[str], index: int) -> str:
-    """Return the token at a place, "" behind the last one."""
+    """Return the token at an index, "" after the last one."""
     if index >= len(words):
         return ""
     return words[index]
 
 
 def _after_mark(words: Sequence[str], index: int, mark: str) -> int:
-    """Return the place behind a token if it is there, else its own."""
+    """Return the index after a token if it is there, else the index itself."""
     if _word_at(words, index) == mark:
         return index + 1
     return index
 
 
 def number_at(words: Sequence[str], index: int) -> tuple[Range, int] | None:
-    """Return the number or range that begins at a token and the place after it, None where none
-    does."""
+    """Return the number or range that begins at a token and the index after it, None without one."""
     first = _single_number(words, index)
     if first is None:
         return None
@@ -149,8 +148,7 @@ def _parse_digits(word: str) -> float | None:
 
 
 def _number_in_words(words: Sequence[str], index: int) -> Number | None:
-    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty
-    (350)."""
+    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty (350)."""
     if not _is_below_hundred(words[index]):
         return None
     value, end = _number_below_hundred(words, index)
@@ -297,11 +295,13 @@ DEGREE_TOLERANCE = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 b
 
 @dataclass(frozen=True)
 class Quantity:
-    """One stated amount.
+    """An amount in a text.
 
-    low, high: as stated.
-    unit: as its name here, "" for a bare number.
-    thing: stem or None.
+    Args:
+        low, high: the range as stated; equal for one number.
+        kind: volume, mass, length, time, share, temperature or count.
+        unit: canonical name of the unit, "" for a bare number.
+        thing: stem of the measured noun, or None.
     """
 
     low: float
@@ -311,8 +311,7 @@ class Quantity:
     thing: str | None
 
     def agrees(self, other: "Quantity") -> bool:
-        """Return whether two amounts of one kind can be the same: equal in one unit, near equal
-        across units."""
+        """Return whether two amounts of one kind can be equal, with a tolerance across units."""
         if self.kind == TEMPERATURE_KIND:
             return self._is_same_temperature(other)
         if self.unit == other.unit:
@@ -327,8 +326,7 @@ class Quantity:
         return _ranges_overlap(amounts, other_amounts, max(relative_tolerance * largest, 1e-6))
 
     def is_same(self, other: "Quantity") -> bool:
-        """Return whether two amounts can be the same amount of one thing. A bare count needs the
-        same thing."""
+        """Return whether two amounts can be the same amount of the same thing."""
         is_same_thing = self.thing == other.thing
         if self.kind != COUNT_KIND and None in (self.thing, other.thing):
             is_same_thing = True
@@ -340,7 +338,7 @@ class Quantity:
         return self.low, self.high
 
     def __str__(self) -> str:
-        """Return it as people write it: 2-3 cup."""
+        """Return the amount as people write it: 2-3 cup."""
         number = f"{self.low:g}"
         if self.low != self.high:
             number = f"{self.low:g}-{self.high:g}"
@@ -374,7 +372,7 @@ Amount: TypeAlias = tuple[Quantity, int]  # and the place after it
 
 
 def quantities(text: str) -> list[Quantity]:
-    """Return the amounts that a text states, in order.
+    """Return the amounts in a text, in order.
 
     A bare "one" is a pronoun, "a second" is not a time, "few" and "some" are not numbers. "a cup"
     is one cup.
@@ -383,7 +381,8 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
-    """Yield each amount among the tokens of a text, its first token, and the one after its last."""
+    """Yield each amount among the tokens of a text, with its first token and the one after its
+    last."""
     index = 0
     while index < len(words):
         located = _quantity_at(words, index)
@@ -416,7 +415,7 @@ def _quantity_at(words: Sequence[str], index: int) -> Amount | None:
 
 
 def _is_celsius(words: Sequence[str], index: int, end: int, value: float) -> bool:
-    """Return whether a number with "C" behind it, words[place:after], is degrees and not cups ("2 C
+    """Return whether a number before "C", words[index:end], is in degrees and not in cups ("2 C
     flour")."""
     words_before = [word for word in words[:index] if word != "-"]
     if value >= MAX_CUPS or words_before[-1:] == ["at"]:
@@ -431,7 +430,7 @@ def _is_celsius(words: Sequence[str], index: int, end: int, value: float) -> boo
 
 
 def _unit_after(words: Sequence[str], index: int) -> Unit | None:
-    """Return the unit at most two small words behind a number: 10-inch, half a cup, 2 more cups."""
+    """Return the unit at most two small words after a number: 10-inch, half a cup, 2 more cups."""
     for _ in range(MAX_WORDS_BEFORE_UNIT + 1):
         unit = _unit_at(words, index)
         if unit is not None:
@@ -443,7 +442,7 @@ def _unit_after(words: Sequence[str], index: int) -> Unit | None:
 
 
 def _article_amount(words: Sequence[str], index: int) -> Amount | None:
-    """Return "a cup", "an hour and a half" as amounts."""
+    """Return the amount of "a cup" or "an hour and a half"."""
     is_article = words[index] in ("a", "an")
     if not is_article or _word_at(words, index + 1) in VAGUE_UNITS:
         return None
@@ -457,7 +456,7 @@ def _article_amount(words: Sequence[str], index: int) -> Amount | None:
 def _amount_with_half(
     amount: Range, kind: str, unit: str, words: Sequence[str], index: int
 ) -> Amount:
-    """Return an amount, a half more where "and a half" follows, and the place after it."""
+    """Return an amount, 0.5 more before "and a half", and the index after it."""
     added_half = 0.0
     if list(words[index : index + 3]) == ["and", "a", "half"]:
         added_half = 0.5
@@ -468,8 +467,7 @@ def _amount_with_half(
 
 
 def _unit_at(words: Sequence[str], index: int) -> Unit | None:
-    """Return kind, name and the place after the unit that begins at a token, None where none
-    does."""
+    """Return kind, name and end index of the unit that begins at a token, None without one."""
     if index >= len(words):
         return None
     word = words[index]
@@ -489,7 +487,7 @@ def _unit_at(words: Sequence[str], index: int) -> Unit | None:
 
 
 def _thing_after(words: Sequence[str], index: int) -> str | None:
-    """Return the stem of the first word of meaning near after an amount, within its clause."""
+    """Return the stem of the first content word after an amount, within its clause."""
     for word in words[index : index + MAX_THING_WORDS]:
         if word in ",.;:!?()" or word in CLAUSE_END_WORDS:
             return None

@@ -15,7 +15,7 @@ CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have
 
 
 class PromptSettings(ChatServerSettings):
-    """What a language model is asked and shown of a transcript at a time."""
+    """The prompt of a language model, and how long its chunks of a transcript are."""
 
     prompt: Literal["steps", "nasva"] = Field(
         "steps",
@@ -39,7 +39,7 @@ class PromptSettings(ChatServerSettings):
     @model_validator(mode="before")
     @classmethod
     def _use_sentence_count_if_given(cls, values: Any) -> Any:
-        """Count sentences where a number of them is given and none of words."""
+        """Count sentences where only their number is given, not that of words."""
         if not isinstance(values, dict) or "words_per_chunk" in values:
             return values
         if values.get("sentences_per_chunk", PAPER_SENTENCES) == PAPER_SENTENCES:
@@ -48,7 +48,7 @@ class PromptSettings(ChatServerSettings):
 
     @property
     def chunk_words(self) -> int | None:
-        """Words of a chunk, None where it has `sentences_per_chunk` sentences."""
+        """Words per chunk, None where chunks have `sentences_per_chunk` sentences."""
         if self.prompt == "nasva":
             return None
         return self.words_per_chunk
@@ -93,11 +93,11 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     @property
     def projector_file(self) -> Path | None:
-        """The GGUF file of the projector."""
+        """The GGUF file of the vision projector."""
         return self.projector
 
     def deadline_for(self, chunks: int) -> float:
-        """Return the seconds in which a number of chunks must be answered."""
+        """Return the time limit for a number of chunks, in seconds."""
         deadlines = chunks / CHUNKS_PER_DEADLINE
         return self.deadline * max(1.0, deadlines)
 
@@ -111,8 +111,8 @@ class LlmSettings(ChatSettings, PromptSettings):
     def _omit_unused_picture_settings(
         self, serialize: SerializerFunctionWrapHandler
     ) -> dict[str, Any]:
-        """Store what concerns pictures only where some are shown: results without any stay what
-        they are."""
+        """Store the settings of pictures only where some are shown, so that older results stay
+        equal."""
         values: dict[str, Any] = serialize(self)
         unused: list[str] = []
         if not self.pictures:
@@ -153,8 +153,8 @@ class WritingSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _omit_unused_llm_settings(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns a language model alone only where one writes: other results stay
-        what they are."""
+        """Store the settings of a language model only where it writes, so that older results stay
+        equal."""
         values: dict[str, Any] = serialize(self)
         if self.writer == "llm":
             return values

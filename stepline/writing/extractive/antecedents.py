@@ -47,10 +47,9 @@ NON_ANTECEDENT_WORDS: Final = (
 
 @dataclass(frozen=True)
 class Antecedent:
-    """What a pronoun stands for.
+    """The most likely antecedent of a pronoun.
 
-    name: without an article.
-    probability: that it is this.
+    name: without an article. probability: that it is the antecedent.
     """
 
     name: str
@@ -59,7 +58,15 @@ class Antecedent:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A thing that was named. sentence: where. keep_chance: share of its words that are part of a step."""
+    """A noun that can be an antecedent.
+
+    Args:
+        sentence: index of the sentence that names it.
+        role: dependency relation to its head.
+        keep_probability: P(the noun is part of a step).
+        count: mentions so far.
+        is_acted_on: object of a verb that is part of a step.
+    """
 
     name: str
     stem: str
@@ -72,13 +79,15 @@ class Candidate:
 
 
 class AntecedentFinder:
-    """Finds what the pronouns of one narration stand for, by what was named before."""
+    """Finds the antecedents of one narration's pronouns."""
 
     def __init__(
         self, docs: "Sequence[Doc]", keep_probabilities: Sequence[Sequence[float]]
     ) -> None:
-        """docs: its sentences, parsed, of words parted by one space. keeps: of each, P(part of a
-        step) of each token."""
+        """Collect the candidates.
+
+        docs: the parsed sentences. keep_probabilities: of each, P(part of a step) per token.
+        """
         self.docs = docs
         self.mentions: list[list[tuple[int, Candidate]]] = []
         counts: dict[str, int] = {}
@@ -93,7 +102,7 @@ class AntecedentFinder:
             self.mentions.append(sentence_mentions)
 
     def candidates(self, sentence: int, token: int) -> list[Candidate]:
-        """Return the things named before a pronoun, the nearest first."""
+        """Return the candidates before a pronoun, the nearest first."""
         earlier: list[Candidate] = []
         for number in range(sentence, max(-1, sentence - MAX_BACK_SENTENCES - 1), -1):
             for index, candidate in reversed(self.mentions[number]):
@@ -103,7 +112,7 @@ class AntecedentFinder:
         return earlier
 
     def find(self, sentence: int, token: int) -> Antecedent | None:
-        """Return the most likely thing that the pronoun at a token stands for, None without any."""
+        """Return the most likely antecedent of the pronoun at a token, None without candidates."""
         candidates = self.candidates(sentence, token)
         if not candidates:
             return None
@@ -126,7 +135,7 @@ class AntecedentFinder:
 def _as_candidate(
     noun: "Token", sentence: int, keep_probability: Sequence[float], counts: dict[str, int]
 ) -> Candidate | None:
-    """Return the thing that a noun phrase names, None for a pronoun, a measure, a person."""
+    """Return the candidate of a noun phrase, None for a pronoun, a measure or a person."""
     noun = _measured_thing(noun)
     lemma = noun.lemma_.lower()
     if noun.pos_ not in ("NOUN", "PROPN") or lemma in NON_ANTECEDENT_WORDS or len(lemma) < 2:
@@ -148,13 +157,13 @@ def _as_candidate(
 
 
 def _measured_thing(noun: "Token") -> "Token":
-    """Return the flour of "two cups of flour"."""
+    """Return the noun after a measure: the flour of "two cups of flour"."""
     things = measured_things(noun)
     return things[0] if things else noun
 
 
 def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candidate]) -> Array:
-    """Return what the logit reads of each candidate and, last, of "none", (C + 1, F)."""
+    """Return the logit's features of each candidate and, last, of "no antecedent", (C + 1, F)."""
     rows = []
     is_plural_pronoun = pronoun in PLURAL_PRONOUNS
     is_demonstrative = pronoun in DEMONSTRATIVE_PRONOUNS
@@ -196,7 +205,7 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
 def candidate_probabilities(
     pronoun: str, sentence: int, candidates: Sequence[Candidate], weights: Array
 ) -> Array:
-    """Return P of each candidate and, last, of none of them, (C + 1,)."""
+    """Return P of each candidate and, last, of "no antecedent", (C + 1,)."""
     logits = candidate_features(pronoun, sentence, candidates) @ weights
     # The largest logit is taken off first, so that exp cannot overflow.
     exponents = np.exp(logits - logits.max())
@@ -212,7 +221,7 @@ def read_antecedent_weights() -> Array:
 
 @cache
 def verbs_without_object() -> frozenset[str]:
-    """Return the verbs that editors often leave without an object: "Stir for a minute"."""
+    """Return the verbs that editors often use without an object: "Stir for a minute"."""
     return frozenset(_read_fitted()["objectless"])
 
 
@@ -234,7 +243,7 @@ NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "th
 
 
 class StepNamer:
-    """Names the pronouns of one narration's steps. docs: its sentences, of words parted by a space."""
+    """Replaces the pronouns of one narration's steps by their antecedents."""
 
     def __init__(self, docs: "Sequence[Doc]", readings: Sequence[SentenceReading]) -> None:
         keep_probabilities = []
@@ -259,7 +268,7 @@ class StepNamer:
         self._finder = AntecedentFinder(docs, keep_probabilities)
 
     def name_at(self, sentence: int, index: int) -> str | None:
-        """Return what the pronoun at a word stands for, without an article, None where unsure."""
+        """Return the antecedent of the pronoun at a word, without an article, None where unsure."""
         token = self._pronoun(sentence, index)
         if token is None:
             return None
@@ -278,7 +287,7 @@ class StepNamer:
         return name
 
     def likely_names(self, sentence: int, word_indices: Sequence[int]) -> tuple[str, ...]:
-        """Return what the pronouns at these words most likely stand for, sure or not."""
+        """Return the most likely antecedents of the pronouns at these words, sure or not."""
         names = []
         for index in word_indices:
             token = self._pronoun(sentence, index)
@@ -290,7 +299,7 @@ class StepNamer:
         return tuple(names)
 
     def _pronoun(self, sentence: int, index: int) -> int | None:
-        """Return the token of the pronoun at a word, None for another word."""
+        """Return the token index of the pronoun at a word, None for another word."""
         first_tokens = self._tokens[sentence]
         if index >= len(first_tokens):
             return None
@@ -301,7 +310,8 @@ class StepNamer:
         return int(token.i)
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
-        """Return the step with the names of its pronouns, None where only pronouns are left."""
+        """Return the step with its pronouns replaced by names, or removed where they can be
+        omitted."""
         words: list[DraftWord] = []
         names: set[str] = set()
         for number, word in enumerate(draft.words):
@@ -319,9 +329,9 @@ class StepNamer:
 
 
 def _fronted_name(pronoun: "Token") -> str | None:
-    """Return the thing that is named in front of the clause: "TWO ONIONS, chop THEM fine".
+    """Return the noun phrase before the clause: "TWO ONIONS, chop THEM fine".
 
-    None where the sentence begins otherwise, or where one and many do not agree.
+    None for other words before the comma, or where the number does not agree.
     """
     words_before_comma, words_after_comma = _around_comma(pronoun)
     if pronoun.dep_ != "dobj" or not words_before_comma:
@@ -345,8 +355,11 @@ def _fronted_name(pronoun: "Token") -> str | None:
 
 
 def _around_comma(pronoun: "Token") -> "tuple[list[Token], list[Token]]":
-    """Return the words before the first comma without those that only open, and those from there
-    to the pronoun. Both are empty where no comma comes before it."""
+    """Return the words before the first comma, without openers, and those from there to the
+    pronoun.
+
+    Both are empty where no comma precedes it.
+    """
     doc = pronoun.doc
     for comma in doc[: pronoun.i]:
         if comma.text != ",":
@@ -363,6 +376,6 @@ def _around_comma(pronoun: "Token") -> "tuple[list[Token], list[Token]]":
 
 
 def _can_omit_pronoun(words: Sequence[DraftWord], number: int) -> bool:
-    """Return whether a step reads well without the pronoun at a place: "Stir [it] for a minute"."""
+    """Return whether a step reads well without the pronoun at an index: "Stir [it] for a minute"."""
     is_between = 0 < number < len(words) - 1
     return is_between and bare_word(words[number - 1].text) in verbs_without_object()

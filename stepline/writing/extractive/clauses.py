@@ -42,12 +42,15 @@ _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 
 @dataclass(frozen=True)
 class Clause:
-    """One action as the grammar gives it.
+    """An action clause.
 
-    may: it is only allowed ("you can").
-    negated: it is forbidden.
-    narrow: said in plain present or as an order, without "going to" or the like.
-    chain: the verb it is joined to ("peel and slice").
+    Args:
+        verb: its head.
+        voice: who acts: the subject, or an order, title or passive.
+        is_permitted: the action is only allowed ("you can").
+        is_negated: it is forbidden.
+        is_planned: said with "going to", "will" or the like.
+        joined_verb: the verb that it is joined to ("peel and slice").
     """
 
     verb: "Token"
@@ -60,7 +63,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class _Mood:
-    """What a verb inherits from the one it hangs on."""
+    """The voice and mood that a verb inherits from its governor."""
 
     voice: Voice
     is_permitted: bool = False
@@ -71,10 +74,12 @@ class _Mood:
 def find_clauses(
     doc: "Doc", *, has_added_you: bool = False, after_then: bool = False
 ) -> list[Clause]:
-    """Return the action clauses of one parsed segment in the order of their words.
+    """Return the action clauses of one parsed segment in word order.
 
-    ordered: the segment's "you" was put there by `segments`, so its clauses are orders.
-    sequenced: a "then" or the like was before it, which makes a passive an instruction.
+    Args:
+        doc: the segment.
+        has_added_you: its "you" was inserted by `segments`, so its clauses are orders.
+        after_then: a sequence word ("then") precedes it, which makes a passive an instruction.
     """
     clauses = []
     for sentence in doc.sents:
@@ -96,8 +101,8 @@ def find_clauses(
 def _clauses_below(
     verb: "Token", inherited: _Mood | None, joined_verb: "Token | None"
 ) -> Iterator[Clause]:
-    """Yield the clauses at and below a verb. A verb that only carries another one gives way to
-    it."""
+    """Yield the clauses at and below a verb. An auxiliary-like verb ("start") yields its
+    complement."""
     mood = _mood(verb, inherited)
     carried = None if mood is None else _carried_verb(verb)
 
@@ -139,7 +144,7 @@ def _clauses_below(
 
 
 def _orders_after_let(verb: "Token") -> "list[Token]":
-    """Return orders that the parser joined to a taken clause: "let it dry, then SAND it
+    """Return orders that the parser joined to a complement clause: "let it dry, then SAND it
     lightly"."""
     orders: list[Token] = []
     if verb.lemma_ != "let":
@@ -155,18 +160,20 @@ def _orders_after_let(verb: "Token") -> "list[Token]":
 
 
 def has_own_object(verb: "Token") -> bool:
-    """Return whether a verb has an object of its own and no subject."""
+    """Return whether a verb has its own object and no subject."""
     return _subject(verb) is None and has_child(verb, ("dobj",))
 
 
 def has_child(token: "Token", relations: Sequence[str]) -> bool:
-    """Return whether a token has a child in one of some dependency relations."""
+    """Return whether a token has a child in one of these dependency relations."""
     return any(child.dep_ in relations for child in token.children)
 
 
 def is_separate_action(child: "Token") -> bool:
-    """Return whether a participle is an action of its own: "lie back, PINCHING your shoulders".
-    "using ..." is not."""
+    """Return whether a participle is a separate action: "lie back, PINCHING your shoulders".
+
+    "using ..." is not.
+    """
     if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
         return False
     is_behind_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
@@ -176,7 +183,7 @@ def is_separate_action(child: "Token") -> bool:
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
-    """Return who does the verb and how it is said, None when it names no action now."""
+    """Return the subject and mood of a verb, None when it is no present action."""
     auxiliaries = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
     is_negated = False
     for child in verb.children:
@@ -233,11 +240,10 @@ def _without_subject(
 
 
 def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
-    """Return the mood of an action that is linked to one which is not to be done.
+    """Return the mood of an action linked to a negated one.
 
-    It is forbidden too after "or": "don't twist it OR BEND it". After a comma it is to be done:
-    "don't scrape it, TURN it around". After a mere "and" it is part of what is
-    forbidden, and no action of its own.
+    After "or" it is negated too: "don't twist it OR BEND it". After a comma it is not: "don't
+    scrape it, TURN it around". After "and" alone it is part of the negated action, so None.
     """
     words_before = ["", ""]
     for token in verb.doc[: verb.i]:
@@ -253,9 +259,9 @@ def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
 
 
 def _carried_verb(verb: "Token") -> "Token | None":
-    """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD".
+    """Return the verb that a light verb governs: "going to ADD", "start by PRIMING", "let's ADD".
 
-    "let it cool" stays an action of its own.
+    "let it cool" stays a separate action.
     """
     if verb.lemma_ == "let":
         for child in verb.children:

@@ -59,10 +59,9 @@ MIN_ASIDE_KEEP = 0.6  # of a clause that says which or where: "a spot where you 
 def verb_complements(
     clause: Clause, keep_probability: "KeepProbability | None" = None
 ) -> "list[Complement]":
-    """Return what follows the verb in a step, one list of tokens a complement, the condition
-    last.
+    """Return the verb's complements in a step, each a list of tokens, conditions last.
 
-    keep: what a reader of the narration says of each word. Complements that it would leave out go.
+    keep_probability: P(part of the step) of a token; improbable complements are left out.
     """
     verb = clause.verb
 
@@ -106,7 +105,7 @@ def verb_complements(
 
 
 def _with_can_noun(complement: "Complement", verb: "Token") -> "Complement":
-    """Return a complement with the can that the parser takes for the verb's: "the watering CAN"."""
+    """Return a complement with a "can" that the parser took for a modal: "the watering CAN"."""
     if not complement or complement[-1].i + 1 >= len(verb.doc):
         return complement
     next_token = complement[-1].nbor()
@@ -137,8 +136,8 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
 
 
 def _is_kept_clause(clause: "Token") -> bool:
-    """Return whether a qualifying clause belongs to the step: "until it dissolves", "using a
-    ruler", "to lock it"."""
+    """Return whether a clause belongs to the step: "until it dissolves", "using a ruler", "to lock
+    it"."""
     if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
     # how much: "as hard AS YOU CAN"
@@ -161,17 +160,17 @@ def _has_as_before(head: "Token") -> bool:
 
 
 def _is_condition(child: "Token") -> bool:
-    """Return whether a clause says when or whether it is done: "WHEN IT BOILS, turn it down"."""
+    """Return whether a clause is a condition of the action: "WHEN IT BOILS, turn it down"."""
     return child.dep_ == "advcl" and _is_opened_by(child, CONDITION_OPENERS)
 
 
 def _is_opened_by(clause: "Token", openers: frozenset[str]) -> bool:
-    """Return whether one of some words hangs on a clause's verb."""
+    """Return whether a clause's verb has one of these words as a child."""
     return any(child.lower_ in openers for child in clause.children)
 
 
 def _is_occasion(child: "Token") -> bool:
-    """Return whether a phrase before the verb says when or for what: "FOR A SERIOUS BURN, call the
+    """Return whether a phrase before the verb is its occasion: "FOR A SERIOUS BURN, call the
     doctor"."""
     if child.dep_ != "prep":
         return False
@@ -188,8 +187,7 @@ def _is_occasion(child: "Token") -> bool:
 
 
 def _governor_qualifiers(verb: "Token") -> "Complement":
-    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to
-    ADD water"."""
+    """Return the clauses of the verbs that govern this one: "if it is dry, you want to ADD water"."""
     qualifiers: list[Token] = []
     while verb.dep_ == "xcomp":
         end = verb.i
@@ -207,7 +205,7 @@ def _has_object(verb: "Token") -> bool:
 
 
 def _shared_object(clause: Clause) -> "Token | None":
-    """Return the object that a later verb brings for both: "peel and slice the POTATOES"."""
+    """Return the object of a later joined verb: "peel and slice the POTATOES"."""
     verb = clause.verb
     is_last_token = verb.i + 1 >= len(verb.doc)
     if is_last_token or verb.lemma_ in COMPLETE_VERBS:
@@ -229,7 +227,7 @@ def _shared_object(clause: Clause) -> "Token | None":
 
 
 def _misattached_object(verb: "Token") -> "Complement":
-    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the
+    """Return the object after a particle that the parser attached elsewhere: "pinch off | the
     bottom leaves"."""
     has_particle = any(child.dep_ == "prt" and child.i == verb.i + 1 for child in verb.children)
     if not has_particle or has_child(verb, ("dobj", "prep")):
@@ -241,7 +239,7 @@ def _misattached_object(verb: "Token") -> "Complement":
 
 
 def _mean_keep(complement: "Sequence[Token]", keep_probability: "KeepProbability") -> float:
-    """Return the mean chance of the words that say something. A pronoun alone stays."""
+    """Return the mean P(kept) of the content words, 1 for a pronoun alone."""
     probabilities = [
         keep_probability(token)
         for token in complement
@@ -251,9 +249,9 @@ def _mean_keep(complement: "Sequence[Token]", keep_probability: "KeepProbability
 
 
 def tokens_of(head: "Token", keep_probability: "KeepProbability | None" = None) -> "Complement":
-    """Return the tokens of a complement in order, without asides and hollow adverbs.
+    """Return the tokens of a complement in order, without asides and filler adverbs.
 
-    keep: asides that it would keep stay, for they say which or where.
+    keep_probability: P(part of the step) of a token; probable asides stay.
     """
     tokens = sorted(head.subtree, key=token_index)
     dropped: set[int] = set()
@@ -272,7 +270,7 @@ def tokens_of(head: "Token", keep_probability: "KeepProbability | None" = None) 
 
 
 def token_index(token: "Token") -> int:
-    """Return the place of a token in its sentence, by which tokens are sorted."""
+    """Return the index of a token in its document, as a sort key."""
     return int(token.i)
 
 
@@ -310,8 +308,11 @@ def _is_aside(token: "Token", head: "Token") -> bool:
 
 
 def limit_length(complements: "list[Complement]") -> "list[Complement]":
-    """Leave out qualifiers from the end until the step has at most MAX_STEP_WORDS words. What the
-    verb acts on stays, and a list of things is whole."""
+    """Return the complements without the last qualifiers, so that a step has at most MAX_STEP_WORDS
+    words.
+
+    The verb's objects stay, and a list of things stays whole.
+    """
     qualifiers = []
     for complement in complements[1:]:
         if not any(token.dep_ == "dobj" and token.head not in complement for token in complement):
@@ -329,8 +330,8 @@ def limit_length(complements: "list[Complement]") -> "list[Complement]":
 
 
 def is_resting_clause(clause: Clause) -> bool:
-    """Return whether a clause only lets a thing that was set aside be: "set that to the side, LET
-    IT COOL"."""
+    """Return whether a clause only says to leave a thing alone: "set that to the side, LET IT
+    COOL"."""
     verb = clause.verb
     before = verb.head
     if verb.lemma_ != "let" or before is verb or before.lemma_ not in SETTING_VERBS:
@@ -343,7 +344,7 @@ def is_resting_clause(clause: Clause) -> bool:
 
 
 def _let_complement(verb: "Token") -> "Complement":
-    """Return what a "let" lets happen: "it cool for an hour"."""
+    """Return the complement of "let": "it cool for an hour"."""
     tokens: list[Token] = []
     for child in verb.children:
         if child.dep_ == "ccomp":
@@ -352,8 +353,8 @@ def _let_complement(verb: "Token") -> "Complement":
 
 
 def resting_clause(verb: "Token") -> "Complement":
-    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it
-    cool for an hour"."""
+    """Return how a set-aside thing rests: "cool for an hour" in "set it aside, let it cool for an
+    hour"."""
     for child in verb.children:
         is_let_verb = child.i > verb.i and child.lemma_ == "let"
         if is_let_verb and is_resting_clause(Clause(child, "order")):

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of one narration, in order, "chop it" as "chop the onion" where only an
-    onion can be meant.
+    """Return the English sentences with pronouns replaced by nouns: "chop it" -> "chop the onion".
 
-    For English. What stands for a thing in clauses without an action stays as it is. Raises
-    ModelError without the parser.
+    Only where one noun can be the antecedent, and only in clauses with an action. Raises ModelError
+    without the parser.
     """
     mentions = Mentions()
     resolved = []
@@ -28,7 +27,7 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
 
 
 def _resolve_sentence(doc: "Doc", sentence: int, mentions: Mentions) -> str:
-    """Return one sentence with its pronouns named, and remember what it names."""
+    """Return one sentence with its pronouns replaced, and add its nouns to the mentions."""
     names: dict[int, str] = {}  # of pronouns, by token
     clauses = find_clauses(doc)
     for clause in clauses:

@@ -41,9 +41,9 @@ TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_tran
 def import_spacy() -> Any:
     """Return spaCy without its command line, and in Stepline's own processes without torch.
 
-    Both are unused here. The command line is nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
-    torch is 1.6 CPU s and 175 MiB. What asks for the command line later finds it: the module in its
-    place is there during the import alone.
+    Both are unused here. The command line takes nearly half of the import (0.3 of 0.75 CPU s, 18
+    MiB), torch 1.6 CPU s and 175 MiB. A later import of the command line works: the placeholder
+    exists during this import alone.
     """
     if "spacy" in sys.modules:
         return sys.modules["spacy"]
@@ -63,24 +63,23 @@ def import_spacy() -> Any:
 
 
 class _TorchHidingFinder:
-    """Says to one thread alone that torch is not installed."""
+    """An import finder that reports torch as not installed, to one thread only."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Raise ModuleNotFoundError for torch. Leave the rest to other finders."""
+        """Raise ModuleNotFoundError for torch. Leave other modules to other finders."""
         if name == TORCH_MODULE and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextmanager
 def _hide_torch() -> Iterator[None]:
-    """Hide torch from spaCy, which imports it where it is installed. What imports torch later finds
-    it.
+    """Hide torch from spaCy's import, within this context.
 
-    Not where it is imported already, nor in someone else's program, nor where a package is
-    installed whose networks need it in spaCy.
+    Not where torch is imported already, in a host program, or where an installed spaCy package
+    needs it.
     """
     torch_users = [name for name in TORCH_USERS if find_spec(name) is not None]
     if TORCH_MODULE in sys.modules or not is_own_process() or torch_users:
@@ -106,7 +105,7 @@ def _lazy_function(module: str, name: str) -> Callable[..., Any]:
 
 
 def parser() -> "Language":
-    """Return the parser, loaded once per process. It is safe to call from several threads.
+    """Return the parser, loaded once per process. It is thread-safe.
 
     Loading takes about 0.35 s, after an import of spaCy of about 0.45 s.
     """
@@ -132,15 +131,14 @@ def parse(texts: Sequence[str]) -> "Iterator[Doc]":
 
 @cache
 def verbs() -> frozenset[str]:
-    """Return the base forms of English verbs (WordNet's list, which the parser's lemmatizer
-    carries)."""
+    """Return the base forms of English verbs, from WordNet by spaCy's lemmatizer."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
 
 
 @cache
 def nouns() -> frozenset[str]:
-    """Return the base forms of English nouns (WordNet's list, as of `verbs`)."""
+    """Return the base forms of English nouns, from WordNet by spaCy's lemmatizer."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["noun"])
 
@@ -152,7 +150,7 @@ PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
 
 @cache
 def _verb_exceptions() -> dict[str, str]:
-    """Return irregular form -> base form, of the parser's lemmatizer."""
+    """Return irregular form -> base form, from spaCy's lemmatizer."""
     lookups = parser().get_pipe("lemmatizer").lookups
     exception_table = lookups.get_table("lemma_exc")["verb"]
     exceptions = {}
@@ -163,7 +161,7 @@ def _verb_exceptions() -> dict[str, str]:
 
 
 def base_form(word: str, token: "Token | None") -> str | None:
-    """Return the base form of a spoken verb, None for another word: "adding" is "add"."""
+    """Return the base form of a spoken verb ("adding" -> "add"), None for another word."""
     bare = bare_word(word)
     known_verbs = verbs()
     exceptions = _verb_exceptions()
@@ -185,7 +183,7 @@ def base_form(word: str, token: "Token | None") -> str | None:
 
 
 def _possible_base_forms(word: str) -> list[str]:
-    """Return what a word may be without its ending, the most likely first."""
+    """Return possible base forms of a word, the most likely first."""
     stems = _without_endings(word, PAST_ENDINGS)
     # "chopping" has a doubled letter last
     for stem in _without_endings(word, PLAIN_PAST_ENDINGS):
@@ -197,7 +195,7 @@ def _possible_base_forms(word: str) -> list[str]:
 
 
 def _without_endings(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the word with each ending that it has replaced. endings: ending, what replaces it."""
+    """Return the word with each matching ending replaced. endings: (ending, replacement) pairs."""
     stems = []
     for ending, replacement in endings:
         if word.endswith(ending):

@@ -61,8 +61,15 @@ WordResolver = Callable[[int], str | None]
 
 @dataclass(frozen=True)
 class GrammarAction:
-    """One action as a step. text: an order. verb: the place of its verb among the spoken words,
-    places: of all its words. is_further: it goes on with the step before. is_negated: not to do."""
+    """One action as a step.
+
+    Args:
+        text: an imperative.
+        verb: index of its verb among the spoken words.
+        word_indices: of all its words.
+        is_further: it continues the step before.
+        is_negated: it says what not to do.
+    """
 
     text: str
     verb: int
@@ -74,7 +81,13 @@ class GrammarAction:
 def grammar_actions(
     text: str, reading: "SentenceReading", resolve: WordResolver
 ) -> list[GrammarAction]:
-    """Return the actions of one sentence that the tagger lets be, in order, further ones joined."""
+    """Return the actions of one sentence that the tagger accepts, in order, continuations joined.
+
+    Args:
+        text: of the sentence.
+        reading: the tagger's probabilities.
+        resolve: word index of a pronoun -> name, None where unsure.
+    """
     # for each word between spaces its place among the spoken words, or that of the one before
     word_index_of = []
     word_index = -1
@@ -111,9 +124,9 @@ def grammar_actions(
 def _with_following_phrases(
     actions: Sequence[GrammarAction], text: str, reading: "SentenceReading"
 ) -> list[GrammarAction]:
-    """Return the actions with the phrases behind them that the tagger keeps.
+    """Return the actions with the phrases after them that the tagger keeps.
 
-    These are phrases that the parser hung on something else: "cut off the ends, FROM THE BOTTOM".
+    The parser attached these to something else: "cut off the ends, FROM THE BOTTOM".
     """
     words = spoken_words(text)
     keep_probability = keep_probability_at(reading.edits)
@@ -152,9 +165,9 @@ def _with_following_phrases(
 def _until_clause(
     words: Sequence[str], word_indices: range, keep_probability: Callable[[int], float]
 ) -> Sequence[int]:
-    """Return the places of the clause that says until when, where the tagger does not refuse it.
+    """Return the word indices of an "until" clause that the tagger keeps, empty without one.
 
-    "Fry it for ten minutes or so TILL IT'S GOLDEN": the parser hung it on "so".
+    "Fry it for ten minutes or so TILL IT'S GOLDEN": the parser attached it to "so".
     """
     for start in word_indices[: MAX_WORDS_BEFORE_UNTIL + 1]:
         if bare_word(words[start]) not in UNTIL_WORDS:
@@ -168,7 +181,7 @@ def _until_clause(
 
 
 def _end_of_phrase(words: Sequence[str], start: int, limit: int) -> int:
-    """Return where the phrase ends that begins at a word: behind its mark."""
+    """Return the end of the phrase that begins at a word: after its punctuation."""
     for index in range(start, limit):
         if mark_after(words[index]) != "none":
             return index + 1
@@ -176,10 +189,9 @@ def _end_of_phrase(words: Sequence[str], start: int, limit: int) -> int:
 
 
 def grammar_findings(texts: Sequence[str]) -> Findings:
-    """Return what grammar alone finds in each sentence, (S, 2).
+    """Return what grammar finds in each sentence, (S, 2), each 0 or 1.
 
-    The columns: an order, and an action said with "you", "we" or "I". Neither is talk by the rules
-    of `off_topic`.
+    The columns: an order, and an action with "you", "we" or "I". Neither is off-topic talk.
     """
     # The pieces of all sentences are parsed in one batch.
     segments: list[Segment] = []
@@ -214,7 +226,7 @@ def _clause_action(
 ) -> GrammarAction | None:
     """Return the action of a clause.
 
-    None where the tagger lets none begin with its verb, or where a "not" would be lost.
+    None where the tagger accepts none at its verb, or where a "not" would be lost.
     """
     edits = reading.edits
     word_keep_probability = keep_probability_at(edits)
@@ -260,18 +272,17 @@ def _clause_action(
 
 
 def _names_an_object(clause: Clause) -> bool:
-    """Return whether an action has an object of its own, which makes it a step of its own.
+    """Return whether an action has a noun as its object, so that it is a separate step.
 
-    Annotators of YouCook2's captions put some actions into one step with the action before. It is
-    82 % of those that act on a pronoun, 79 % of those without an object and 9 % of those with a new
-    object.
+    In YouCook2's captions annotators join 82 % of actions on a pronoun to the action before, 79 %
+    of those without an object, and 9 % of those with a new object.
     """
     objects = [child for child in clause.verb.children if child.dep_ == "dobj"]
     return any(child.pos_ in NOUN_TAGS for child in objects)
 
 
 def _mean_keep(clause: Clause, keep_probability: "Callable[[Token], float]") -> float:
-    """Return the mean chance that the things stay which a clause acts on, 0 without any."""
+    """Return the mean P(kept) of the nouns in a clause, 0 without any."""
     probabilities = []
     for part in verb_complements(clause):
         probabilities += [keep_probability(token) for token in part if token.pos_ in NOUN_TAGS]
@@ -279,7 +290,7 @@ def _mean_keep(clause: Clause, keep_probability: "Callable[[Token], float]") -> 
 
 
 def keep_probability_at(edits: "object") -> Callable[[int], float]:
-    """Return what gives P(kept) of the word at a place."""
+    """Return a function: word index -> P(kept)."""
     drop = WORD_EDITS.index("drop")
 
     def keep_probability(index: int) -> float:
@@ -294,7 +305,7 @@ def _keeps_negation(
     verb: int,
     keep_probability: Callable[[int], float],
 ) -> bool:
-    """Return whether the tagger keeps the "not" in front of a verb."""
+    """Return whether the tagger keeps the "not" before a verb."""
     for word in segment.words:
         index = word_index_of[word.index]
         is_negation = word.bare.endswith("n't") or word.bare in NEGATION_WORDS
@@ -304,7 +315,7 @@ def _keeps_negation(
 
 
 def _joined_actions(before: GrammarAction, action: GrammarAction) -> GrammarAction | None:
-    """Return two actions as one step, None where the later does not continue the step."""
+    """Return two actions as one step, None where the second does not continue the first."""
     if not action.is_further or before.is_negated or action.is_negated:
         return None
     between = action.word_indices[0] - before.word_indices[-1] - 1

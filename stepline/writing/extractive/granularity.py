@@ -50,12 +50,14 @@ OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
 @dataclass(frozen=True)
 class SentenceStep:
-    """A step as one sentence says it.
+    """A step of one sentence.
 
-    listed: its words without a verb, where the sentence has none and one was put in front. They may
-    go on with the list of the step before.
-    is_sure: it is a step also where nothing goes before.
-    meant: what its bare pronouns most likely stand for.
+    Args:
+        step: with its source.
+        list_text: the words without an inserted verb; they may continue the list of the step
+            before.
+        is_sure: it is a step even where it continues none.
+        antecedents: most likely antecedents of its pronouns.
     """
 
     step: Step
@@ -66,15 +68,14 @@ class SentenceStep:
 
 @dataclass(frozen=True)
 class JoinedSteps:
-    """steps: in their order. refused: those with a flaw, or that would have been steps only as part
-    of another."""
+    """The steps in order, and the rejected ones: with a flaw, or without a step to continue."""
 
     steps: tuple[Step, ...]
     rejected: tuple[Rejected, ...]
 
 
 def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedSteps:
-    """Return the steps in their order, halves joined to the step before as far as `detail` says."""
+    """Return the steps in order, continuations joined to the step before as `detail` says."""
     docs = parse([item.step.text for item in steps])
     joined: list[_JoinedStep] = []
     rejected: list[Rejected] = []
@@ -100,10 +101,10 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
 
 @dataclass(frozen=True)
 class _JoinedStep:
-    """Steps that are written as one.
+    """Steps written as one.
 
-    parts: what each adds to the text. One that begins with a comma goes on with a list.
-    verb: of the first.
+    parts: what each adds to the text; one with a leading comma continues a list. verb: of the
+    first.
     """
 
     steps: tuple[Step, ...]
@@ -129,7 +130,7 @@ class _JoinedStep:
         return text
 
     def as_step(self) -> Step:
-        """Return one step that rests on all sentences."""
+        """Return one step with the sources of all."""
         if len(self.steps) == 1:
             return self.steps[0]
         sources: set[int] = set()
@@ -147,7 +148,7 @@ class _JoinedStep:
 def _extended(
     previous: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
-    """Return the step before with this one at its end, None where they are two."""
+    """Return the step before extended by this one, None where they are two steps."""
     if detail == "full":
         return None
     last = previous.steps[-1]
@@ -183,9 +184,9 @@ def _extended(
 
 
 def _continues_same_thing(previous: _JoinedStep, item: SentenceStep) -> bool:
-    """Tell whether a half goes on with what the step before names.
+    """Return whether a continuation acts on what the step before names.
 
-    Within one sentence it does nearly always. Elsewhere its pronouns must stand for that.
+    Within one sentence it nearly always does. Elsewhere its pronouns must have such antecedents.
     """
     last_sources = set(previous.steps[-1].sources)
     if not last_sources.isdisjoint(item.step.sources):
@@ -197,7 +198,7 @@ def _continues_same_thing(previous: _JoinedStep, item: SentenceStep) -> bool:
 
 
 def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
-    """Tell whether a step is said within this many seconds of the one before."""
+    """Return whether a step is said within this many seconds of the one before."""
     if previous.said is None or step.said is None:
         return False
     pause = step.said.start - previous.said.end
@@ -205,8 +206,8 @@ def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
 
 
 def text_without_pronoun(doc: "Doc") -> str | None:
-    """Return an order without its bare pronoun: of "rinse it" "rinse", of "let it cool" "let cool".
-    None where it names what it acts on."""
+    """Return an order without its object pronoun: "rinse it" -> "rinse". None where it has a noun
+    object."""
     object_pronouns: list[Token] = []
     for token in doc:
         if token.dep_ not in OBJECT_ROLES:
@@ -244,7 +245,7 @@ INCHES: Final = "inches"
 
 
 def sentence_amount(doc: "Doc") -> str | None:
-    """Return the amount that a short sentence states, as said, None where it says more."""
+    """Return the amount that a short sentence states, as said, None for other sentences."""
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
@@ -285,9 +286,9 @@ def _begin_with_adverbs(doc: "Doc", number: int) -> int:
 
 
 def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
-    """Return a step with the amount that a later sentence says.
+    """Return a step with the amount that a later sentence states.
 
-    None where it has one of its kind, or is said too far away.
+    None where the step has such an amount, or is too far away.
     """
     if not step.sources:
         return None
@@ -303,7 +304,7 @@ def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
 
 
 def with_digits(text: str) -> str:
-    """Return a step with halves as digits: of "two and a half cups" "2.5 cups"."""
+    """Return a step with halves as digits: "two and a half cups" -> "2.5 cups"."""
     text = HALF_PATTERN.sub(_number_and_half, text)
     return UNIT_AND_HALF_PATTERN.sub(_unit_and_half, text)
 

@@ -96,7 +96,7 @@ NO_ACTION_REASON = "names no action"
 
 
 def off_topic_reason(clause: Clause, *, is_question: bool = False) -> str | None:
-    """Return why a clause is not a step, or None when it is one."""
+    """Return why a clause is not a step, None when it is one."""
     if is_question:
         return "a question"
     for reason, is_off_topic in _OFF_TOPIC_RULES:
@@ -106,7 +106,8 @@ def off_topic_reason(clause: Clause, *, is_question: bool = False) -> str | None
 
 
 def _refers_to_speaker(clause: Clause) -> bool:
-    """ "Trust me", "follow us", "bear with me": asked of the audience, not of the hands."""
+    """Return whether a clause asks the audience to do something for the speaker: "trust me",
+    "follow us"."""
     if _objects(clause) & {"me", "us"}:
         return True
     return clause.verb.lemma_ == "let" and "me" in _words_after_verb(clause)
@@ -174,7 +175,7 @@ def _is_state(clause: Clause) -> bool:
 
 
 def _has_obtained_object(verb: "Token") -> bool:
-    """Return whether a thing is named right after "get", before any preposition."""
+    """Return whether a noun follows "get" before any preposition."""
     for token in verb.doc[verb.i + 1 :]:
         if token.pos_ in ("ADP", "ADV", "VERB", "AUX"):
             return False
@@ -199,7 +200,7 @@ def _is_habit(clause: Clause) -> bool:
 
 
 def _states_video_purpose(clause: Clause) -> bool:
-    """ "If you're trying to ..., try doing it like this": what the video is for."""
+    """Return whether a clause states the video's purpose: "If you're trying to ..., try this"."""
     verb = clause.verb
     has_try = any(
         token.lemma_ == "try" and token is not verb for token in _verb_and_governors(verb)
@@ -274,8 +275,7 @@ _OFF_TOPIC_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
 
 
 def _words_after_verb(clause: Clause) -> set[str]:
-    """Return the lower-case words of the clause to the right of its verb, without the clauses
-    joined to it."""
+    """Return the lower-case words of a clause after its verb, without joined clauses."""
     verb = clause.verb
     joined: set[int] = set()
     for child in verb.children:
@@ -286,8 +286,7 @@ def _words_after_verb(clause: Clause) -> set[str]:
 
 
 def _objects(clause: Clause) -> set[str]:
-    """Return the heads of what the verb acts on, and of what its prepositions name when it has no
-    object."""
+    """Return the heads of a verb's objects, or of its prepositions' objects without any."""
     verb = clause.verb
     objects: set[str] = set()
     for child in verb.children:
@@ -304,7 +303,7 @@ def _objects(clause: Clause) -> set[str]:
 
 
 def _acts_on_named_thing(clause: Clause) -> bool:
-    """Return whether the verb acts on a thing that has a name."""
+    """Return whether the verb acts on a noun that is not vague."""
     verb = clause.verb
     names_thing = False
     for child in verb.children:
@@ -314,7 +313,7 @@ def _acts_on_named_thing(clause: Clause) -> bool:
 
 
 def _verb_and_governors(verb: "Token") -> "list[Token]":
-    """Return the children of the verb and of the verbs that carry it."""
+    """Return the verb, the verbs that govern it, and the children of all of these."""
     verbs_and_children = [verb, *verb.children]
     while verb.dep_ in ("xcomp", "ccomp", "conj") and verb.head is not verb:
         verb = verb.head
@@ -335,7 +334,7 @@ MIN_STEP_TOKENS: Final = 3  # "make sure", "be sure that"
 
 
 def flaw_in_sentence(verb: "Token | None") -> str | None:
-    """Return why a verb is not an action in its sentence, None where nothing speaks against it."""
+    """Return why a verb is not an action in its sentence, None when it is one."""
     if verb is None:
         return None
     if verb.dep_ == "advcl":
@@ -375,8 +374,8 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
 
 
 def _is_linked_to_prohibition(verb: "Token") -> bool:
-    """Return whether an order with a "not" is linked to a verb: "don't use a lever, you'll PINCH
-    the tube"."""
+    """Return whether a verb is linked to a negative order: "don't use a lever, you'll PINCH the
+    tube"."""
     linked_verbs = [other for other in verb.lefts if other.dep_ in LINKED_ROLES]
     if verb.dep_ in LINKED_ROLES:
         linked_verbs.append(verb.head)
@@ -386,7 +385,7 @@ def _is_linked_to_prohibition(verb: "Token") -> bool:
 
 
 def _describes_perception(verb: "Token") -> bool:
-    """Return whether "you see" has a clause of its own, or "you can see" anything."""
+    """Return whether "you see" governs a clause, or "you can see" has any object."""
     if not any(child.lower_ in ("you", "we") for child in verb.children):
         return False
     has_modal = any(child.tag_ == "MD" for child in verb.children)
@@ -394,7 +393,7 @@ def _describes_perception(verb: "Token") -> bool:
 
 
 def _is_question(verb: "Token") -> bool:
-    """Return whether a helper comes before the one who acts: "CAN I rinse it"."""
+    """Return whether an auxiliary comes before the subject: "CAN I rinse it"."""
     if verb.dep_ != "ROOT":
         return False
     has_helper = False
@@ -410,7 +409,7 @@ def _child_words(verb: "Token", relation: str) -> list[str]:
 
 
 def flaw_of_step(doc: "Doc") -> str | None:
-    """Return what is wrong with a written step, None where nothing is."""
+    """Return what is wrong with the text of a step, None for a good one."""
     for token in doc:
         is_object = token.dep_ in ("dobj", "dative")
         if token.lower_ == "you" and is_object and token.head.i == 0:

@@ -43,7 +43,7 @@ _NON_FINAL_WORDS = word_set("and or but then so with to of for into that if unti
 
 @dataclass(frozen=True)
 class Phrase:
-    """The step's text, the tokens it was made of, and the pronouns in it that were given a name."""
+    """An imperative phrase: its text, its source tokens, and token index -> name of its pronouns."""
 
     text: str
     tokens: "tuple[Token, ...]"
@@ -55,7 +55,10 @@ def imperative_phrase(
 ) -> Phrase:
     """Return the clause as an imperative: "slice the lemons", "don't overmix the batter".
 
-    keep: as `verb_complements` takes it.
+    Args:
+        clause: an action.
+        resolve: a pronoun -> its name, None where unsure.
+        keep_probability: P(part of the step) of a token; improbable complements are left out.
     """
     verb = clause.verb
     complements = limit_length(verb_complements(clause, keep_probability))
@@ -93,7 +96,7 @@ def imperative_phrase(
 def _imperative_text(
     verb: "Token", complements: "list[Complement]", resolved: dict[int, str]
 ) -> str:
-    """Return the verb as an order, and what follows it."""
+    """Return the verb in the imperative, with its complements."""
     given_action = _given_action(verb)
     if given_action is None:
         texts = [_joined_text(complement, resolved) for complement in complements]
@@ -119,7 +122,7 @@ def _manner_before(verb: "Token") -> str | None:
 
 
 def _resolved(verb: "Token", complements: "list[Complement]", resolve: Resolver) -> dict[int, str]:
-    """Return names for the pronouns that the verb acts on, by token index."""
+    """Return token index -> name for the pronouns that the verb acts on."""
     tokens = list(chain(*complements))
     noun_lemmas = {token.lemma_.lower() for token in tokens if token.pos_ == "NOUN"}
     names: dict[int, str] = {}
@@ -148,7 +151,7 @@ def _is_acted_on(token: "Token", verb: "Token") -> bool:
 
 
 def _given_action(verb: "Token") -> "tuple[Token, Token] | None":
-    """Read "give it a whisk" as (whisk, it), None for any other clause."""
+    """Return (whisk, it) for "give it a whisk", None for any other clause."""
     if verb.lemma_ != "give":
         return None
     receiver = None
@@ -183,7 +186,7 @@ def _imperative(verb: "Token") -> str:
 
 
 def _joined_text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
-    """Join tokens as they were spoken, pronouns by their names, possessives by "the"."""
+    """Return the tokens joined, pronouns replaced by names, possessives by "the"."""
     pieces: list[str] = []
     previous_token = None
     for token in tokens:
@@ -216,8 +219,7 @@ def _word_text(token: "Token", resolved: dict[int, str]) -> str:
 
 
 def _trim_end(text: str) -> str:
-    """Take off what hangs at the end, and put "make sure" back where `segments` had put "ensure
-    that"."""
+    """Return the text without conjunctions and articles at its end, "ensure that" as "make sure"."""
     words = text.replace("ensure that ", "make sure ").split()
     while len(words) > 1:
         previous_token = words[-1]

@@ -65,7 +65,7 @@ _EMPTY_WORDS = word_set(
 
 @dataclass(frozen=True)
 class Mention:
-    """A thing that was named: its words without an article, its number, its role in the clause."""
+    """A named thing: its words without an article, its number, its role in the clause."""
 
     name: str
     number: Number
@@ -74,18 +74,17 @@ class Mention:
 
 @dataclass
 class Mentions:
-    """What was named so far, clause by clause."""
+    """The things named so far, by clause."""
 
     # (sentence, what it names)
     clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)
 
     def add(self, sentence: int, mentions: tuple[Mention, ...]) -> None:
-        """Remember what a clause of this sentence names. One that names nothing still pushes the
-        others back."""
+        """Add the things that a clause names. An empty clause still makes the others older."""
         self.clauses.append((sentence, mentions))
 
     def resolve(self, pronoun: str, sentence: int) -> str | None:
-        """Return the name that the pronoun stands for, or None where that is not safe."""
+        """Return the antecedent of a pronoun, None where it is ambiguous."""
         number = PRONOUN_NUMBERS[pronoun]
         for clauses_back, (clause_sentence, mentions) in enumerate(reversed(self.clauses)):
             if sentence - clause_sentence > MAX_BACK_SENTENCES:
@@ -106,7 +105,7 @@ class Mentions:
         return None
 
     def _product(self, sentence: int, number: Number) -> str | None:
-        """Return the one thing that a sentence says is being made."""
+        """Return the only thing that a sentence says is being made, None otherwise."""
         names = set()
         for clause_sentence, mentions in reversed(self.clauses):
             if clause_sentence < sentence:
@@ -126,8 +125,7 @@ def _only_name(names: set[str]) -> str | None:
 
 
 def _only_antecedent(matching: list[Mention], *, same_sentence: bool) -> str | None:
-    """Return the one thing that is meant. An unknown thing (an unresolved pronoun) is named "" and
-    blocks."""
+    """Return the only possible antecedent. An unresolved pronoun has the name "" and blocks."""
     acted_on = [mention for mention in matching if mention.role in ("object", "product")]
     place_mentions = [mention for mention in matching if mention.role == "place"]
     competitors = acted_on or place_mentions or matching
@@ -140,8 +138,7 @@ def _only_antecedent(matching: list[Mention], *, same_sentence: bool) -> str | N
 
 
 def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
-    """Return what the clause of a verb names. `resolved` holds the names of its pronouns by token
-    index."""
+    """Return what a verb's clause names. resolved: token index -> name of its pronouns."""
     mentions = []
     for token, role in _things_acted_on(verb):
         mention = _as_mention(token, role, resolved)
@@ -177,7 +174,7 @@ def _children(head: "Token", relations: Sequence[str]) -> "list[Token]":
 
 
 def _with_complements(thing: "Token") -> "list[Token]":
-    """Return what the parser hung on the thing by "with": "the hole with SOIL"."""
+    """Return the nouns that the parser attached by "with": "the hole with SOIL"."""
     things: list[Token] = []
     for child in _children(thing, ("prep",)):
         if child.lower_ == "with":
@@ -186,8 +183,7 @@ def _with_complements(thing: "Token") -> "list[Token]":
 
 
 def _prepositional_role(verb: "Token", preposition: "Token") -> Role | None:
-    """Return the role of what a preposition names, None for times and purposes ("for ten
-    minutes")."""
+    """Return the role of a preposition's object, None for times and purposes ("for ten minutes")."""
     if preposition.lower_ in ("with", "using"):
         if verb.lemma_ in FILLING_VERBS:
             return "object"
@@ -202,7 +198,7 @@ def _prepositional_role(verb: "Token", preposition: "Token") -> Role | None:
 
 
 def mentions_before(verb: "Token") -> tuple[Mention, ...]:
-    """Return what a clause in front of the verb is about: "once THE SAUCE is thick, pour it"."""
+    """Return the things in a clause before the verb: "once THE SAUCE is thick, pour it"."""
     # the verb, and those that carry it
     governors = [verb]
     while governors[-1].dep_ in ("xcomp", "conj", "ccomp"):
@@ -227,8 +223,7 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
 
 
 def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
-    """Return what a segment without any action names: "there's a little clip" by name, all else as
-    unknown rivals."""
+    """Return the things in a sentence without an action: named after "there is", else as unknown."""
     mentions = []
     for token in doc:
         if token.pos_ != "NOUN" or token.dep_ not in ("nsubj", "nsubjpass", "dobj", "attr"):
@@ -266,7 +261,7 @@ def _as_mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention
 
 
 def measured_things(token: "Token") -> "list[Token]":
-    """Return what a measure measures: the glue of "a bit of glue". None for another noun."""
+    """Return the nouns after a measure: the glue of "a bit of glue". Empty for another noun."""
     things: list[Token] = []
     if token.lemma_.lower() in MEASURE_NOUNS:
         for child in _children(token, ("prep",)):
@@ -276,7 +271,7 @@ def measured_things(token: "Token") -> "list[Token]":
 
 
 def noun_name(token: "Token") -> str:
-    """Return the words that name a thing: "our fresh lemon juice from before" gives "fresh lemon
+    """Return the noun with its modifiers: "our fresh lemon juice from before" -> "fresh lemon
     juice"."""
     words = []
     for child in _children(token, _NAMING_RELATIONS):

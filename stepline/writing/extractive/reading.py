@@ -23,23 +23,26 @@ SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
 
 @dataclass(frozen=True)
 class NarrationUnit:
-    """Sentences that are read as one, for a pause cut them: the number of the first, and all."""
+    """Consecutive sentences that a pause cut apart, read as one.
+
+    first_sentence: index of the first in the transcript.
+    """
 
     first_sentence: int
     sentences: tuple[Sentence, ...]
 
     @property
     def text(self) -> str:
-        """All that it says."""
+        """The text of all its sentences."""
         return " ".join(sentence.text for sentence in self.sentences)
 
     @property
     def words(self) -> list[str]:
-        """Its words, without marks that are alone."""
+        """Its words, without standalone punctuation."""
         return spoken_words(self.text)
 
     def word_positions(self) -> Iterator[tuple[int, int]]:
-        """Yield for each of its words the number of its sentence and its place there."""
+        """Yield the sentence index and the index in that sentence for each of its words."""
         for number, sentence in enumerate(self.sentences, start=self.first_sentence):
             for word_index, word in enumerate(sentence.text.split()):
                 if spoken_words(word):
@@ -47,9 +50,9 @@ class NarrationUnit:
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
-    """Return the sentences in order, those joined that go on in a small letter without a full stop.
+    """Return the sentences as units; one that continues in a small letter joins the unit before.
 
-    Only where sentences end with full stops, which captions without punctuation do not.
+    Only where sentences end with full stops: captions without punctuation are not joined.
     """
     punctuated_count = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
     is_punctuated = 2 * punctuated_count > len(sentences)
@@ -64,7 +67,7 @@ def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
 
 
 def _continues_sentence(unit: NarrationUnit, sentence: Sentence) -> bool:
-    """Return whether a sentence is the rest of the one before."""
+    """Return whether a sentence is the rest of the unit before it."""
     last_sentence = unit.sentences[-1]
     has_ended = last_sentence.text.rstrip().endswith(SENTENCE_ENDS)
     if has_ended or not sentence.text[:1].islower():
@@ -75,8 +78,7 @@ def _continues_sentence(unit: NarrationUnit, sentence: Sentence) -> bool:
 
 
 def non_english_note(transcript: Transcript) -> str | None:
-    """Return a note when the transcript is not English, by its own word or, where it says none, by
-    its words."""
+    """Return a note for a transcript that is not English, by its language field or else its words."""
     language = transcript.language
     if language is not None:
         if language.lower().split("-")[0] in ("en", "english"):
@@ -100,7 +102,7 @@ def non_english_note(transcript: Transcript) -> str | None:
 
 @dataclass(frozen=True)
 class NarrationReading:
-    """One English narration: its units, and of each what the tagger says and its parsed words."""
+    """A parsed English narration: its units, the tagger's probabilities and the spaCy docs."""
 
     units: tuple[NarrationUnit, ...]
     readings: tuple[SentenceReading, ...]
@@ -108,14 +110,14 @@ class NarrationReading:
 
     @property
     def texts(self) -> list[str]:
-        """What each unit says."""
+        """The text of each unit."""
         return [unit.text for unit in self.units]
 
 
 def read_narration(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> NarrationReading:
-    """Return the reading of a transcript in English.
+    """Return a parsed English transcript.
 
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """

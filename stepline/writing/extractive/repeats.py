@@ -34,10 +34,10 @@ ANY_SENTENCE = None
 def merge_repeats(
     steps: Iterable[Step], *, max_distance: int = MAX_REPEAT_DISTANCE_SENTENCES
 ) -> Steps:
-    """Return the steps in their order, the later of two equal ones folded into the first.
+    """Return the steps in order, repeats merged into the first of equal steps.
 
-    Equal means the same words but for articles, possessives and fillers, said at most `max_distance`
-    sentences apart. A step without sources is folded into an equal one wherever it is.
+    Equal means the same words except articles, possessives and fillers, at most `max_distance`
+    sentences apart. A step without sources equals one anywhere.
     """
     merged_steps: list[Step] = []
     # The first of `merged_steps` with an action: in a sentence (its number), in none, in any.
@@ -67,7 +67,7 @@ def merge_repeats(
 
 
 def _near_sentences(step: Step, max_distance: int) -> list[SentenceNumber]:
-    """Return the sentences in which an equal step is the same one."""
+    """Return the sentences in which an equal step counts as a repeat."""
     if not step.sources:
         return [ANY_SENTENCE]
     numbers: list[SentenceNumber] = [NO_SENTENCE]
@@ -77,7 +77,7 @@ def _near_sentences(step: Step, max_distance: int) -> list[SentenceNumber]:
 
 
 def _merge_steps(step: Step, repeat: Step) -> Step:
-    """Return a step with the sources and the seconds of its repeat too."""
+    """Return a step with the sources and the span of its repeat added."""
     sources = {*step.sources, *repeat.sources}
     span = covering_span([step.said, repeat.said])
     changes = {"sources": tuple(sorted(sources)), "said": span}
@@ -85,8 +85,7 @@ def _merge_steps(step: Step, repeat: Step) -> Step:
 
 
 def number_steps(steps: Iterable[Step]) -> Steps:
-    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
-    avoid."""
+    """Return the steps with ids "1", "2", ... and their kinds: to do or to avoid."""
     numbered = []
     for number, step in enumerate(steps, start=1):
         kind = instruction_kind(step.text)
@@ -96,7 +95,7 @@ def number_steps(steps: Iterable[Step]) -> Steps:
 
 
 def _action_words(text: str) -> ActionWords:
-    """Return the words that say which action it is."""
+    """Return the words of a step without fillers."""
     words = re.findall(r"\w+", text.lower())
     action_words = [word for word in words if word not in _FILLER_WORDS]
     if not action_words:
@@ -116,12 +115,15 @@ def merge_by_meaning(
     embed: Callable[[Sequence[str]], Matrix] = embed,
     are_different: Callable[[str, str], bool] = lambda text, other: False,  # noqa: ARG005
 ) -> Steps:
-    """Return the steps, the later of two that mean the same folded into the first.
+    """Return the steps, the later of two with equal meaning merged into the first.
 
-    Only steps of the same kind (do or avoid), said at most `max_distance` sentences apart, are folded.
+    Only steps of one kind (do or avoid) are merged.
 
-    embed: texts to unit rows.
-    differ: whether two texts are different steps however near their rows are.
+    Args:
+        steps: in order.
+        max_distance: sentences between the two at most.
+        embed: texts to unit vectors.
+        are_different: whether two texts are different steps however similar their vectors are.
     """
     if not steps:
         return ()

@@ -95,14 +95,14 @@ MAX_SEGMENT_WORDS = 60
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word and the index in its sentence of the one it comes from."""
+    """A word and its index in the sentence."""
 
     text: str
     index: int
 
     @cached_property
     def plain(self) -> str:
-        """The word in lower case, without punctuation but for a comma after it."""
+        """The word in lower case, without punctuation except a comma after it."""
         bare = self.text.lower().replace("’", "'").strip('"“”()[]*.!?;:—–-…')
         return bare or "-"
 
@@ -114,10 +114,12 @@ class SpokenWord:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of one sentence that the parser reads on its own.
+    """A part of one sentence that is parsed on its own.
 
-    ordered: a "you" was put before a bare verb. question: it ends with "?".
-    sequenced: words of order ("then", "next") were before it.
+    Args:
+        has_added_you: a "you" was inserted before a bare verb.
+        is_question: it ends with "?".
+        after_then: a sequence word ("then", "next") precedes it.
     """
 
     words: tuple[SpokenWord, ...]
@@ -127,12 +129,11 @@ class Segment:
 
     @property
     def text(self) -> str:
-        """The words as the parser gets them."""
+        """The segment's text for the parser."""
         return " ".join(word.text for word in self.words)
 
     def word_index(self, offset: int) -> int:
-        """Return the index in the sentence of the word with the character at `offset` of the
-        text."""
+        """Return the sentence index of the word at a character offset of the segment's text."""
         end = 0
         for word in self.words:
             end += len(word.text) + 1
@@ -142,7 +143,7 @@ class Segment:
 
 
 def split_into_segments(text: str) -> Iterator[Segment]:
-    """Return the segments of one sentence, plain and ready for the parser."""
+    """Yield the segments of one sentence, normalised for the parser."""
     spoken = text.replace("’", "'").split()
     words = [SpokenWord(word, index) for index, word in enumerate(spoken)]
     for part in _split_at_stops(words):
@@ -161,14 +162,14 @@ def split_into_segments(text: str) -> Iterator[Segment]:
 
 
 def _has_sequence_word(words: Sequence[SpokenWord], without_openers: Sequence[SpokenWord]) -> bool:
-    """Return whether "then" or the like is among the opening words that were taken off."""
+    """Return whether a sequence word is among the removed openers."""
     opening = words[: len(words) - len(without_openers)]
     return any(word.bare in SEQUENCE_WORDS for word in opening)
 
 
 def _split_at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut after a full stop, question mark or semicolon inside the sentence, and after
-    MAX_SEGMENT_WORDS words."""
+    """Yield the parts between full stops, question marks or semicolons, at most MAX_SEGMENT_WORDS
+    words each."""
     part: list[SpokenWord] = []
     for number, word in enumerate(words):
         part.append(word)
@@ -185,7 +186,8 @@ def _split_at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 @cache
 def _compiled_rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile the table. VERB stands for any verb's base form, checked after the match."""
+    """Return the compiled rewrite rules. VERB stands for any verb's base form, checked after the
+    match."""
     rewrites = []
     for pattern, replacement in REWRITE_RULES:
         expression = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))")
@@ -196,7 +198,7 @@ def _compiled_rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Apply the table of rewrites, row by row, from left to right."""
+    """Return the words after all rewrite rules, applied in order from left to right."""
     rewritten = list(words)
     for pattern, replacement in _compiled_rewrites():
         offset = 0
@@ -222,8 +224,7 @@ def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 
 def _replace_then_by_and(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads
-    rightly."""
+    """Return "slice, then juice, our lemons" as "slice and juice our lemons", which parses better."""
     result = list(words)
     is_conditional = bool(result) and result[0].bare in CONDITION_OPENERS
     for index in range(1, len(result) - 1):
@@ -258,8 +259,7 @@ def _without_comma(word: SpokenWord) -> SpokenWord:
 
 
 def _split_at_connectives(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now
-    I'm"."""
+    """Yield the parts before each new main clause: "..., and you", "then we're", "now I'm"."""
     part: list[SpokenWord] = []
     for index, word in enumerate(words):
         after = words[index : index + 3]
@@ -272,8 +272,8 @@ def _split_at_connectives(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWo
 
 
 def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Return whether a further order follows an "and", a comma or ", so": "go up to Edit and |
-    choose Transform"."""
+    """Return whether another order follows "and", a comma or ", so": "go up to Edit and | choose
+    Transform"."""
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
     if not after or not _may_be_order(after[0]) or after[0].bare in ("let", "and"):
@@ -310,8 +310,7 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
 
 
 def _has_no_verb(part: Sequence[SpokenWord], follows_and: bool) -> bool:
-    """Return whether no verb, or before a comma only what a thing is, precedes an order: "last is
-    tapping, | tap"."""
+    """Return whether a part before an order has no verb of its own: "last is tapping, | tap"."""
     words = _content_words(part)
     if not words or words[0] in INTRODUCTORY_WORDS:
         return False
@@ -324,13 +323,12 @@ def _has_no_verb(part: Sequence[SpokenWord], follows_and: bool) -> bool:
 
 
 def _content_words(part: Sequence[SpokenWord]) -> list[str]:
-    """Return the words of a part that neither join nor order it."""
+    """Return the words without connectives and sequence words."""
     return [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
 
 
 def _is_instruction(part: Sequence[SpokenWord]) -> bool:
-    """Return whether the part is an order or says what the speaker does, without a no that would
-    reach further."""
+    """Return whether a part is an order or a statement of the speaker's action, without a negation."""
     words = _content_words(part)
     if not words or words[0] == "to":
         return False
@@ -345,7 +343,7 @@ def _is_instruction(part: Sequence[SpokenWord]) -> bool:
 
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
-    """Return whether `word` is the subject of a new main clause after what was said so far."""
+    """Return whether `word` is the subject of a new main clause."""
     if word.bare not in SUBJECT_WORDS or len(part) < 3:
         return False
     last = part[-1]
@@ -373,8 +371,7 @@ def _opener_pattern() -> re.Pattern[str]:
 
 
 def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Take off the words that open a spoken clause ("so now", "okay, first") and joints left
-    hanging at its end."""
+    """Return the words without openers ("so now", "okay, first") and trailing connectives."""
     rewritten = list(words)
     while rewritten:
         line = " ".join(word.plain for word in rewritten)
@@ -394,8 +391,7 @@ def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 
 def _with_added_you(segment: Segment) -> Segment:
-    """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not
-    "whisk"."""
+    """Return the segment with "you" inserted before an initial order, which parses better."""
     first = segment.words[0]
     if first.bare in INTRODUCTORY_WORDS:
         return _with_added_you_after_phrase(segment)
@@ -417,8 +413,8 @@ def _with_added_you(segment: Segment) -> Segment:
 
 
 def _with_added_you_after_phrase(segment: Segment) -> Segment:
-    """Put "you" before an order that follows a phrase and its comma: "with the brush selected,
-    paint over it"."""
+    """Return the segment with "you" inserted before an order after a phrase: "with the brush
+    selected, paint over it"."""
     words = segment.words
     has_comma = False  # before the word
     for index in range(len(words) - 2):
@@ -435,8 +431,8 @@ def _with_added_you_after_phrase(segment: Segment) -> Segment:
 
 
 def _can_begin_order(before: SpokenWord, verb: SpokenWord, after: SpokenWord, index: int) -> bool:
-    """Return whether an order can begin after the word: after a comma, or without one where the
-    verb is plainly one."""
+    """Return whether an order can begin after a word: after a comma, or where the verb is clearly
+    an order."""
     is_order = verb.bare in ORDER_VERBS
     if before.text.endswith(","):
         return is_order or after.bare in WORDS_AFTER_ORDER

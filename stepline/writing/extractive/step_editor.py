@@ -64,7 +64,7 @@ ARTICLE_WORDS: Final = POSSESSIVE_WORDS | word_set("a an the your")
 
 @dataclass(frozen=True)
 class DraftWord:
-    """A word of a step. place: of the spoken word it is, None for one put in front."""
+    """A word of a draft step. index: of the spoken word, None for an inserted word."""
 
     text: str
     index: int | None
@@ -73,10 +73,13 @@ class DraftWord:
 
 @dataclass(frozen=True)
 class DraftStep:
-    """A step before its pronouns have names.
+    """A step whose pronouns have no names yet.
 
-    sentence: the number of the one it rests on.
-    verb: the place of its first verb, None for one that was put in front.
+    Args:
+        words: in the order of the step.
+        sentence: index of its source.
+        is_negated: it says what not to do.
+        verb: index of its first verb, None for an inserted verb.
     """
 
     words: tuple[DraftWord, ...]
@@ -86,20 +89,20 @@ class DraftStep:
 
     @property
     def word_indices(self) -> tuple[int, ...]:
-        """The places of its spoken words, in order."""
+        """The indices of its spoken words, sorted."""
         word_indices = [word.index for word in self.words if word.index is not None]
         return tuple(sorted(word_indices))
 
     @property
     def gap_count(self) -> int:
-        """How often spoken words were left out between two of its own."""
+        """How often spoken words are left out between two of its words."""
         shown_words = [word for word in self.words if word.text]
         spoken_indices = [word.index for word in shown_words if word.index is not None]
         return sum(after > before + 1 for before, after in pairwise(spoken_indices))
 
     @property
     def text(self) -> str:
-        """The words as a step, small letter first."""
+        """The step's text, which begins with a small letter."""
         texts = [word.text for word in self.words if word.text]
         step_text = " ".join(texts).strip(" ,.!?;:-")
         is_name = step_text[1:2].isupper()
@@ -110,7 +113,7 @@ class DraftStep:
 
 @dataclass(frozen=True)
 class _Action:
-    """An action and where it lies: the words before it, from `begin`, itself, what follows it."""
+    """The word range of an action: `begin` to `head` (its verb) to `end`."""
 
     begin: int
     head: int
@@ -119,7 +122,7 @@ class _Action:
 
 
 class SentenceEditor:
-    """Edits one sentence: its words, what the tagger says of them, and its parse."""
+    """Turns one spoken sentence into draft steps, by the tagger and the parser."""
 
     def __init__(
         self, words: Sequence[str], reading: SentenceReading, doc: "Doc", number: int
@@ -131,7 +134,7 @@ class SentenceEditor:
         self.is_kept = _kept_words(words, reading, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the steps that the sentence describes, in order, none where no action is found."""
+        """Return the steps of the sentence, in order, none where it has no action."""
         actions = self._actions()
         if not actions:
             return self._with_front_verb(front_verbs)
@@ -147,7 +150,7 @@ class SentenceEditor:
         return [draft for draft in drafts if len(draft.words) > 1]
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely step, for a sentence that surely describes one, or none."""
+        """Return the most likely step of a sentence that surely describes one, or none."""
         heads = self._action_heads(MIN_LIKELIEST_ACTION)
         if not heads:
             return self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
@@ -170,12 +173,11 @@ class SentenceEditor:
         return probabilities
 
     def _edit_probabilities(self, edit: Edit) -> np.ndarray:
-        """Return P(the edit) of each word, (W,)."""
         probabilities: np.ndarray = self.reading.edits[:, WORD_EDITS.index(edit)]
         return probabilities
 
     def _action_heads(self, min_probability: float) -> list[int]:
-        """Return the places of verbs with which an action begins, by a chance of at least `min_probability`."""
+        """Return the indices of verbs that begin an action with at least `min_probability`."""
         heads = []
         for index in np.flatnonzero(self.action_probabilities >= min_probability).tolist():
             if base_form(self.words[index], self.tokens[index]) is not None:
@@ -183,7 +185,6 @@ class SentenceEditor:
         return heads
 
     def _actions(self) -> list[_Action]:
-        """Return the actions of the sentence in order."""
         first_probabilities = self._edit_probabilities("verb")
         next_probabilities = self._edit_probabilities("next")
         heads = self._action_heads(MIN_ACTION_PROBABILITY)
@@ -197,7 +198,7 @@ class SentenceEditor:
         return actions
 
     def _connective_index(self, head: int, after: int) -> int:
-        """Return where the words begin that come before the next action."""
+        """Return where the words before the next action begin."""
         for index in range(head + 1, after):
             if self._begins_clause(index):
                 after = index
@@ -215,14 +216,14 @@ class SentenceEditor:
         return after
 
     def _begins_clause(self, index: int) -> bool:
-        """Return whether a new clause with its own subject begins, which the step does not keep."""
+        """Return whether a new clause with its own subject begins, which the step omits."""
         if self.is_kept[index] or bare_word(self.words[index]) not in CLAUSE_SUBJECTS:
             return False
         before = bare_word(self.words[index - 1])
         return before not in SUBORDINATE_WORDS
 
     def _draft(self, action: _Action) -> DraftStep | None:
-        """Return the step of one action, None where what to avoid would become an order."""
+        """Return the draft step of one action, None where its negation would be lost."""
         head = action.head
         is_negated = self._is_negated(action)
         if is_negated and not self._keeps_negation(action):
@@ -250,7 +251,7 @@ class SentenceEditor:
         return DraftStep(tuple(_trimmed(words)), self.number, is_negated, head)
 
     def _is_negated(self, action: _Action) -> bool:
-        """Return whether a "not" comes before the action within its own clause."""
+        """Return whether a "not" precedes the action in its own clause."""
         first = max(action.begin, action.head - MAX_NEGATION_DISTANCE_WORDS)
         for index in reversed(range(first, action.head)):
             word = bare_word(self.words[index])
@@ -272,9 +273,10 @@ class SentenceEditor:
     def _split_front_words(
         self, before: list[DraftWord], *, has_object: bool
     ) -> tuple[list[DraftWord], list[DraftWord]]:
-        """Return what stays in front of the order and what is moved behind its verb.
+        """Return the words that stay before the verb, and those that move behind it.
 
-        "When it is dry, sand it" stays. "the garlic, you chop finely" is "Chop the garlic finely".
+        "When it is dry, sand it" stays. "the garlic, you chop finely" becomes "Chop the garlic
+        finely".
         """
         words = _without_connective(before)
         if not words:
@@ -299,7 +301,7 @@ class SentenceEditor:
         return any(_is_noun(self._token(word)) for word in words)
 
     def _has_object(self, words: Sequence[DraftWord]) -> bool:
-        """Return whether a thing is named, or a pronoun said, before any preposition."""
+        """Return whether a noun or pronoun comes before any preposition."""
         for word in words:
             token = self._token(word)
             if word.is_pronoun or _is_noun(token):
@@ -311,7 +313,7 @@ class SentenceEditor:
     def _kept_draft_words(
         self, begin: int, end: int, *, skip_negation: bool = False
     ) -> list[DraftWord]:
-        """Return the words from `begin` to `end` that stay, as they are in a step."""
+        """Return the kept words of a range, as they appear in a step."""
         name_probabilities = self._edit_probabilities("name")
         drop_probabilities = self._edit_probabilities("drop")
         words = []
@@ -328,7 +330,7 @@ class SentenceEditor:
         return words
 
     def _step_word_at(self, index: int) -> str:
-        """Return a word as a step has it, in small letters unless it is a name."""
+        """Return a word as it appears in a step, in lower case unless it is a name."""
         word = _step_word(self.words[index])
         token = self.tokens[index]
         is_name = token is None or token.pos_ == "PROPN"
@@ -344,7 +346,7 @@ class SentenceEditor:
     def _with_front_verb(
         self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB
     ) -> list[DraftStep]:
-        """Return the kept words behind the verb that an editor would put there, or none."""
+        """Return the kept words after the most likely front verb, or no step."""
         probabilities = self.reading.verbs.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - probabilities[no_verb] < min_probability:
@@ -360,7 +362,7 @@ class SentenceEditor:
 
 
 def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
-    """Return whether a mere "and" joins the verb at a place to what is not to be done.
+    """Return whether an "and" without a comma joins a verb to a negated one.
 
     "Don't tighten it AND leave it out" forbids both.
     """
@@ -380,7 +382,7 @@ def _is_noun(token: "Token | None") -> bool:
 
 
 def _without_connective(words: Sequence[DraftWord]) -> list[DraftWord]:
-    """Return the words without the "and then" that they begin with."""
+    """Return the words without leading connectives such as "and then"."""
     first = 0
     while first < len(words) and bare_word(words[first].text) in CONNECTIVE_WORDS:
         first += 1
@@ -392,7 +394,7 @@ def _without_mark(word: DraftWord) -> DraftWord:
 
 
 def _joined_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
-    """Return two actions as one step: "Peel the apple and slice it"."""
+    """Return two drafts as one step: "Peel the apple and slice it"."""
     words = list(first.words)
     words[-1] = _without_mark(words[-1])
     words.append(DraftWord("and", None))
@@ -401,7 +403,7 @@ def _joined_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
 
 
 def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
-    """Return the words without what hangs at their end, and no more than a step may have."""
+    """Return at most MAX_STEP_WORDS words, without articles and conjunctions at the end."""
     words = words[:MAX_STEP_WORDS]
     while len(words) > 1 and bare_word(words[-1].text) in NON_FINAL_WORDS:
         words = words[:-1]
@@ -409,7 +411,7 @@ def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
 
 
 def _step_word(word: str) -> str:
-    """Return a word as a step has it: no mark but a comma, "the" for "my"."""
+    """Return a word as it appears in a step: no punctuation but a comma, "the" for "my"."""
     has_comma = mark_after(word) == "comma"
     bare_text = word.strip('.!?;:…—–"“”()[],')
     if bare_text.lower() in POSSESSIVE_WORDS:
@@ -425,7 +427,7 @@ def _is_negation(word: str) -> bool:
 
 
 def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
-    """Return the parser's token of each word, the first with a letter.
+    """Return the parser's first alphanumeric token of each word, None without one.
 
     doc: of the words joined by spaces.
     """
@@ -442,7 +444,8 @@ def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
 def _kept_words(
     words: Sequence[str], reading: SentenceReading, doc: "Doc", tokens: "Sequence[Token | None]"
 ) -> np.ndarray:
-    """Return which words stay, (W,): a noun phrase, with its preposition, stays or goes whole."""
+    """Return a mask (W,), True for kept words: a noun phrase and its preposition are kept or
+    dropped whole."""
     probability = 1 - reading.edits[:, WORD_EDITS.index("drop")]
     is_kept = probability >= MIN_KEEP
     word_index_of = {}

@@ -37,15 +37,14 @@ FEATURE_COUNT: Final = 28
 
 
 def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return what the regression reads of each sentence of one narration, (S, 28).
+    """Return the regression's features for each sentence of one narration, (S, 28).
 
     - log P of each kind
     - log P(step) of three neighbours on either side, and its mean
-    - how much longer than usual it is
-    - what the tagger would make of the words
-    - what it says of the clauses
-    - what grammar alone finds
-
+    - relative length
+    - word edits by the tagger
+    - clause kinds by the tagger
+    - orders and actions by grammar
     texts: of the sentences.
     """
     if not readings:
@@ -78,7 +77,6 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
 
 
 def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
-    """Return log P of each kind of each reading, (S, 8)."""
     kinds = np.stack([reading.kinds for reading in readings])
     probabilities: Array = kinds.astype(np.float64)
     logarithms: Array = np.log(probabilities + MIN_PROBABILITY)
@@ -86,8 +84,8 @@ def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
 
 
 def _edit_features(reading: SentenceReading) -> Array:
-    """Return how surely actions begin in a sentence, how much of it would stay, how surely a
-    pronoun is named and that no verb is in front, (4,)."""
+    """Return the greatest P(action), the mean P(kept), the greatest P(name) and P(no front verb),
+    (4,)."""
     if not len(reading.edits):
         return np.zeros(4)
     edits = reading.edits.astype(np.float64)
@@ -98,10 +96,9 @@ def _edit_features(reading: SentenceReading) -> Array:
 
 
 def _clause_features(reading: SentenceReading) -> Array:
-    """Return what the clauses of a sentence are, (6,).
+    """Return statistics of a sentence's clauses, (6,).
 
-    The greatest and the mean log P(step), the least of talk and of an announcement, their number,
-    and how surely one begins an action.
+    The greatest and mean log P(step), the least of talk and announcement, log count, and P(action).
     """
     # A sentence that is not cut is its own clause.
     clauses = reading.clauses or (reading,)
@@ -128,7 +125,7 @@ def _clause_features(reading: SentenceReading) -> Array:
 
 
 def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return P(it describes a step) of each sentence of one narration, (S,)."""
+    """Return P(a sentence describes a step) for each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
     features = score_features(readings, texts)
     logits = features @ weights + intercept
@@ -164,7 +161,7 @@ MIN_NORM: Final = 1e-9
 
 @dataclass(frozen=True)
 class InstructionWeights:
-    """Of `instruction_features`, (2 + D,), and what is added to their sum."""
+    """Weights of `instruction_features`, (2 + D,), and the intercept."""
 
     weights: list[float]
     intercept: float
@@ -173,10 +170,13 @@ class InstructionWeights:
 def instruction_log_bayes(
     probabilities: Sequence[float], vectors: Matrix, model: InstructionWeights | None = None
 ) -> float:
-    """Return the log Bayes factor that a video instructs, against other talk, 0 without a sentence.
+    """Return the log Bayes factor that a video gives instructions, against other talk, 0 without a
+    sentence.
 
-    probabilities: (S,) P(the sentence describes a step).
-    vectors: (S, D) of MiniLM.
+    Args:
+        probabilities: (S,) P(a sentence describes a step).
+        vectors: (S, D) of MiniLM.
+        model: the weights; by default those shipped with the package.
     """
     if not len(probabilities):
         return 0.0
@@ -187,7 +187,7 @@ def instruction_log_bayes(
 
 
 def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
-    """Return what the regression reads of a video of S > 0 sentences, (2 + D,)."""
+    """Return the instruction regression's features for a video of S > 0 sentences, (2 + D,)."""
     count = len(probabilities)
     mean = probabilities.sum() + PRIOR_SENTENCES * PRIOR_STEP_PROBABILITY
     top_probabilities = np.sort(probabilities)[::-1][:TOP_SENTENCES]
@@ -199,5 +199,5 @@ def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
 
 
 def load_instruction_weights() -> InstructionWeights:
-    """Return the weights that come with the package."""
+    """Return the weights shipped with the package."""
     return InstructionWeights(**packaged_json("stepline.writing.extractive", "instruction.json"))

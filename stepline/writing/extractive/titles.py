@@ -64,7 +64,7 @@ SPEECH_VERBS: Final = word_set("show teach introduce demonstrate explain walk ta
 
 
 def narration_title(narration: NarrationReading) -> str | None:
-    """Return what the speaker says the video is about, in sentence case, None where no one says."""
+    """Return the video title that the speaker announces, in sentence case, None without one."""
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
     for doc, reading in rows:
@@ -81,7 +81,7 @@ def narration_title(narration: NarrationReading) -> str | None:
 
 
 def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
-    """Return the title that one sentence announces, "how to" before what is made."""
+    """Return the title that one sentence announces, with "how to" where it is said."""
     announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
     names_time = _names_the_time(doc)
     announces_action = _announces_action(doc)
@@ -110,7 +110,7 @@ def _announces_a_part(doc: "Doc") -> bool:
 
 
 def _names_the_time(doc: "Doc") -> bool:
-    """Return whether a sentence speaks of today, of this evening or of this video."""
+    """Return whether a sentence mentions today, this evening or this video."""
     for token in doc:
         if token.lower_ in TODAY_WORDS_IN_TITLES:
             return True
@@ -129,7 +129,7 @@ def _announces_action(doc: "Doc") -> bool:
 
 
 def _how_to_actions(doc: "Doc") -> "Iterator[list[Token]]":
-    """Yield the words of each action after "how to", and after "how we", "how i"."""
+    """Yield the words of each action after "how to", "how we" or "how i"."""
     for token in doc[:-1]:
         verb = token.head
         if token.lower_ != "how" or token.dep_ != "advmod":
@@ -142,9 +142,9 @@ def _how_to_actions(doc: "Doc") -> "Iterator[list[Token]]":
 
 
 def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the words that name the work in an announcement, each run of them, as they come.
+    """Return the phrases that name the work in an announcement, in order.
 
-    subjects: of "is", which stand for the work.
+    subjects: of "is", which refer to the work.
     """
     topics = []
     for clause in find_clauses(doc):
@@ -163,7 +163,7 @@ def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
 
 
 def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the names of what a subject is said to be, none where it is not one of `subjects`."""
+    """Return the predicate nouns of a subject, none where it is not one of `subjects`."""
     for child in verb.children:
         is_work = child.dep_ == "nsubj" and child.lower_ in subjects
         if child.dep_ == "csubj" or is_work:  # or "what we'll do"
@@ -172,7 +172,7 @@ def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]"
 
 
 def _objects(verb: "Token") -> "Iterator[Token]":
-    """Yield what a verb acts on, and what "talk about", "look at" and "go through" lead to."""
+    """Yield a verb's objects, also those of "talk about", "look at" and "go through"."""
     for child in verb.children:
         if child.dep_ in ("dobj", "attr", "oprd"):
             yield child
@@ -185,7 +185,7 @@ def _objects(verb: "Token") -> "Iterator[Token]":
 
 
 def _named_action(verb: "Token") -> "list[Token]":
-    """Return a verb and what it acts on, nothing where that is a pronoun or not named."""
+    """Return a verb with its object phrase, empty where the object is a pronoun or missing."""
     things = [child for child in verb.children if child.dep_ == "dobj"]
     if not any(_names_something(thing) for thing in things):
         return []
@@ -193,7 +193,7 @@ def _named_action(verb: "Token") -> "list[Token]":
 
 
 def _name_tokens(thing: "Token") -> "list[Token]":
-    """Return the words that name a thing, without its article and asides."""
+    """Return a noun phrase, without its article and asides."""
     if not _names_something(thing):
         return []
     words = [thing, *_dependents(thing, PARTS_OF_NAME)]
@@ -208,7 +208,7 @@ def _names_something(thing: "Token") -> bool:
 
 
 def _dependents(head: "Token", relations: frozenset[str], after: int = -1) -> "list[Token]":
-    """Return what hangs on a token in some roles, in order, up to the first comma after it."""
+    """Return a token's descendants in some relations, in order, up to the first comma after it."""
     words: list[Token] = []
     pending = [child for child in head.children if child.i > after]
     if head.pos_ == "VERB":  # what else is done is said elsewhere

@@ -95,10 +95,12 @@ def write_extractive(
     *,
     narration: NarrationReading | None = None,
 ) -> WrittenSteps:
-    """Return the steps that the transcript describes, each from the words of its sentences.
+    """Return the steps that the transcript describes, in the words of its sentences.
 
-    narration: what `read_narration` made of the same, where it was read already.
-    Reads English only: for another language it returns no steps and a note that says so.
+    Args:
+        transcript: in English. Another language gives no steps and a note that says so.
+        settings: how many steps, and how detailed.
+        narration: the parsed transcript, where it exists already.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
     if settings is None:
@@ -157,7 +159,7 @@ def write_extractive(
 def _named_step(
     draft: DraftStep, unit: NarrationUnit, namer: StepNamer, probability: float
 ) -> SentenceStep | None:
-    """Return a step with the names of its pronouns, None where only pronouns are left."""
+    """Return a step with its pronouns replaced by names, None where only pronouns are left."""
     step = namer.with_names(draft)
     if step is None:
         return None
@@ -171,9 +173,9 @@ def _named_step(
 
 
 def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
-    """Return why a step is not written, None where nothing speaks against it.
+    """Return why a draft is rejected, None for a good one.
 
-    tokens: of each word of its sentence.
+    tokens: the parser's token of each word of its sentence.
     """
     if draft.gap_count > MAX_STEP_GAPS:
         return "too little of its sentence is left to be read as one"
@@ -185,7 +187,7 @@ def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | Non
 def sentence_step_probabilities(
     sentences: Sequence[str], tagger: NarrationTagger | None = None
 ) -> list[float]:
-    """Return P(it describes a step) of each sentence of one English narration, in order."""
+    """Return P(a sentence describes a step) for each sentence of one English narration, in order."""
     if tagger is None:
         tagger = load_tagger()
     readings = tagger.read_sentences(sentences)
@@ -196,9 +198,9 @@ def sentence_step_probabilities(
 def transcript_step_probabilities(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> Array | None:
-    """Return P(it describes a step) of each sentence of a transcript, (S,).
+    """Return P(a sentence describes a step) for each sentence of a transcript, (S,).
 
-    None where the scorer cannot read its language, or nothing is said.
+    None for an unsupported language or an empty transcript.
     """
     if settings is None:
         settings = WritingSettings()
@@ -213,10 +215,10 @@ def transcript_step_probabilities(
 def narration_instruction(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> float | None:
-    """Return the log Bayes factor that a narration instructs, against other talk.
+    """Return the log Bayes factor that a narration gives instructions, against other talk.
 
-    All of its sentences count. None where the scorer of sentences cannot read its language, or
-    nothing is said. Raises ModelError when the sentence encoder is not installed.
+    None for an unsupported language or an empty transcript. Raises ModelError when the sentence
+    encoder is not installed.
     """
     probabilities = transcript_step_probabilities(transcript, settings)
     if probabilities is None:
@@ -228,7 +230,7 @@ def narration_instruction(
 def _rejected_sentence(
     unit: NarrationUnit, reading: SentenceReading, probability: float
 ) -> Rejected:
-    """Return the record of a sentence that is not a step, with what it is instead."""
+    """Return the record of a rejected sentence, with its most likely kind."""
     probabilities = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
     del probabilities["step"]
     kind = max(probabilities, key=probabilities.__getitem__)
@@ -244,9 +246,9 @@ def _sentence_drafts(
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the steps of a sentence: by grammar, and word by word where it finds no action.
+    """Return the draft steps of a sentence: by grammar, else word by word.
 
-    Where it surely describes one, the most likely.
+    A sentence that surely describes a step gives at least the most likely one.
     """
     number = editor.number
 
@@ -275,8 +277,8 @@ def _sentence_drafts(
 def _extra_drafts(
     actions: Sequence[GrammarAction], editor: SentenceEditor, front_verbs: Sequence[str]
 ) -> list[DraftStep]:
-    """Return the steps, word by word, of actions that the grammar passed over: their words are in
-    none of its own."""
+    """Return word-by-word drafts of actions that the grammar missed: their words are in no other
+    draft."""
     word_indices: set[int] = set()
     for action in actions:
         word_indices.update(action.word_indices)
@@ -292,7 +294,7 @@ def _extra_drafts(
 
 
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Give the last step the amount that this sentence says of it, and return whether it does."""
+    """Append this sentence's amount to the last step, and return whether it has one."""
     if not steps:
         return False
     amount = sentence_amount(doc)
@@ -306,7 +308,7 @@ def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> 
 
 
 def _as_step(draft: DraftStep, unit: NarrationUnit) -> Step:
-    """Return the step with the sentences that it rests on, and when they are said."""
+    """Return a draft as a step with its source sentences and spoken span."""
     # What was left out between the first and the last word counts too.
     word_positions = list(unit.word_positions())
     first_word = draft.word_indices[0]
@@ -323,10 +325,7 @@ def _as_step(draft: DraftStep, unit: NarrationUnit) -> Step:
 
 
 def _spoken_span(sentence: Sentence, word_indices: Sequence[int]) -> Span:
-    """Return when the words from first to last place are spoken.
-
-    It is the whole sentence when words carry no times.
-    """
+    """Return when some words of a sentence are spoken, the whole sentence without word times."""
     # Places count the words of the text, so there must be one time per word.
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span

@@ -46,15 +46,14 @@ LIGHT_LEMMAS = frozenset(
 
 @dataclass(frozen=True)
 class Support:
-    """How well each sentence supports each step: cosine and shared share of content words, both (K,
-    S)."""
+    """How well each sentence supports each step: cosine and overlap of content words, both (K, S)."""
 
     cosine: Matrix
     word_overlap: Matrix
 
     @property
     def score(self) -> Matrix:
-        """The sum by which sentences are chosen, (K, S)."""
+        """The weighted sum of cosine and word overlap, (K, S)."""
         total = self.cosine + WORD_OVERLAP_WEIGHT * self.word_overlap
         return np.asarray(total, dtype=np.float32)
 
@@ -68,15 +67,19 @@ def cite_sources(
     seconds: Sequence[Sequence[float]] = (),
     start: float = 0.0,
 ) -> tuple[list[Step], list[Rejected]]:
-    """Return the texts as steps that cite sentences of the chunk, and those that no sentence
-    supports.
+    """Return the texts as steps that cite sentences of the chunk, and the unsupported texts.
 
     A sentence supports a step when their cosine is at least `floor`, or half of that where it says
     most of the step's content words.
 
-    seconds: of the pictures that each text names, if any. Half the floor is enough next to one. A
-    text that no sentence supports rests on the first alone.
-    start: of the part of the video, for what is said of them.
+    Args:
+        texts: K steps of the model.
+        chunk: S sentences.
+        floor: cosine. Half of it is enough next to a picture.
+        embed: texts to unit vectors.
+        seconds: of the pictures that each text cites. A text without a sentence cites the first
+            one.
+        start: second of the whole video at which the pictures' times begin.
     """
     if not texts:
         return [], []
@@ -118,8 +121,7 @@ def cite_sources(
 
 
 def named_seconds(step: Step) -> list[float]:
-    """Return the seconds, of the whole video, of the pictures that the writer says a step rests
-    on."""
+    """Return the seconds, in the whole video, of the pictures that a step cites."""
     seconds: list[float] = []
     for remark in step.seen:
         seconds += map(float, _PICTURE_SECOND.findall(remark))
@@ -148,8 +150,8 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
 
 
 def align_in_order(score: Matrix) -> list[int]:
-    """Return one sentence per step: the best sum of scores, where each step back in time costs
-    BACKWARD_COST.
+    """Return the sentence index of each step: the best path, with BACKWARD_COST per step back in
+    time.
 
     score: (K, S). Ties keep the earlier sentence.
     """
@@ -172,7 +174,7 @@ def align_in_order(score: Matrix) -> list[int]:
 
 
 def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
-    """Return the lemmas of each text's content words, in lower case."""
+    """Return the lower-case lemmas of each text's content words."""
     words = []
     for doc in parse(list(texts)):
         lemmas: set[str] = set()
@@ -184,9 +186,9 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
 
 
 def name_different_things(one: str, other: str) -> bool:
-    """Tell whether each of two steps names something that the other does not, verbs aside.
+    """Return whether each of two steps names something that the other does not, verbs aside.
 
-    These are other amounts, sides or directions, as in "turn it on" and "turn it off".
+    Such as other amounts, sides or directions: "turn it on" and "turn it off".
     """
     doc, other_doc = parse([one, other])
     words = _distinctive_words(doc)
@@ -195,7 +197,7 @@ def name_different_things(one: str, other: str) -> bool:
 
 
 def _distinctive_words(doc: "Doc") -> set[str]:
-    """Return the lemmas of a step's content words but its verbs, and of the verbs' particles."""
+    """Return the lemmas of a step's content words without verbs, and of the verbs' particles."""
     lemmas: set[str] = set()
     tag_before = ""
     for word in doc:
@@ -209,8 +211,7 @@ def _distinctive_words(doc: "Doc") -> set[str]:
 
 
 def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
-    """Return the best sentence, if it supports step k, and the neighbours that support it nearly as
-    well."""
+    """Return the best sentence that supports a step, and neighbours that support it nearly as well."""
     score = support.score[k]
     cosine = support.cosine[k]
     has_word_overlap = support.word_overlap[k] >= MIN_WORD_OVERLAP

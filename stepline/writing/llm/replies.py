@@ -118,9 +118,13 @@ _TIME_PATTERNS = (
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
+    """A parsed reply.
 
-    refusal: None, or why nothing of the reply is taken. Then texts is empty.
+    Args:
+        texts: of the steps, in order.
+        dropped: rejected lines.
+        times: positions in the video that were removed from the texts.
+        refusal: why the whole reply is refused, then texts is empty; else None.
     """
 
     texts: tuple[str, ...] = ()
@@ -131,7 +135,7 @@ class ParsedReply:
 
 @dataclass
 class _ReplyItems:
-    """The lines of a reply's list. cut: the last one, where the reply ends inside it."""
+    """The lines of a reply's list. cut_off: the last one, where the reply ends inside it."""
 
     lines: list[str] = field(default_factory=list)
     cut_off: str | None = None
@@ -140,12 +144,14 @@ class _ReplyItems:
 def read_reply(
     reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
 ) -> ParsedReply:
-    """Return the steps of a reply, free of markup and times. The word "none" and an empty list give
-    no steps.
+    """Return the steps of a reply, without markup and times. "none" or an empty list gives no
+    steps.
 
-    spoken: what the model was given. What the speaker said himself stays.
-    sentences: how many those were.
-    complete: False when the model was cut off. Then its last line is dropped.
+    Args:
+        reply: text of the model, untrusted.
+        spoken: the chunk's speech. Links and times that the speaker said stay.
+        sentences: their number in the chunk.
+        complete: False where the model was cut off; then the last line is dropped.
     """
     text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
@@ -173,14 +179,13 @@ def read_reply(
 
 
 def _without_thoughts(reply: str) -> str:
-    """Return the reply without a model's thoughts and without characters that cannot be seen or
-    stored."""
+    """Return the reply without <think> blocks and without invisible characters."""
     # Twice the limit is enough to see that it is too long.
     return _without_invisible(_MODEL_THOUGHT.sub("", reply[: 2 * MAX_REPLY_CHARS])).strip()
 
 
 def _without_invisible(text: str) -> str:
-    """Return the text with blanks for characters that cannot be seen or stored."""
+    """Return the text with spaces for control characters and surrogates."""
     # Category C: control characters, surrogates, and codes without a character.
     return "".join(
         char if char in "\n\t" or unicodedata.category(char)[0] != "C" else " " for char in text
@@ -188,8 +193,7 @@ def _without_invisible(text: str) -> str:
 
 
 def _json_items(text: str) -> _ReplyItems | None:
-    """Return the texts of a JSON list of steps, also of one that breaks off, None without a
-    list."""
+    """Return the steps of a JSON reply, also of a truncated one, None without a JSON list."""
     start = _STEPS_KEY.search(text)
     unfenced = _FENCE_LINE.sub("", text).strip()
     if start is None and not (unfenced.startswith("[") and unfenced.endswith("]")):
@@ -207,7 +211,7 @@ def _json_items(text: str) -> _ReplyItems | None:
 
 
 def _json_text(item: object) -> str | None:
-    """Return a step's text: the item, or the one text of an object such as {"text": "..."}."""
+    """Return a step's text: the item, or the only text of an object such as {"text": "..."}."""
     if isinstance(item, dict):
         values = [value for value in item.values() if isinstance(value, str)]
         return values[0] if len(values) == 1 else None
@@ -215,7 +219,7 @@ def _json_text(item: object) -> str | None:
 
 
 def _broken_json_items(text: str) -> _ReplyItems:
-    """Return the whole texts at the start of a JSON list that is not well formed."""
+    """Return the complete texts at the start of a malformed JSON list."""
     items = _ReplyItems()
     end = 0
     while (match := _JSON_TEXT.match(text, end)) is not None:
@@ -232,14 +236,14 @@ def _broken_json_items(text: str) -> _ReplyItems:
 
 
 def _unnumbered(text: str) -> str:
-    """Return a text of a JSON list without a number that the model put before it."""
+    """Return a step of a JSON list without a number before it."""
     line = " ".join(_without_invisible(text).split())
     match = _ITEM_LINE.match(line)
     return line if match is None else match.group(2)
 
 
 def _listed_items(text: str, complete: bool) -> _ReplyItems:
-    """Return the lines of a numbered list. The last one is cut where the reply is not complete."""
+    """Return the lines of a numbered list. An incomplete reply cuts off the last one."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     items = _ReplyItems([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
@@ -294,18 +298,15 @@ def _read_items(items: _ReplyItems, spoken: str) -> ParsedReply:
 
 
 def _without_markup(item: str) -> str:
-    """Return an item without markdown, paired tags and codes of characters.
-
-    "Step 3:", "The third step is to" or "You need to" before it is left out, too.
-    """
+    """Return an item without markdown, tags, HTML entities and labels such as "Step 3:" or "You
+    need to"."""
     # Codes of characters first, because they may hide the marks and tags.
     text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _without_invisible(html.unescape(item)))
     return _STEP_LABEL_PATTERN.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
 
 
 def _injection_reason(text: str, spoken: str) -> str | None:
-    """Return why a line looks as if an order hidden in the speech had planted it, None where it
-    does not."""
+    """Return why a line looks like a prompt injection from the speech, None where it does not."""
     reason_template = "holds {}, as if it obeyed an order hidden in the speech"
     for name, pattern in _FORBIDDEN_PATTERNS:
         if pattern.search(text):
@@ -318,10 +319,7 @@ def _injection_reason(text: str, spoken: str) -> str | None:
 
 
 def _is_spoken(text: str, spoken: str) -> bool:
-    """Tell whether the letters and digits of a text are said in a row, from word to word.
-
-    However the speech spells what is between them.
-    """
+    """Return whether the letters and digits of a text are spoken in a row, however they are spelt."""
     letters = re.findall(r"[^\W_]", text)
     if not letters:
         return False
@@ -329,8 +327,7 @@ def _is_spoken(text: str, spoken: str) -> bool:
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those. Times that the speaker said are
-    not positions."""
+    """Return the text without positions in the video, and those positions. Spoken times stay."""
     spoken_lower = " ".join(spoken.lower().split())
     times: list[str] = []
 

@@ -19,11 +19,14 @@ from stepline.writing.settings import LlmSettings
 
 @dataclass(frozen=True)
 class ChunkReply:
-    """What the model gave for a chunk.
+    """A language model's reply for one chunk.
 
-    reading: None when it gave nothing usable. Then `reason` says why.
-    rejected: the server would not take the question.
-    notes: what happened on the way (a reply refused, times cut out).
+    Args:
+        reading: None without a usable reply.
+        reason: why there is no usable reply.
+        rejected: the server refused the request.
+        notes: for the user, such as a refused reply or removed times.
+        dropped: rejected lines of the replies.
     """
 
     reading: ParsedReply | None = None
@@ -35,14 +38,17 @@ class ChunkReply:
 
 @dataclass(frozen=True)
 class RequestRunner(CheckedRequests):
-    """Serves chunks one by one. pictures: second -> JPEG, in order, by chunk number."""
+    """Asks the model about one chunk at a time.
+
+    pictures: chunk number -> second -> JPEG.
+    """
 
     settings: LlmSettings
     prompt: Prompt
     pictures: Mapping[int, Mapping[float, bytes]] = field(default_factory=dict)
 
     def serve(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkReply:
-        """Return the chunk's steps as the model wrote them, or why it has no steps.
+        """Return the model's steps for a chunk, or the reason why there are none.
 
         Raises WriterError when the server cannot be used at all.
         """

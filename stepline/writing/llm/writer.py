@@ -52,10 +52,7 @@ WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 
 @dataclass(frozen=True)
 class ChunkSteps:
-    """What the model made of one chunk.
-
-    reason: why the fallback serves it, "" where the model did.
-    """
+    """The steps of one chunk. reason: why the fallback writes them, "" where the model did."""
 
     chunk: Chunk
     steps: tuple[Step, ...]
@@ -74,16 +71,20 @@ def write_llm(
     pictures: VideoPictures | None = None,
     title: str = "",
 ) -> WrittenSteps:
-    """Return the steps that the model finds in the transcript, each with the sentences or pictures
-    it rests on.
+    """Return the steps that a language model finds in the transcript, with source sentences or
+    pictures.
 
-    prompt: for experiments. Without one it is that of the settings' file, else the main job's.
-    fallback: writes the whole transcript where the model fails (the extractive writer by default).
-    embed: texts to unit rows (MiniLM by default).
-    pictures: of the video, for a model that sees. The settings say how many a chunk gets.
-    title: of the video, "" where it has none.
-    Raises WriterError when the named server is not there or refuses access, ModelError when a
-    library or model is missing.
+    Args:
+        transcript: sentences with their times.
+        settings: server or model file, prompt and limits.
+        prompt: for experiments; by default the one of the settings.
+        fallback: writes the whole transcript where the model fails (default: the extractive
+            writer).
+        embed: texts to unit vectors (default: MiniLM).
+        pictures: of the video, for a vision-language model.
+        title: of the video, "" without one.
+    Raises WriterError when the server is missing or refuses access, ModelError when a library or
+    model is missing.
     """
     withheld = find_model_instructions(transcript)
     chunks = split_transcript(transcript, settings)
@@ -126,8 +127,11 @@ def write_llm(
 
 @dataclass(frozen=True)
 class TranscriptRequest:
-    """What the model is asked about a transcript. start: of the part of the video, in seconds.
-    is_english: so that talk among its steps is known by reading."""
+    """The request for a whole transcript: chunks, prompt, settings and pictures.
+
+    start: second of the whole video at which this part begins. is_english: then talk is filtered
+    out.
+    """
 
     chunks: tuple[Chunk, ...]
     prompt: Prompt
@@ -139,7 +143,7 @@ class TranscriptRequest:
     is_english: bool
 
     def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
-        """Return the model's steps for a chunk with what they rest on, or why none can be used."""
+        """Return the model's steps for a chunk with their sources, or why none can be used."""
         seconds = tuple(self.jpegs.get(chunk.number, ()))
         if self.is_english:
             reply = _without_talk(reply)
@@ -179,7 +183,7 @@ class TranscriptRequest:
 def _write_by_model(
     request: TranscriptRequest, transcript: Transcript, fallback: Fallback, withheld: Sequence[int]
 ) -> WrittenSteps:
-    """Return the steps of all chunks, numbered, those that say the same folded."""
+    """Return the numbered steps of all chunks, repeats merged."""
     settings = request.settings
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
@@ -209,10 +213,9 @@ def _write_by_model(
 
 
 def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[ChunkSteps]:
-    """Return the steps of each chunk, a late one with none.
+    """Return the steps of each chunk, none for a chunk that misses the deadline.
 
-    Raises WriterError where the server refuses every question: then the settings are wrong, not the
-    speech.
+    Raises WriterError where the server refuses every request: then the settings are wrong.
     """
     chunks = request.chunks
     start = time.monotonic()
@@ -241,8 +244,7 @@ def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[Chunk
 def _ask_in_turn(
     runner: RequestRunner, request: TranscriptRequest
 ) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
-    """Return the reply and the steps of each chunk by its index. Each prompt holds the steps of
-    those before."""
+    """Return the reply and steps of each chunk by index. Each prompt holds earlier chunks' steps."""
     texts: list[str] = []
 
     def serve(chunk: Chunk) -> tuple[ChunkReply, ChunkSteps]:
@@ -259,10 +261,9 @@ def _ask_in_turn(
 def _read_pictures(
     chunks: Sequence[Chunk], pictures: VideoPictures, count: int
 ) -> dict[int, dict[float, bytes]]:
-    """Return the pictures of each chunk, second -> JPEG, by its number.
+    """Return the pictures of each chunk, number -> second -> JPEG.
 
-    They are spread evenly from where it begins to be said, or the video, to where the next one
-    does, or the video ends.
+    They are spread evenly from the start of the chunk to the start of the next.
     """
     # A chunk reaches to where the next one begins.
     edges = [0.0]
@@ -289,7 +290,7 @@ def _read_pictures(
 def dry_run_note(
     chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
 ) -> str:
-    """Return what the model would be asked at most, without second tries."""
+    """Return a note with the maximum requests, tokens and seconds, without retries."""
     pixels = []
     if pictures:
         pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
@@ -306,8 +307,7 @@ def dry_run_note(
 
 
 def _without_talk(reply: ChunkReply) -> ChunkReply:
-    """Return the reply without the steps that are talk to the audience. These are reported as
-    dropped."""
+    """Return the reply with talk to the audience moved from its steps to the dropped lines."""
     reading = reply.reading
     if reading is None or not reading.texts:
         return reply
@@ -327,11 +327,10 @@ def _without_talk(reply: ChunkReply) -> ChunkReply:
 def _fill_gaps(
     transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback
 ) -> WrittenSteps:
-    """Return the steps of all chunks, those that the model did not serve as the fallback writes
-    them.
+    """Return the steps of all chunks, the failed chunks from the fallback.
 
-    What the fallback leaves out is reported only where it served everything: it does not say from
-    which chunk that was.
+    Lines that the fallback dropped are reported only where it wrote all chunks, for they carry no
+    chunk.
     """
     # The fallback reads the whole transcript, however few chunks are missing.
     fallback_steps = WrittenSteps()
@@ -364,7 +363,7 @@ TALK_REASON: Final = "chat: talk to the audience, not a step of the work"
 
 
 def talk_reasons(texts: Sequence[str]) -> list[str | None]:
-    """Return for each English step why it is talk to the audience, None for one that is work.
+    """Return why each English step is talk to the audience, None for a step of the work.
 
     Raises ModelError when the sentence encoder is not installed.
     """

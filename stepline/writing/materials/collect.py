@@ -31,7 +31,7 @@ Array: TypeAlias = npt.NDArray[np.float32]
 
 
 def thing_kinds(names: Sequence[str]) -> Array:
-    """Return P of each of THING_KINDS of each name, (N, 3)."""
+    """Return P of each of THING_KINDS for each name, (N, 3)."""
     weights, biases = _read_weights()
     names_in_lower_case = [name.lower() for name in names]
     vectors = embed(names_in_lower_case)  # (N, D)
@@ -66,7 +66,7 @@ MIN_TOOL_PROBABILITY: Final = 0.5  # P(tool) of what the work is done with or in
 
 @dataclass(frozen=True)
 class NeededThings:
-    """What a narration says is needed, in the order of the first naming."""
+    """The materials and tools of a narration, in order of their first mention."""
 
     materials: tuple[Material, ...] = ()
     tools: tuple[Material, ...] = ()
@@ -74,7 +74,7 @@ class NeededThings:
 
 @dataclass(frozen=True)
 class _UnitMention:
-    """A mention, the number of its unit, and whether that lists what is needed."""
+    """A mention, the index of its narration unit, and whether that lists needed things."""
 
     mention: ThingMention
     unit: int
@@ -83,8 +83,10 @@ class _UnitMention:
 
 @dataclass(frozen=True)
 class _Thing:
-    """A thing while others are merged into it. is_listed: its amount is of the list of what is
-    needed, which says how much in all."""
+    """A material or tool, merged from its mentions.
+
+    is_listed: its amount comes from a list of needed things, which states the total.
+    """
 
     mention: ThingMention
     amounts: tuple[Amount, ...]
@@ -94,7 +96,7 @@ class _Thing:
 
 
 def find_materials(narration: NarrationReading) -> NeededThings:
-    """Return the materials and tools that a narration says are used, each with when it is named."""
+    """Return the materials and tools that a narration uses, with amounts, times and sources."""
     rows = list(_all_mentions(narration))
     probabilities = thing_kinds([row.mention.name for row in rows])
     materials: list[_Thing] = []
@@ -110,7 +112,7 @@ def find_materials(narration: NarrationReading) -> NeededThings:
 
 
 def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
-    """Yield what sentences of the work name."""
+    """Yield the mentions in sentences about the work."""
     rows = zip(narration.docs, narration.readings, strict=True)
     for number, (doc, reading) in enumerate(rows):
         kinds = dict(zip(SENTENCE_KINDS, map(float, reading.kinds), strict=True))
@@ -127,7 +129,7 @@ def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
 
 
 def _is_measured(mention: ThingMention) -> bool:
-    """Return whether an amount in grams, cups or metres is with a mention."""
+    """Return whether a mention has an amount in grams, cups or metres."""
     amount = mention.amount
     return amount is not None and amount.unit in UNIT_KINDS
 
@@ -135,7 +137,7 @@ def _is_measured(mention: ThingMention) -> bool:
 def _thing_kind(
     row: _UnitMention, probability: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
 ) -> ThingKind:
-    """Return what a mention is: what it was before, else by its name and how it is named."""
+    """Return the kind of a mention: that of an earlier mention, else by its name and role."""
     mention = row.mention
     if mention.role != "used" and _find_same(materials, mention) is not None:
         return "material"
@@ -153,7 +155,7 @@ def _thing_kind(
 
 
 def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return what a thing that a step names is: a tool is neither counted nor added."""
+    """Return the kind of a thing in a step: tools are neither counted nor added."""
     amount = mention.amount
     is_counted = amount is not None and not amount.is_article
     min_probability = MIN_UNMEASURED_MATERIAL_PROBABILITY
@@ -169,7 +171,7 @@ def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKin
 
 
 def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return what a thing of a list of needed things is: nothing but a material is measured."""
+    """Return the kind of a thing in a list of needed things: only materials have units."""
     if material + tool < MIN_LISTED_THING_PROBABILITY:
         return "other"
     if material >= tool:
@@ -180,13 +182,13 @@ def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKi
 
 
 def _has_unit(mention: ThingMention) -> bool:
-    """Return whether an amount with a unit is with a mention, be it "slice"."""
+    """Return whether a mention has an amount with a unit, even "slice"."""
     amount = mention.amount
     return amount is not None and bool(amount.unit)
 
 
 def _as_thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
-    """Return a mention with its sentence, and the second at which that names it."""
+    """Return a mention with its source sentence and the second at which it is spoken."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
     # Words of a doc are parted by one space, so the spaces before a token count them.
@@ -214,8 +216,7 @@ def _as_thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
 
 
 def _word_start(sentence: Sentence, word_index: int) -> float:
-    """Return the second at which a word of a sentence begins, of the sentence where that has no
-    times of words."""
+    """Return the start of a word in seconds, that of its sentence without word times."""
     if len(sentence.words) == len(sentence.text.split()):
         span = sentence.words[word_index].span
         if span is not None:
@@ -224,7 +225,7 @@ def _word_start(sentence: Sentence, word_index: int) -> float:
 
 
 def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
-    """Add a thing, or what is new of it to the one that it is."""
+    """Add a thing, or merge it into an earlier mention of the same thing."""
     number = _find_same(things, thing.mention)
     if number is None:
         things.append(thing)
@@ -233,7 +234,7 @@ def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
 
 
 def _find_same(things: Sequence[_Thing], mention: ThingMention) -> int | None:
-    """Return the number of the first thing that a mention can be of."""
+    """Return the index of the first thing that a mention can name."""
     for number, thing in enumerate(things):
         if _can_be_same_thing(thing.mention, mention):
             return number
@@ -241,10 +242,9 @@ def _find_same(things: Sequence[_Thing], mention: ThingMention) -> int | None:
 
 
 def _can_be_same_thing(earlier: ThingMention, later: ThingMention) -> bool:
-    """Return whether a later naming can be of the same thing.
+    """Return whether a later mention can name the same thing as an earlier one.
 
-    That is the same noun, and no word that the first does not have, unless it only says how the
-    thing was prepared.
+    It has the same noun, and no new words, unless these only say how the thing was prepared.
     """
     if earlier.lemmas[-1] != later.lemmas[-1]:
         return False
@@ -256,7 +256,7 @@ def _can_be_same_thing(earlier: ThingMention, later: ThingMention) -> bool:
 
 
 def _merged(first: _Thing, repeat: _Thing) -> _Thing:
-    """Return the first naming with the amounts and sentences of both."""
+    """Return the first mention with the amounts and sentences of both."""
     return replace(
         first,
         amounts=_merged_amounts(first, repeat),
@@ -266,9 +266,9 @@ def _merged(first: _Thing, repeat: _Thing) -> _Thing:
 
 
 def _merged_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
-    """Return the amounts of two namings. Those of a list are of all that is used.
+    """Return the amounts of two mentions. A list of needed things states the total.
 
-    A part of what was said before ("a cup of the milk") adds none, and neither does "an egg".
+    A part of an earlier amount ("a cup of the milk") adds none, and neither does "an egg".
     """
     is_part = repeat.mention.is_definite and bool(first.amounts)
     if first.is_listed or is_part:
@@ -296,8 +296,7 @@ def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
 
 
 def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:
-    """Return the things that the first `sentences` sentences name, each with those of its
-    sentences."""
+    """Return the things named in the first `sentences` sentences, with only those sources."""
     things_named = []
     for thing in things:
         sources = tuple(source for source in thing.sources if source < sentences)

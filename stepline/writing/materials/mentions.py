@@ -49,12 +49,13 @@ MEASURED_KINDS: Final = word_set("mass volume length")
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """How much is said, and where.
+    """An amount and its token range.
 
-    low, high: the number or range.
-    unit: "" for a bare count.
-    begin, end: its tokens, and where the name begins.
-    is_article: "a" alone, which counts one thing but hardly says so.
+    Args:
+        low, high: the number or range.
+        unit: "" for a bare count.
+        begin, end: its tokens; the thing's name begins at `end`.
+        is_article: "a" alone, which hardly counts as a number.
     """
 
     low: float
@@ -66,10 +67,9 @@ class StatedAmount:
 
 
 def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
-    """Return the amount of something that begins at a lower-case token, None where none does.
+    """Return the amount of a thing that begins at a lower-case token, None without one.
 
-    Times, degrees, per cent, and sizes ("a two-inch strip") do not count: they are not amounts of a
-    thing.
+    Times, degrees, per cent, and sizes ("a two-inch strip") are not amounts of a thing.
     """
     # A number, or an article in its place.
     number = _number_at(words, index)
@@ -108,7 +108,7 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
 
 
 def singular(word: str) -> str:
-    """Return the singular of a unit that people count by: cloves, pinches, halves."""
+    """Return the singular of a count unit: clove for cloves, pinch for pinches."""
     for ending in ("es", "s"):
         stem = word.removesuffix(ending)
         if stem != word and stem in COUNT_UNITS:
@@ -135,7 +135,7 @@ def _number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], i
 
 
 def _is_bare_unit(words: Sequence[str], index: int) -> bool:
-    """Return whether a unit is without a number: "salt, pepper, teaspoon of thyme"."""
+    """Return whether a unit has no number: "salt, pepper, teaspoon of thyme"."""
     word = words[index]
     is_unit = word in COUNT_UNITS
     if word in UNIT_KINDS:
@@ -149,7 +149,7 @@ def _is_bare_unit(words: Sequence[str], index: int) -> bool:
 
 
 def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str, str, int] | None:
-    """Return the name and the kind of the unit at a token, and the place after it."""
+    """Return the name, kind and end index of the unit at a token."""
     word = _word_at(words, index)
     if word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS):
         kind, factor = UNIT_KINDS[word]
@@ -169,7 +169,7 @@ def _unit_name(kind: str, factor: float) -> str:
 
 
 def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str]) -> int:
-    """Return the place after at most two small words."""
+    """Return the index after at most two of the skipped words."""
     for _ in range(2):
         if _word_at(words, index) in skipped_words:
             index += 1
@@ -223,9 +223,14 @@ NOT_FIRST_IN_NAME: Final = EMPTY_WORDS.union(UNIT_KINDS)
 
 @dataclass(frozen=True)
 class ThingMention:
-    """A thing that is named. words: its name, with the lemmas of them. at: its token.
+    """A named thing in a sentence.
 
-    is_definite: it is spoken of as known ("the dough", "a cup of the milk").
+    Args:
+        words, lemmas: its name.
+        token_index: of the name's last token.
+        role: how it takes part in the work.
+        amount: None where none is stated.
+        is_definite: it was named before ("the dough", "a cup of the milk").
     """
 
     words: tuple[str, ...]
@@ -237,7 +242,7 @@ class ThingMention:
 
     @property
     def name(self) -> str:
-        """The name as it is said, without an article."""
+        """The name as spoken, without an article."""
         text = ""
         for word in self.words:
             is_joined = word == "-" or word.startswith("'") or text.endswith("-")
@@ -248,9 +253,9 @@ class ThingMention:
 
 
 def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
-    """Return the things that a parsed sentence names, in order, those with an amount first.
+    """Return the materials and tools that a parsed sentence names, in order.
 
-    is_list: it says what is needed, so that all it names counts.
+    is_list: the sentence lists needed things, so every noun counts.
     """
     words = [normalized_word(token) for token in doc]
     # A quantity makes any name a mention.
@@ -276,7 +281,7 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
 
 
 def _is_unit(name: "list[Token]") -> bool:
-    """Return whether a name is but a word to count by, as "clove" or "pinch"."""
+    """Return whether a name is only a count unit, as "clove" or "pinch"."""
     if len(name) != 1:
         return False
     word = singular(name[0].lower_)
@@ -286,7 +291,7 @@ def _is_unit(name: "list[Token]") -> bool:
 def normalized_word(token: "Token") -> str:
     """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5.
 
-    What begins with a digit and is not a number, as "2x4", begins with NO_NUMBER instead.
+    A word that begins with a digit but is no number, as "2x4", gets NON_NUMBER_PREFIX.
     """
     word: str = token.lower_
     if "FRACTION" in unicodedata.name(word[-1:] or " ", ""):
@@ -304,7 +309,8 @@ def normalized_word(token: "Token") -> str:
 
 
 def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
-    """Yield each amount with the name after it, or before it and a comma: "sugar, 50 grams"."""
+    """Yield the mentions with an amount before the name, or after it and a comma: "sugar, 50
+    grams"."""
     index = 0
     unit = ""  # of the amount before, for "one spoon of mustard and two of honey"
     while index < len(doc):
@@ -324,7 +330,7 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
 
 
 def _amount_in_earlier_unit(words: Sequence[str], index: int, unit: str) -> StatedAmount | None:
-    """Return a number before "of" as an amount in the unit that was said before."""
+    """Return a number before "of" as an amount in the unit of the amount before."""
     if not unit or words[index] in ARTICLE_WORDS:
         return None
     number = number_at(words, index)
@@ -339,7 +345,7 @@ def _amount_in_earlier_unit(words: Sequence[str], index: int, unit: str) -> Stat
 
 
 def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
-    """Yield the thing of an amount. Of "a pan of water" both, the water by the pan."""
+    """Yield the mention of an amount. "A pan of water" gives two, the water measured by the pan."""
     words = [token.lower_ for token in name]
     index = 0
     if "of" in words:
@@ -359,8 +365,10 @@ def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingM
 
 
 def _amount_with_unit_from_name(name: "list[Token]", amount: StatedAmount) -> StatedAmount:
-    """Return the amount with the last word of the name as its unit: "two garlic cloves". That word
-    leaves the name."""
+    """Return the amount with the name's last word as its unit: "two garlic cloves".
+
+    That word is removed from the name.
+    """
     unit = singular(name[-1].lower_)
     if amount.unit or len(name) < 2 or unit not in UNITS_AFTER_NAME:
         return amount
@@ -387,7 +395,7 @@ def _as_mention(name: "list[Token]", role: Role, amount: StatedAmount | None) ->
 
 
 def _is_remainder(doc: "Doc", begin: int) -> bool:
-    """Return whether an amount is what is left of a thing: "the last 20 grams of water"."""
+    """Return whether an amount is a remainder: "the last 20 grams of water"."""
     return begin > 0 and doc[begin - 1].lower_ in REST_WORDS
 
 
@@ -401,9 +409,9 @@ def _mention_tokens(mention: ThingMention) -> set[int]:
 
 
 def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
-    """Return the words that name a thing from a token on, nothing where no name begins there.
+    """Return the noun phrase that begins at a token, empty without one.
 
-    is_measured: a unit is before it, so that a word after "of" is a name whatever it looks like.
+    is_measured: a unit precedes it, so the word after "of" is a name whatever its part of speech.
     """
     # Words that do not name it are passed over.
     while index < len(doc) and doc[index].lower_ in NOT_IN_NAME:
@@ -430,7 +438,7 @@ def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
 
 
 def _misread_name(doc: "Doc", index: int) -> "list[Token]":
-    """Return the word after "of" that the parser does not take for a noun, nothing without one."""
+    """Return the word after "of" that the parser did not tag as a noun, empty without one."""
     if index >= len(doc) or doc[index - 1].lower_ != "of":
         return []
     word = doc[index]
@@ -440,7 +448,7 @@ def _misread_name(doc: "Doc", index: int) -> "list[Token]":
 
 
 def _name_before(doc: "Doc", end: int) -> "list[Token]":
-    """Return the words that name a thing and end before a token."""
+    """Return the noun phrase that ends before a token."""
     begin = end
     while begin > 0 and _can_be_in_name(doc[begin - 1], is_first=False):
         begin -= 1
@@ -458,7 +466,6 @@ def _name_before(doc: "Doc", end: int) -> "list[Token]":
 
 
 def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
-    """Return whether a token can be part of a name."""
     if token.lower_ in EMPTY_WORDS:
         return False
     if token.pos_ in NAME_PARTS or (token.tag_ == "POS" and not is_first):
@@ -473,9 +480,9 @@ def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
 
 
 def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) -> Role | None:
-    """Return how a noun without an amount is part of the work, None where it is not.
+    """Return the role of a noun without an amount, None where it has none.
 
-    mentioned_places: tokens of things that are mentioned already. What is joined to them is too.
+    mentioned_tokens: tokens of earlier mentions; a noun joined to one of them counts too.
     """
     # The last noun of a compound is looked at, not this one.
     if token.dep_ == "compound" and token.head.i > token.i:
@@ -504,7 +511,7 @@ def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) 
 
 
 def _role_of_prepositional_object(preposition: "Token") -> Role | None:
-    """Return how a thing behind "with" or "in" is part of the work."""
+    """Return the role of a thing after "with" or "in"."""
     word = preposition.lower_
     if word in INSTRUMENT_PREPOSITIONS and _is_added(preposition.head):
         return "with"
@@ -514,7 +521,7 @@ def _role_of_prepositional_object(preposition: "Token") -> Role | None:
 
 
 def _role_of_object(verb: "Token") -> Role | None:
-    """Return how the object of a verb is part of the work."""
+    """Return the role of a verb's object."""
     if verb.lower_ in INSTRUMENT_PREPOSITIONS:
         return "used"
     if verb.lemma_ in ADDING_VERBS:
@@ -525,7 +532,7 @@ def _role_of_object(verb: "Token") -> Role | None:
 
 
 def _is_vague_amount(token: "Token") -> bool:
-    """Return whether "some", "a bit of" or the like is before the name that ends here."""
+    """Return whether "some", "a bit of" or the like precedes the name that ends here."""
     doc = token.doc
     name = _name_before(doc, token.i + 1)
     first = token
@@ -538,7 +545,7 @@ def _is_vague_amount(token: "Token") -> bool:
 
 
 def _is_compared(token: "Token") -> bool:
-    """Return whether a thing is only likened to, or is said not to be there."""
+    """Return whether a thing is only a comparison ("like sand"), or is said to be absent."""
     head = _first_of_list(token)
     if head.head.lower_ in ("like", "as", "than", "without") and head.dep_ in ("pobj", "dobj"):
         return True
@@ -550,7 +557,7 @@ def _is_added(verb: "Token") -> bool:
 
 
 def _first_of_list(token: "Token") -> "Token":
-    """Return the first of the things that are joined by "and" and commas."""
+    """Return the first noun of a list joined by "and" and commas."""
     while token.dep_ == "conj":
         head = token.head
         if head.pos_ not in NOUN_TAGS or head.i >= token.i:

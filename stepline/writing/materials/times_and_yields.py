@@ -70,7 +70,7 @@ MAX_WORK_SECONDS: Final = 366 * 86400.0
 
 
 def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
-    """Return the times of the whole work that are said, one a kind, in the order of TIME_PATTERNS."""
+    """Return the stated times of the whole work, one per kind, in the order of TIME_PATTERNS."""
     stated_times: dict[TimeKind, list[WorkTime]] = {}
     for unit in narration.units:
         for time in _unit_times(unit):
@@ -90,7 +90,7 @@ def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
 
 
 def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
-    """Yield what one sentence says of how long the work takes."""
+    """Yield the work times that one sentence states."""
     words, durations = _mark_times(tokens(unit.text))
     text = " ".join(words)
     for kind, pattern in TIME_PATTERNS.items():
@@ -109,7 +109,7 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
 
 
 def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
-    """Return the words with a mark in the place of each time, and the seconds of these."""
+    """Return the words with TIME_MARK in place of each time, and the times in seconds."""
     marked_words: list[str] = []
     durations: list[tuple[float, float]] = []
     copied_until = 0
@@ -135,7 +135,7 @@ def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]
 
 
 def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
-    """Return the seconds of a time, and those of its unit, None for any other amount."""
+    """Return the range of a time and the length of its unit, in seconds, None for other amounts."""
     if quantity.kind != "time":
         return None
     _, factor = UNIT_KINDS[quantity.unit]
@@ -152,9 +152,9 @@ def times_within(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime,
 
 
 def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]:
-    """Return how much the work makes, or how many it serves: the first that is said.
+    """Return the first stated yield: how much the work makes, or how many it serves.
 
-    title: of the video. "it makes two" of a thing that it names is what the work makes.
+    title: of the video. "it makes two" of a thing in the title is a yield.
     """
     title_words = word_set(title.lower())
     for number, doc in enumerate(narration.docs):
@@ -172,7 +172,7 @@ def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
 
 
 def _stated_servings(verb: "Token") -> tuple[str, Amount] | None:
-    """Return how many a dish serves, None where the verb does not say so."""
+    """Return the servings that a verb states, None without any."""
     doc = verb.doc
     words = [normalized_word(token) for token in doc]
     index = _skip_approximate_words(words, verb.i + 1)
@@ -198,7 +198,7 @@ def _stated_servings(verb: "Token") -> tuple[str, Amount] | None:
 
 
 def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
-    """Return what a recipe makes, with its amount, None where the verb does not say so."""
+    """Return the product of a recipe with its amount, None where the verb states none."""
     if verb.lemma_ not in MAKING_VERBS:
         return None
     doc = verb.doc
@@ -218,7 +218,7 @@ def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Am
 
 
 def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
-    """Return whether a title names the made thing, or it is a number of servings."""
+    """Return whether the title names the product, or it is a number of servings."""
     noun = mention.words[-1].lower()
     lemma = mention.lemmas[-1]
     if lemma in PEOPLE_WORDS:
@@ -227,7 +227,7 @@ def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
 
 
 def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
-    """Return whether one of these words is what makes or serves, not a person."""
+    """Return whether a verb's subject is one of these words, not a person."""
     begin = max(0, verb.i - MAX_WORDS_TO_SUBJECT)
     words = list(verb.doc[begin : verb.i])
     has_modal = False
@@ -244,7 +244,7 @@ def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
 
 
 def _can_precede_verb(token: "Token") -> bool:
-    """Return whether a word is between a subject and its verb."""
+    """Return whether a word can be between a subject and its verb."""
     return token.lower_ in MODAL_WORDS or token.pos_ in ("ADV", "AUX", "PUNCT")
 
 
