@@ -114,7 +114,7 @@ def test_things_that_no_list_goes_before_are_refused_where_unsure():
     )
     joined = join_continuations([item], "usual")
     assert joined.steps == ()
-    assert [refused.text for refused in joined.refused] == ["add hair clips"]
+    assert [refused.text for refused in joined.rejected] == ["add hair clips"]
 
 
 @pytest.mark.parametrize("detail", ["brief", "usual", "full"])

@@ -22,7 +22,7 @@ CARRIER_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
-PAST_OR_MODAL_AUXILIARIES = word_set("have has had 've 'd did was were would could might may")
+NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSAL_COMPLEMENT_VERBS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
@@ -152,9 +152,9 @@ def _orders_after_let(verb: "Token") -> "list[Token]":
     for child in verb.children:
         if child.dep_ == "ccomp":
             orders += [
-                grandchild
-                for grandchild in child.children
-                if grandchild.dep_ == "conj" and has_own_object(grandchild)
+                nested
+                for nested in child.children
+                if nested.dep_ == "conj" and has_own_object(nested)
             ]
     return orders
 
@@ -204,10 +204,10 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
         # are not.
         is_present = (
             auxiliaries & {"are", "is", "be", "'re", "'s"}
-            and not auxiliaries & PAST_OR_MODAL_AUXILIARIES
+            and not auxiliaries & NON_PRESENT_AUXILIARIES
         )
         return _Mood("passive", is_negated=is_negated) if is_present and voice is None else None
-    if voice is None or auxiliaries & PAST_OR_MODAL_AUXILIARIES:
+    if voice is None or auxiliaries & NON_PRESENT_AUXILIARIES:
         return None
     # "I put", tagged past, is in the present too.
     is_present = _is_base_form(verb) and not auxiliaries & {"is", "are", "'m", "'re", "am", "be"}
@@ -222,7 +222,7 @@ def _without_subject(
 ) -> _Mood | None:
     if inherited is not None:
         is_action = _is_base_form(verb) or verb.tag_ == "VBG"
-        if not is_action or auxiliaries & PAST_OR_MODAL_AUXILIARIES:
+        if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
         if inherited.is_negated and not is_negated:
             return _behind_negation(verb, inherited)
@@ -277,9 +277,9 @@ def _carried_verb(verb: "Token") -> "Token | None":
             return child
         is_by = child.dep_ == "prep" and child.lower_ in ("by", "with")
         if is_by and verb.lemma_ in ("start", "begin", "finish"):
-            for grandchild in child.children:
-                if grandchild.dep_ == "pcomp":
-                    return grandchild
+            for nested in child.children:
+                if nested.dep_ == "pcomp":
+                    return nested
     return None
 
 

@@ -73,7 +73,7 @@ def verb_complements(
             continue
         # "WITH A SPOON I make a hole"
         names_a_thing = child.dep_ == "prep" and any(
-            grandchild.pos_ in NOUN_TAGS for grandchild in child.children
+            nested.pos_ in NOUN_TAGS for nested in child.children
         )
         if child.i > verb.i:
             after.append(child)
@@ -130,7 +130,7 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     if child.dep_ == "advcl":
         return _is_kept_clause(child) and not is_separate_action(child)
     if child.dep_ == "ccomp":
-        is_relative = any(grandchild.lower_ in RELATIVE_WORDS for grandchild in child.subtree)
+        is_relative = any(nested.lower_ in RELATIVE_WORDS for nested in child.subtree)
         return is_relative or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
     return True
 
@@ -174,8 +174,8 @@ def _is_occasion(child: "Token") -> bool:
     doctor"."""
     if child.dep_ != "prep":
         return False
-    objects = [grandchild for grandchild in child.children if grandchild.dep_ == "pobj"]
-    nouns = [grandchild for grandchild in objects if grandchild.pos_ in NOUN_TAGS]
+    objects = [nested for nested in child.children if nested.dep_ == "pobj"]
+    nouns = [nested for nested in objects if nested.pos_ in NOUN_TAGS]
     if not nouns:
         return False
     if child.lower_ == "for":
@@ -217,9 +217,9 @@ def _shared_object(clause: Clause) -> "Token | None":
         is_near = child.i - verb.i <= MAX_SHARED_REACH
         if child.dep_ != "conj" or child.pos_ != "VERB" or not is_near:
             continue
-        for grandchild in child.children:
-            if grandchild.dep_ == "dobj" and grandchild.i > child.i:
-                return grandchild
+        for nested in child.children:
+            if nested.dep_ == "dobj" and nested.i > child.i:
+                return nested
         nested_object = _shared_object(Clause(child, clause.voice))
         if nested_object is not None and not _has_object(child):
             return nested_object

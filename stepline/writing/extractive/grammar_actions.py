@@ -229,14 +229,14 @@ def _clause_action(
     None where the tagger accepts none at its verb, or where a "not" would be lost.
     """
     edits = reading.edits
-    word_keep_probability = keep_probability_at(edits)
+    keep_of_word = keep_probability_at(edits)
 
     def spoken_index(token: "Token") -> int:
         index = segment.word_index(token.idx)
         return word_index_of[index]
 
     def keep_probability(token: "Token") -> float:
-        return word_keep_probability(spoken_index(token))
+        return keep_of_word(spoken_index(token))
 
     def name(token: "Token") -> str | None:
         return resolve(spoken_index(token))
@@ -258,7 +258,7 @@ def _clause_action(
     ):
         return None
     if clause.is_negated and not reading.is_warning:
-        keeps_negation = _keeps_negation(segment, word_index_of, verb, word_keep_probability)
+        keeps_negation = _keeps_negation(segment, word_index_of, verb, keep_of_word)
         if not keeps_negation:
             return None
 

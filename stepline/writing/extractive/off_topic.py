@@ -296,9 +296,7 @@ def _objects(clause: Clause) -> set[str]:
         return objects
     for child in verb.children:
         if child.dep_ == "prep":
-            objects.update(
-                grandchild.lower_ for grandchild in child.children if grandchild.dep_ == "pobj"
-            )
+            objects.update(nested.lower_ for nested in child.children if nested.dep_ == "pobj")
     return objects
 
 
@@ -308,7 +306,7 @@ def _acts_on_named_thing(clause: Clause) -> bool:
     names_thing = False
     for child in verb.children:
         if child.i > verb.i and child.dep_ in ("dobj", "nsubj", "prep", "prt"):
-            names_thing |= any(grandchild.pos_ in ("NOUN", "PROPN") for grandchild in child.subtree)
+            names_thing |= any(nested.pos_ in ("NOUN", "PROPN") for nested in child.subtree)
     return names_thing and not _objects(clause) <= VAGUE_WORDS
 
 

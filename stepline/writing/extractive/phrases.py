@@ -160,7 +160,7 @@ def _given_action(verb: "Token") -> "tuple[Token, Token] | None":
         if receiver is None and child.dep_ == "dative" and child.i > verb.i:
             receiver = child
         # "give it two coats" says how many
-        is_counted = "nummod" in {grandchild.dep_ for grandchild in child.children}
+        is_counted = "nummod" in {nested.dep_ for nested in child.children}
         is_action = child.lemma_ in ACTION_NOUNS and not is_counted
         if action is None and child.dep_ == "dobj" and is_action:
             action = child

@@ -159,14 +159,14 @@ def _things_acted_on(verb: "Token") -> "Iterator[tuple[Token, Role]]":
         elif child.dep_ == "prep":
             role = _prepositional_role(verb, child)
             if role is not None:
-                for grandchild in _children(child, ("pobj",)):
-                    yield grandchild, role
+                for nested in _children(child, ("pobj",)):
+                    yield nested, role
         if child.dep_ == "dobj" and verb.lemma_ in FILLING_VERBS:
             for token in _with_complements(child):
                 yield token, "object"
         if child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
-            for grandchild in _children(child, ("nsubj",)):
-                yield grandchild, "object"
+            for nested in _children(child, ("nsubj",)):
+                yield nested, "object"
 
 
 def _children(head: "Token", relations: Sequence[str]) -> "list[Token]":
@@ -213,12 +213,10 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
         for clause in _children(governor, ("advcl",)):
             if clause.i >= verb.i or not _children(clause, ("nsubj", "nsubjpass")):
                 continue
-            for grandchild in _children(clause, ("nsubj", "nsubjpass", "dobj")):
-                is_thing = (
-                    grandchild.pos_ in ("NOUN", "PROPN") or grandchild.lower_ in INDEFINITE_PRONOUNS
-                )
+            for nested in _children(clause, ("nsubj", "nsubjpass", "dobj")):
+                is_thing = nested.pos_ in ("NOUN", "PROPN") or nested.lower_ in INDEFINITE_PRONOUNS
                 if is_thing:
-                    mentions.append(_as_mention(grandchild, "object", {}))
+                    mentions.append(_as_mention(nested, "object", {}))
     return tuple(mention for mention in mentions if mention.name not in NON_ANTECEDENT_NOUNS)
 
 
@@ -278,8 +276,6 @@ def noun_name(token: "Token") -> str:
         if child.i >= token.i or child.lower_ in _EMPTY_WORDS:
             continue
         words.append(child)
-        words += [
-            grandchild for grandchild in _children(child, ("compound",)) if grandchild.i < child.i
-        ]
+        words += [nested for nested in _children(child, ("compound",)) if nested.i < child.i]
     words.sort(key=lambda word: word.i)
     return " ".join(word.text for word in [*words, token])

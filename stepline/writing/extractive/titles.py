@@ -225,9 +225,7 @@ def _dependents(head: "Token", relations: frozenset[str], after: int = -1) -> "l
     until_mark: list[Token] = []
     for token in words:
         marks_between = [
-            grandchild
-            for grandchild in head.doc[end : token.i]
-            if grandchild.is_punct and grandchild.text != "-"
+            nested for nested in head.doc[end : token.i] if nested.is_punct and nested.text != "-"
         ]
         if token.i > head.i and marks_between:
             break
