@@ -55,6 +55,7 @@ from stepline.pipeline.sources import (
     is_taken,
     open_only_source,
     read_media_info,
+    refuse_odd_name,
 )
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
@@ -321,6 +322,7 @@ def run_video(
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
+    refuse_odd_name(request.path)
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
@@ -436,10 +438,10 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if request.captions is not None:
         reason = f"holds no sentence to write steps from{left_out}"
         raise CaptionError(f"{request.captions}: {reason}; give other captions")
-    from stepline.speech.hallucinations import is_unsure
+    from stepline.speech.hallucinations import is_low_confidence_reason
 
     reason = NO_SPEECH
-    if any(is_unsure(item.reason) for item in record.dropped):
+    if any(is_low_confidence_reason(item.reason) for item in record.dropped):
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
         reason = f"there is speech{named}, but it could not be recognised reliably"

@@ -89,7 +89,7 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
         alignment = network(batch)
         terms = [grounding_loss(alignment, batch, settings)]
         if alignment.alignable is not None:
-            head = alignability_loss(alignment, batch, settings.alignability)
+            head = alignability_loss(alignment, batch)
             terms.append(head.weighted(settings.alignability_weight))
         return terms
 
