@@ -1,6 +1,6 @@
 """Where steps are shown: by speech and pictures, and what speaks for and against each step.
 
-Three of the 11 steps of stepline/demo/demo.mp4, each with the seconds in which it is said:
+Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
     'slice the banana'                    said (10.3, 11.1)  ->  shown (9, 12), score 0.90
     'pour the flour into the bowl'        said (34.6, 36.1)  ->  shown (43, 50), score 0.68
