@@ -13,7 +13,7 @@ from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
 from stepline.pipeline.output_files import (
     KEYFRAME_PIXELS,
     MIN_STEPS_FOR_SMALL_KEYFRAMES,
-    SMALL_SIDE,
+    SMALL_KEYFRAME_PIXELS,
     keyframes,
 )
 from stepline.pipeline.sources import find_videos
@@ -117,7 +117,7 @@ def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expect
         Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
         for n in range(2)
     )
-    for count, longest in ((1, KEYFRAME_PIXELS), (MIN_STEPS_FOR_SMALL_KEYFRAMES, SMALL_SIDE)):
+    for count, longest in ((1, KEYFRAME_PIXELS), (MIN_STEPS_FOR_SMALL_KEYFRAMES, SMALL_KEYFRAME_PIXELS)):
         many = [
             row.model_copy(update={"id": f"{row.id} {n}"}) for n in range(count) for row in rows
         ]
