@@ -117,7 +117,10 @@ def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expect
         Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
         for n in range(2)
     )
-    for count, longest in ((1, KEYFRAME_PIXELS), (MIN_STEPS_FOR_SMALL_KEYFRAMES, SMALL_KEYFRAME_PIXELS)):
+    for count, longest in (
+        (1, KEYFRAME_PIXELS),
+        (MIN_STEPS_FOR_SMALL_KEYFRAMES, SMALL_KEYFRAME_PIXELS),
+    ):
         many = [
             row.model_copy(update={"id": f"{row.id} {n}"}) for n in range(count) for row in rows
         ]
