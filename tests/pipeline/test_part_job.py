@@ -11,7 +11,7 @@ import stepline as package
 from stepline.cli.options import read_seconds
 from stepline.media import MediaReader
 from stepline.media.container import OpenMedia
-from stepline.pipeline.part import features_within, in_whole_video
+from stepline.pipeline.part import features_within, to_whole_video_times
 from stepline.records import (
     Alignment,
     FeatureSequence,
@@ -156,7 +156,7 @@ def test_every_time_of_a_record_moves_and_its_alignment_with_them():
         captions=(step,),
     )
     alignment = Alignment(("cut",), np.array([[0.0, 1.0]], np.float32), 1.0, "probability")
-    moved, drawn = in_whole_video(record, alignment, 10.0)
+    moved, drawn = to_whole_video_times(record, alignment, 10.0)
     assert moved.sentences[0].span == Span(11.0, 12.0)
     for found in (*moved.steps, *moved.captions):
         assert (found.spans, found.at, found.said) == ((Span(11.5, 13.0),), 12.0, Span(11.0, 12.0))
@@ -171,7 +171,7 @@ def test_ready_rows_of_a_part_are_cut_out():
 
 @pytest.mark.slow
 def test_the_steps_heard_in_a_part_of_the_demo_are_those_heard_in_all_of_it(tmp_path, stepline):
-    demo = Path(package.__file__).parent / "demo" / "demo.mp4"
+    demo = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
     given = ("steps", demo, "--backbone", "none")
     assert stepline(*given, "--out", tmp_path / "whole").exit_code == 0
     assert (
