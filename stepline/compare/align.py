@@ -15,19 +15,19 @@ from stepline.compare.settings import CompareSettings
 from stepline.records import Matrix
 
 
-class StepPlace(NamedTuple):
+class StepIndex(NamedTuple):
     """A step by the number of its video and its number there, both from 0."""
 
     video: int
     step: int
 
 
-StepGroup: TypeAlias = list[StepPlace]  # steps that do the same, of one video or several
+StepGroup: TypeAlias = list[StepIndex]  # steps that do the same, of one video or several
 # number of a step -> number of its group
 GroupNumbers: TypeAlias = dict[int, int]
 FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in a group
 
-MIN_LENGTH = 1e-9  # of a vector that is divided by its length
+MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
 def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
@@ -36,32 +36,32 @@ def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
     It is the mean cosine of each step with the most similar one of the other video, both ways.
     """
     count = len(vectors)
-    likeness = np.eye(count, dtype=np.float32)
+    similarity = np.eye(count, dtype=np.float32)
     for first in range(count):
         for second in range(first):
             # The best partner of each step, seen from both videos.
             cosines = vectors[first] @ vectors[second].T  # (K, K')
             forward = cosines.max(axis=1).mean()
             backward = cosines.max(axis=0).mean()
-            likeness[first, second] = (forward + backward) / 2
+            similarity[first, second] = (forward + backward) / 2
     # Only one half was filled, and likeness is the same both ways.
-    return np.maximum(likeness, likeness.T)
+    return np.maximum(similarity, similarity.T)
 
 
-def videos_of_one_task(likeness: Matrix, floor: float) -> list[int]:
+def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
     """Return the numbers of the videos that are alike, the most typical first.
 
     The first is most like all others. Videos join by their mean likeness to those that have joined,
     the greatest first, while that is at least `floor`.
     """
-    count = len(likeness)
+    count = len(similarity)
     if count == 0:
         return []
     # The video with the greatest sum of likeness begins.
-    sums = likeness.sum(axis=1)  # (V,)
+    sums = similarity.sum(axis=1)  # (V,)
     members = [int(sums.argmax())]
     while len(members) < count:
-        means = likeness[:, members].mean(axis=1)  # (V,)
+        means = similarity[:, members].mean(axis=1)  # (V,)
         # Members are never found again.
         means[members] = -np.inf
         nearest = int(means.argmax())
@@ -99,7 +99,7 @@ def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Mat
         mean = np.mean(rows, axis=0)
         length = np.linalg.norm(mean)
         # opposite vectors have no mean direction
-        means.append(mean / max(length, MIN_LENGTH))
+        means.append(mean / max(length, MIN_VECTOR_LENGTH))
     return np.array(means, dtype=np.float32)
 
 
@@ -127,10 +127,10 @@ def _add_video(
         # Unit rows, so the products are cosines.
         cosines = vectors[video] @ centers.T  # (K, N)
         numbers = match_in_order(cosines, settings.step_likeness)
-        _match_moved(cosines, numbers, settings)
+        _match_moved_steps(cosines, numbers, settings)
     # Steps without a group begin one of their own.
     for step in range(step_count):
-        place = StepPlace(video, step)
+        place = StepIndex(video, step)
         if step in numbers:
             extended[numbers[step]].append(place)
         else:
@@ -171,7 +171,7 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
     return numbers
 
 
-def _match_moved(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
+def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
     """Match also steps that have no group in order, with the most similar group, wherever it is.
 
     A group that a step of the video has joined needs a greater cosine.
@@ -229,7 +229,7 @@ def _swap_neighbours(groups: list[StepGroup]) -> bool:
     return swapped
 
 
-def first_step_of_videos(group: Iterable[StepPlace]) -> FirstSteps:
+def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
     """Return the first step in the group of each video, by the number of the video."""
     first: FirstSteps = {}
     for video, step in sorted(group):

@@ -168,9 +168,9 @@ def compare(
     ids = set()
     for record in records:
         if not record.steps:
-            left_out.append(_left_out(record, "it has no steps"))
+            left_out.append(_excluded_videos(record, "it has no steps"))
         elif record.id in ids:
-            left_out.append(_left_out(record, "another record has the same id"))
+            left_out.append(_excluded_videos(record, "another record has the same id"))
         else:
             ids.add(record.id)
             usable.append(record)
@@ -182,7 +182,7 @@ def compare(
         if number not in members:
             mean = float(likeness[number, members].mean())
             reason = f"its steps are of something else (likeness {mean:.2f} to the others)"
-            left_out.append(_left_out(record, reason))
+            left_out.append(_excluded_videos(record, reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
             f"no two of the {len(records)} records show the same task; give a folder of "
@@ -200,7 +200,7 @@ def compare(
         videos=tuple(_videos(task_records, others)),
         left_out=tuple(left_out),
         steps=steps,
-        orders=_orders(aligned, steps),
+        orders=_step_orders(aligned, steps),
         transitions=_transitions(aligned),
         materials=compare_materials([(r.id, r.materials) for r in task_records], embedder),
         tools=compare_materials([(r.id, r.tools) for r in task_records], embedder),
@@ -219,7 +219,7 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     return parts
 
 
-def _left_out(record: Record, reason: str) -> LeftOutVideo:
+def _excluded_videos(record: Record, reason: str) -> LeftOutVideo:
     return LeftOutVideo(id=record.id, title=title(record), reason=reason)
 
 
@@ -272,7 +272,7 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
             share=round(count / video_count, 3),
             common=count >= least,
             place=round(statistics.mean(places), 3),
-            seconds=_seconds(steps_of_group),
+            seconds=_seconds_spread(steps_of_group),
             amounts=amount_spreads(amounts),
             occurrences=occurrences,
         )
@@ -301,7 +301,7 @@ def _best_span(step: Step) -> Span | None:
     return shown_span(step) or step.said
 
 
-def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
+def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
     """Return how long steps are shown, None where none is."""
     durations = []
     for step in steps:
@@ -317,7 +317,7 @@ def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
     )
 
 
-def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
+def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
     """Return the usual order of each two steps that several videos do both."""
     orders = []
     # A video that does a step twice counts by the first time.
@@ -356,9 +356,9 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     for path in paths.values():
         arrows.update(pairwise([*path, end]))
     # Probabilities are of all arrows that leave a step.
-    leaving: Counter[int] = Counter()
+    transition_counts: Counter[int] = Counter()
     for (source, _), count in arrows.items():
-        leaving[source] += count
+        transition_counts[source] += count
     names = {start: START_ID, end: END_ID}
     transitions = []
     for (source, target), count in sorted(arrows.items()):
@@ -366,7 +366,7 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
             source=names.get(source, _group_id(source)),
             target=names.get(target, _group_id(target)),
             count=count,
-            probability=count / leaving[source],
+            probability=count / transition_counts[source],
         )
         transitions.append(transition)
     return tuple(transitions)

@@ -128,7 +128,7 @@ def export_corrected(
                 folder = out / "records"
                 steps = record.steps
             name = f"{safe_stem(machine.id)}.json"
-            write_record(_with_reference(record, steps), folder / name)
+            write_record(_add_reference_spans(record, steps), folder / name)
     # How well people agree, and what annotators answered.
     summary = ExportSummary(trained, len(tested), agreement(tested), tuple(left_out))
     agreement_tree = json.dumps(asdict(summary.agreement), indent=2)
@@ -232,12 +232,12 @@ def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:
     where."""
     steps = []
     for step in records[-1].steps:
-        if all(_is_same(step, _step(record, step.id)) for record in records):
+        if all(_have_same_steps(step, _step(record, step.id)) for record in records):
             steps.append(step)
     return tuple(steps)
 
 
-def _is_same(step: Step, other: Step | None) -> bool:
+def _have_same_steps(step: Step, other: Step | None) -> bool:
     if other is None or _category(step) != _category(other):
         return False
     if not step.spans or not other.spans:
@@ -245,7 +245,7 @@ def _is_same(step: Step, other: Step | None) -> bool:
     return step.spans[0].iou(other.spans[0]) >= MIN_IOU
 
 
-def _with_reference(record: Record, steps: Sequence[Step]) -> Record:
+def _add_reference_spans(record: Record, steps: Sequence[Step]) -> Record:
     """Return the record with steps that people placed as its reference: the best span of those that
     are shown."""
     reference = []

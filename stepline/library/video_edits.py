@@ -75,7 +75,7 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
             return video.model_copy(update={"metadata": metadata})
 
 
-def touched_part(edit: VideoEdit) -> str:
+def edited_field(edit: VideoEdit) -> str:
     """Return what an edit touches: the title, a tag, or a name of the metadata."""
     match edit:
         case TitleEdit():

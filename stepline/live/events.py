@@ -143,7 +143,7 @@ class LiveLog:
         self._settled = 0.0
         what = "an event of a live run"
         for event in AppendLog(path, LiveEvent, lambda event: event.number, what):
-            self._fold(event)
+            self._apply_event(event)
         # One key for all events: of this log, memory holds the last one alone.
         self._log = AppendLog(path, LiveEvent, lambda _: "the last", what)
 
@@ -151,10 +151,10 @@ class LiveLog:
         """Keep an event and return it. fields: as of LiveEvent."""
         new = LiveEvent(event=event, number=self.count, at=round(max(at, 0.0), 3), **fields)
         self._log.add(new)
-        self._fold(new)
+        self._apply_event(new)
         return new
 
-    def _fold(self, event: LiveEvent) -> None:
+    def _apply_event(self, event: LiveEvent) -> None:
         """Take an event into what they add up to."""
         self.first = self.first or event
         self.last = event
@@ -276,7 +276,7 @@ class RunFiles:
         )
         return values.reshape(-1, width)
 
-    def keep_rows(self, first: int, values: Matrix) -> None:
+    def append_rows(self, first: int, values: Matrix) -> None:
         """Append the rows that are new. values: (T, D), from number `first` on."""
         if self.rows is None or first + len(values) <= self.row_count:
             return

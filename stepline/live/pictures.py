@@ -83,7 +83,7 @@ class LiveVision:
         # a fresh meter sees the last seconds again, since motion is measured between pictures
         coming = [frame]
         if frame.time >= self._base + METER_SECONDS:
-            self._settle()
+            self._store_measurements()
             rate = self._settings.rate
             # It begins with a row, so that its rows fall on those of the meter before.
             row = int(self._recent[0].time * rate)
@@ -95,7 +95,7 @@ class LiveVision:
             time = recent.time - self._base
             self._meter.add(Frame(time, recent.image))
 
-    def _settle(self) -> None:
+    def _store_measurements(self) -> None:
         """Take over what the meter has measured so far."""
         activity = self._meter.finish()
         rate = self._settings.rate
@@ -162,7 +162,7 @@ class LiveVision:
                 return LivePicture(0.0, 0.0, None, None)
             # Motion has to reach as far as the features do.
             if self._recent:
-                self._settle()
+                self._store_measurements()
 
             # as many rows as have features
             values = self._values.rows

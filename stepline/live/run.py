@@ -47,7 +47,7 @@ class LiveJob:
     out: Path
     at_end: Path | None = None
     speed: float = 1.0
-    anew: bool = False
+    restart: bool = False
     options: LiveOptions = field(default_factory=LiveOptions)
 
 
@@ -185,7 +185,7 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
     """Return the log of a run that was killed, or a new one in the place of one that was
     finished."""
     path = job.out / f"{stem}{EVENTS_SUFFIX}"
-    if not job.anew:
+    if not job.restart:
         log = LiveLog(path)
         first = log.first
         own_source = (shown_source(job, inputs), source_digest(inputs))

@@ -20,7 +20,7 @@ import numpy as np
 from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.shown_steps import ShownSteps
 from stepline.live.source import Gap, LiveSource
-from stepline.live.speech import HeardSentences, LiveTranscriber, Recognise
+from stepline.live.speech import LiveTranscriber, Recognise, RecognisedSentences
 from stepline.live.spoken_steps import SpokenSteps
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.frames import Frame
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # What a source brings to the caller's thread. None where it has ended.
-ArrivingItem: TypeAlias = AudioBlock | Gap | Exception | None
+QueuedItem: TypeAlias = AudioBlock | Gap | Exception | None
 
-PASS_SECONDS = 1.0  # of new sound from which it is read again
+MIN_PASS_INTERVAL_SECONDS = 1.0  # of new sound from which it is read again
 MAX_WAITING_BLOCKS = 30  # of sound; then the source waits
 MAX_JOIN_SECONDS = 5.0  # that a thread is waited for which reads from a silent server
 WARM_UP_TEXT = "Now cut the onion and put it in the bowl and stir it."
@@ -65,7 +65,7 @@ class LiveSession:
         settings = self.settings
         options = self.options
         emit = self.emit_event
-        self._items: queue.Queue[ArrivingItem] = queue.Queue(MAX_WAITING_BLOCKS)
+        self._items: queue.Queue[QueuedItem] = queue.Queue(MAX_WAITING_BLOCKS)
         self._read_to = 0.0  # s of sound that was read
         recognise = self.recognise or RecogniserSwitch(settings.asr).read
         self._speech = LiveTranscriber(recognise, settings.asr)
@@ -99,17 +99,18 @@ class LiveSession:
         """
         self.sources = sources
         threads = [
-            threading.Thread(target=self._pump, args=[source], daemon=True) for source in sources
+            threading.Thread(target=self._queue_source_items, args=[source], daemon=True)
+            for source in sources
         ]
         for thread in threads:
             thread.start()
         self.announce_lines()
         try:
             # An empty list comes now and then, so that pictures are looked at without sound too.
-            for items in self._arriving(len(threads)):
+            for items in self._queued_items(len(threads)):
                 self.advance(items)
         finally:
-            self._join(threads)
+            self._join_threads(threads)
         return self.finish()
 
     def announce_lines(self) -> None:
@@ -121,7 +122,7 @@ class LiveSession:
     def finish(self) -> str:
         """Emit what is known at the end. Return why the sources ended."""
         # Words first, since the last steps may rest on them. Then the pictures.
-        self._take(self._speech.finish())
+        self._emit_sentences(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
         reasons = dict.fromkeys(source.reason for source in self.sources if source.reason)
@@ -151,12 +152,12 @@ class LiveSession:
         new."""
         for item in items:
             if isinstance(item, AudioBlock):
-                self._take(self._speech.add(item))
+                self._emit_sentences(self._speech.add(item))
             else:
                 self.emit_event("gap", at=item.at, seconds=item.seconds, reason=item.reason)
         # One pass for all that has come, not one per block.
-        if self._speech.end >= self._read_to + PASS_SECONDS:
-            self._take(self._speech.advance())
+        if self._speech.end >= self._read_to + MIN_PASS_INTERVAL_SECONDS:
+            self._emit_sentences(self._speech.advance())
             self._read_to = self._speech.end
         self.shown.update_pictures()
 
@@ -165,7 +166,7 @@ class LiveSession:
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 
-    def _take(self, speech: HeardSentences) -> None:
+    def _emit_sentences(self, speech: RecognisedSentences) -> None:
         """Emit sentences and what they say."""
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
@@ -184,7 +185,7 @@ class LiveSession:
 
     # ---------------------------------------------------------------- threads
 
-    def _pump(self, source: LiveSource) -> None:
+    def _queue_source_items(self, source: LiveSource) -> None:
         """Take what a source brings: look at its pictures, pass its sound on."""
         try:
             for item in source:
@@ -192,17 +193,17 @@ class LiveSession:
                     self.look(item)
                 else:
                     self._items.put(item)
-        # raised again by `_arriving`, in the caller's thread
+        # raised again by `_queued_items`, in the caller's thread
         except Exception as error:  # noqa: BLE001
             self._items.put(error)
         # The end comes behind all that this source brought.
         self._items.put(None)
 
-    def _arriving(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
+    def _queued_items(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
         """Yield what has come, all that waits together, or nothing now and then, until the last
         source has ended."""
         while open_sources:
-            waiting: list[ArrivingItem] = []
+            waiting: list[QueuedItem] = []
             with contextlib.suppress(queue.Empty):
                 # The timeout lets pictures be looked at while no sound comes.
                 waiting.append(self._items.get(timeout=0.2))
@@ -218,7 +219,7 @@ class LiveSession:
                     items.append(item)
             yield items
 
-    def _join(self, threads: Sequence[threading.Thread]) -> None:
+    def _join_threads(self, threads: Sequence[threading.Thread]) -> None:
         """End the threads, at most MAX_JOIN_SECONDS after one another. What they still bring is not
         taken."""
         self.stop.set()

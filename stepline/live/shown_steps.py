@@ -91,7 +91,7 @@ class ShownSteps:
         transcript = self._log.transcript
         self.grounded = tuple(steps)
         if self.begin:
-            steps, remembered = cut_steps(steps, self._remembered(), transcript)
+            steps, remembered = cut_steps(steps, self._remembered_sentences(), transcript)
             transcript = remembered or transcript
         if self._backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
@@ -136,7 +136,7 @@ class ShownSteps:
         # A killed run goes on from the rows on disk.
         if picture.features is not None:
             first = round(self.begin * self._settings.vision.rate)
-            self._files.keep_rows(first, picture.features.values)
+            self._files.append_rows(first, picture.features.values)
         self._ground(picture)
         for step in self._in_source_time(self._grounder.steps):
             self._follow_step(step, picture.until - self._options.lag)
@@ -149,14 +149,14 @@ class ShownSteps:
                 self._emit_event("line", step=line, text=self._log.steps[line].step.text)
         # Grounding looks at a bounded past, so memory and time per second stay bounded.
         if picture.until >= self.begin + self.memory + FORGET_SECONDS:
-            self._forget()
+            self._drop_old_rows()
 
     def _ground(self, picture: LivePicture) -> None:
         self._grounder.update_pictures(
             picture.until - picture.begin, features=picture.features, activity=picture.activity
         )
 
-    def _remembered(self) -> GroundingWindow:
+    def _remembered_sentences(self) -> GroundingWindow:
         steps = tuple(range(len(self.grounded)))
         return GroundingWindow(Span(float(self.begin), MAX_SECOND), steps, frozenset())
 
@@ -164,10 +164,10 @@ class ShownSteps:
         """Return grounded steps with the times of the source."""
         if not self.begin:
             return steps
-        window = self._remembered()
+        window = self._remembered_sentences()
         return [to_video_time(*pair, window) for pair in zip(steps, self.grounded, strict=True)]
 
-    def _forget(self) -> None:
+    def _drop_old_rows(self) -> None:
         """Let go of what is too far back for grounding to look at. It stays on disk."""
         assert self.vision is not None
         self.begin += FORGET_SECONDS

@@ -302,8 +302,10 @@ class LiveSource:
         # FFmpeg follows redirections unasked, the proxy looks where they lead
         with ForwardProxy(self._named, self._links) as proxy:
             try:
-                through = replace(live, options=(*live.options, ("http_proxy", proxy.address)))
-                with open_live(through, self._media) as media:
+                proxied_address = replace(
+                    live, options=(*live.options, ("http_proxy", proxy.address))
+                )
+                with open_live(proxied_address, self._media) as media:
                     yield media
             except (MediaError, av.error.FFmpegError) as error:
                 if not proxy.refused:
@@ -325,14 +327,14 @@ class LiveSource:
             stamp = _time_stamp(packet)
             if stamp is not None:
                 # Time stamps that leap ahead begin a new piece, as a break does.
-                leapt = not recorded and stamp - media.start > latest + JUMP_SECONDS
-                if not tracks or leapt:
+                has_jumped = not recorded and stamp - media.start > latest + JUMP_SECONDS
+                if not tracks or has_jumped:
                     yield from self._finish(tracks)
                     if not recorded:
                         self._set_origin(media, stamp)
                     if lost or tracks:
-                        hole = round(max(0.0, stamp - media.start - self.end), 3)
-                        yield Gap(self.end, hole, lost or "the time stamps leapt")
+                        gap_seconds = round(max(0.0, stamp - media.start - self.end), 3)
+                        yield Gap(self.end, gap_seconds, lost or "the time stamps leapt")
                     lost = ""
                     self._opened = True
                     # at a row's beginning

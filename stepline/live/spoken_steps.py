@@ -186,18 +186,18 @@ def match_steps(
     (step, None): new. (None, step): not written any more.
     """
     unmatched = list(emitted)
-    twins: dict[int, LiveStep] = {}
+    written_with_same_text: dict[int, LiveStep] = {}
     # The same text first, so that a step that stays is not taken for another.
     for same_text in (True, False):
         for index, step in enumerate(written):
-            if index in twins:
+            if index in written_with_same_text:
                 continue
             for candidate in unmatched:
                 is_same = candidate.step.text == step.text or not same_text
                 if is_same and not set(candidate.step.sources).isdisjoint(step.sources):
-                    twins[index] = candidate
+                    written_with_same_text[index] = candidate
                     unmatched.remove(candidate)
                     break
     # All that is written, then what is not written any more.
-    pairs = [(step, twins.get(index)) for index, step in enumerate(written)]
+    pairs = [(step, written_with_same_text.get(index)) for index, step in enumerate(written)]
     return [*pairs, *((None, candidate) for candidate in unmatched)]

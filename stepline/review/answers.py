@@ -164,7 +164,7 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     # The chance to agree: both take a category by the shares of all answers together.
     proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
     chance = float((proportions**2).sum())
-    return _beyond_chance(same, chance), same
+    return _chance_corrected(same, chance), same
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
@@ -184,10 +184,10 @@ def cohen_kappa(first: Counts, second: Counts) -> float | None:
         second_share = (second == category).mean()
         chance += first_share * second_share
     same = float((first == second).mean())
-    return _beyond_chance(same, float(chance))
+    return _chance_corrected(same, float(chance))
 
 
-def _beyond_chance(same: float, chance: float) -> float | None:
+def _chance_corrected(same: float, chance: float) -> float | None:
     # All answers are alike, so there is nothing to agree on beyond chance.
     if chance == 1.0:
         return None

@@ -27,7 +27,7 @@ class AnnotationTask:
 
     stage: Stage
     clip: AnnotationClip | None = None
-    left: int = 0
+    remaining: int = 0
 
 
 class AnnotationQueue:
@@ -91,7 +91,7 @@ class AnnotationQueue:
             return task
         is_qualifying = any(clip.id == again for clip in self._qualifying)
         stage: Stage = "qualify" if is_qualifying else "annotate"
-        return AnnotationTask(stage, self.clips[again], task.left + (task.clip is not None))
+        return AnnotationTask(stage, self.clips[again], task.remaining + (task.clip is not None))
 
     def _next_new(self, annotator: str) -> AnnotationTask:
         # How many answers each clip has, and what this person has said.

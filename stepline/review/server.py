@@ -69,7 +69,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))
         task = queue.next(sender.annotator)
-        reply: dict[str, object] = {"stage": task.stage, "left": task.left}
+        reply: dict[str, object] = {"stage": task.stage, "left": task.remaining}
         if task.clip is not None:
             media = f"{at}clip/{numbers[task.clip.id]}.mp4"
             reply |= {"clip": task.clip.id, "text": task.clip.text, "media": media}

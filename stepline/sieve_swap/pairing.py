@@ -137,8 +137,8 @@ class PairFinder:
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
         self._sizes = contents.sizes
-        self._titles = _incidence(titles, vocabulary)
-        self._contents = _incidence(contents, vocabulary)
+        self._titles = _incidence_matrix(titles, vocabulary)
+        self._contents = _incidence_matrix(contents, vocabulary)
 
     def all_pairs(
         self, titles: WordSets, contents: WordSets, settings: PairingSettings
@@ -155,8 +155,8 @@ class PairFinder:
         for start in range(0, video_count, BATCH_VIDEOS):
             videos = range(start, min(start + BATCH_VIDEOS, video_count))
             # words that each document shares with each video, (documents, videos)
-            title_words = _shared(self._titles, [titles[video] for video in videos])
-            words = _shared(self._contents, [contents[video] for video in videos])
+            title_words = _shared_word_counts(self._titles, [titles[video] for video in videos])
+            words = _shared_word_counts(self._contents, [contents[video] for video in videos])
             is_likely = (title_words > 0) & (words >= least)
             likely_rows = np.ascontiguousarray(is_likely.T)
             for column, video in enumerate(videos):
@@ -171,7 +171,7 @@ class PairFinder:
                 yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
 
 
-def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
+def _incidence_matrix(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     """Return which set has which word, (N, V), in the least type of number that can count the words
     of a set."""
     largest = int(np.diff(sets.starts).max(initial=1))
@@ -180,7 +180,7 @@ def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     return sparse.csr_array(cells, shape=(len(sets), vocabulary))
 
 
-def _shared(
+def _shared_word_counts(
     documents: sparse.csr_array, videos: Sequence[Words]
 ) -> npt.NDArray[np.unsignedinteger]:
     """Return how many words each document shares with each video, (N, videos)."""

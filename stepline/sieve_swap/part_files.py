@@ -125,7 +125,7 @@ def remove_leftovers(out: Path, words: Path) -> None:
             remove_partial_files(folder)
 
 
-def keep_only(out: Path, files: Iterable[Path]) -> int:
+def remove_stale_files(out: Path, files: Iterable[Path]) -> int:
     """Remove files of earlier runs over other videos or texts, and return how many. Only the run's
     own folders are touched."""
     current = set(files)

@@ -70,7 +70,7 @@ def page(
         _file("report.html"),
         style=_file("report.css"),
         statistics=statistics,
-        numbers=_numbers(statistics),
+        numbers=_table_numbers(statistics),
         quantile_head=("", *(f"{quantile:.0%}" for quantile in QUANTILES)),
         distributions=_distributions(statistics),
         rising=rising,
@@ -86,7 +86,7 @@ def _file(name: str) -> str:
     return files("stepline.sieve_swap").joinpath(name).read_text(encoding="utf-8")
 
 
-def _numbers(statistics: Statistics) -> list[tuple[str, str]]:
+def _table_numbers(statistics: Statistics) -> list[tuple[str, str]]:
     splits = statistics.videos
     videos = splits.get(TRAIN_SPLIT, 0) + splits.get(VALIDATION_SPLIT, 0)
     steps = sum(statistics.words_a_step.values())

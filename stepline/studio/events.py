@@ -132,12 +132,12 @@ class Webhook:
         )
         self._thread.start()
 
-    def close(self, patience: float = CLOSE_SECONDS) -> None:
+    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """Send what waits, for at most that many seconds. The next start sends the rest."""
         self._closed.set()
         self._wakes.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout_seconds)
 
     def _send_all(self, outbox: EventOutbox) -> None:
         pause = self._pause

@@ -73,7 +73,7 @@ class JobApi:
                 "HEAD", upload, self.upload, "How much of an upload is there: Upload-Offset."
             ),
             Operation("DELETE", upload, self.end_upload, "End an upload that is not whole."),
-            Operation("PATCH", upload, self.take_piece, f"{piece}; the last one begins the job."),
+            Operation("PATCH", upload, self.append_piece, f"{piece}; the last one begins the job."),
         ]
 
     def jobs(self, request: Request) -> Response:
@@ -151,7 +151,7 @@ class JobApi:
         }
         return Response(headers=headers)
 
-    async def take_piece(self, request: Request) -> Response:
+    async def append_piece(self, request: Request) -> Response:
         """Add a piece to an upload."""
         upload = await run_in_threadpool(self._upload, request)
         headers = request.headers

@@ -95,7 +95,7 @@ class JobRunner:
         """Begin with the jobs that are in the database."""
         # Jobs that ran when the last server ended or was killed.
         for job in self._jobs.in_state("running"):
-            self._put_back(job)
+            self._requeue(job)
         for thread in self._threads:
             thread.start()
 
@@ -165,7 +165,7 @@ class JobRunner:
             progress = running.progress()
         return job.model_dump(mode="json", by_alias=True) | progress
 
-    def _put_back(self, job: Job) -> None:
+    def _requeue(self, job: Job) -> None:
         """Let a job that is marked as running wait again."""
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
@@ -184,7 +184,7 @@ class JobRunner:
                     # Where the database cannot be written either, the next start puts it back.
                     with self._changed, contextlib.suppress(StoreError):
                         self._running.pop(job.id, None)
-                        self._put_back(job)
+                        self._requeue(job)
 
     def _next(self) -> Job | None:
         """Wait for the next job and mark it as running. None at the end."""
@@ -268,7 +268,7 @@ class JobRunner:
         for video in videos:
             with contextlib.suppress(LookupError):  # its record was removed since
                 revision = self._studio.library.card(video).revision
-                self._studio.events.keep_video(video, revision)
+                self._studio.events.store_video_event(video, revision)
                 self._broadcast.publish("video", {"id": video, "revision": revision})
         if not is_killed:
             self._jobs.change(

@@ -26,7 +26,7 @@ INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
 @contextlib.contextmanager
-def _kept_folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     """Make a temporary folder, which the caller of this module removes. It is removed here where an
     error leaves this context, since no one else learns of it."""
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
@@ -50,7 +50,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
         raise SettingsError(f"unknown output format {name!r}; known: {names}")
-    with _kept_folder() as folder:
+    with _temporary_folder() as folder:
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
             pictures = keyframes(record, video)
@@ -91,7 +91,7 @@ def share(
 def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
     """Write corrected videos into one file in a temporary folder, which the caller removes. Return
     it: the page of a single video, else a zip with an index, pages and usual outputs."""
-    with _kept_folder() as folder:
+    with _temporary_folder() as folder:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
 

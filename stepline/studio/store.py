@@ -186,7 +186,7 @@ class EventOutbox:
         """Keep the event that a video was made or corrected."""
         self.add(connection, "video", {"id": id, "revision": revision})
 
-    def keep_video(self, id: str, revision: int) -> None:
+    def store_video_event(self, id: str, revision: int) -> None:
         """Keep the same event in a transaction of its own."""
         with self._database.change() as connection:
             self.add_video(connection, id, revision)

@@ -64,7 +64,7 @@ class Uploads:
         self._busy: set[str] = set()
         # What a kill left unfinished, and what no one continues.
         self._complete_moves()
-        self._end_idle(MAX_IDLE_SECONDS)
+        self._end_idle_uploads(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload. Raises HTTPException for a file that is not a video, too many open
@@ -73,10 +73,10 @@ class Uploads:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
-        self._end_idle(MAX_IDLE_SECONDS)
+        self._end_idle_uploads(MAX_IDLE_SECONDS)
         unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
-            self._end_idle(MAX_IDLE_SECONDS_IF_FULL)
+            self._end_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
             unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
@@ -97,14 +97,14 @@ class Uploads:
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "a piece of this upload is on its way")
         self._uploads.remove(upload.id)
-        self._pieces(upload).unlink(missing_ok=True)
+        self._pieces_path(upload).unlink(missing_ok=True)
 
     def offset(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
         if upload.job is not None:
             return upload.size
         try:
-            return self._pieces(upload).lstat().st_size
+            return self._pieces_path(upload).lstat().st_size
         except FileNotFoundError:
             return 0
 
@@ -126,7 +126,7 @@ class Uploads:
         try:
             self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
             try:
-                await self._append(self._pieces(upload), parts)
+                await self._append(self._pieces_path(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
@@ -141,7 +141,7 @@ class Uploads:
         # The file is longer than announced, so something else has written to it.
         if end > upload.size:
             self._uploads.remove(upload.id)
-            self._pieces(upload).unlink(missing_ok=True)
+            self._pieces_path(upload).unlink(missing_ok=True)
             reason = f"{end} bytes are there of {upload.size}; begin the upload again"
             raise HTTPException(HTTPStatus.GONE, reason)
         # The reply names where to go on.
@@ -175,7 +175,7 @@ class Uploads:
         with self._jobs.paused():
             target = self._free_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
-            self._pieces(upload).replace(target)
+            self._pieces_path(upload).replace(target)
         self._jobs.wake(job)
         return self._uploads.get(upload.id)
 
@@ -212,17 +212,17 @@ class Uploads:
             else:
                 path.replace(target)
 
-    def _end_idle(self, seconds: float) -> None:
+    def _end_idle_uploads(self, seconds: float) -> None:
         """End the uploads that no piece came of for so long."""
         for upload in self._uploads.unfinished():
             # The last piece is the file's last change.
             last = upload.created
             with contextlib.suppress(FileNotFoundError):
-                last = max(last, self._pieces(upload).lstat().st_mtime)
+                last = max(last, self._pieces_path(upload).lstat().st_mtime)
             if last < time.time() - seconds and upload.id not in self._busy:
                 self.end(upload)
 
-    def _pieces(self, upload: Upload) -> Path:
+    def _pieces_path(self, upload: Upload) -> Path:
         return self._library.resolve_allowed(Path(PIECES_FOLDER)) / upload.id
 
     def _own_folder(self, name: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepline.errors import SteplineError, error_line
-from stepline.library.corrected_library import check_links, check_place
+from stepline.library.corrected_library import check_allowed_path, reject_outside_links
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import run_video
 from stepline.pipeline.networks import load_networks
@@ -96,13 +96,13 @@ def run_task(task: JobTask, send: Send) -> None:
         settings = settings.model_copy(update={"asr": asr})
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
-    check_links(out, allowed)
+    reject_outside_links(out, allowed)
 
     # the videos, none of them outside the folders that are allowed
     sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
         if isinstance(source.place, Path):
-            check_place(source.place, allowed)
+            check_allowed_path(source.place, allowed)
 
     progress = ProgressMessages(send)
     networks = load_networks(settings, several=len(sources) > 1)

@@ -65,10 +65,10 @@ class Guards:
     """The rules of an application for requests and replies.
 
     token: value of the header X-Stepline in requests that send something.
-    tells_header: whether the error of a request without it says the value, which is not a secret
+    sets_header: whether the error of a request without it says the value, which is not a secret
     then.
     policy: Content-Security-Policy of replies that have none of their own.
-    answers_to: whether a Host header is this server.
+    is_own_host: whether a Host header is this server.
     max_bytes: of a request's body.
     refuse: a reply instead of the route's, for a user without access.
     count: called with each request, the status of its reply, and the seconds until it began.
@@ -76,10 +76,10 @@ class Guards:
 
     token: str
     policy: str
-    answers_to: Callable[[str], bool] = is_this_machine
+    is_own_host: Callable[[str], bool] = is_this_machine
     max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
     refuse: Callable[[Request], Response | None] = lambda _: None
-    tells_header: bool = False
+    sets_header: bool = False
     count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
 
     async def guard(
@@ -103,24 +103,24 @@ class Guards:
 
     def _refusal(self, request: Request) -> Response | None:
         # A page that binds its own name to this address asks by that name.
-        if not self.answers_to(request.headers.get("Host", "")):
+        if not self.is_own_host(request.headers.get("Host", "")):
             return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
-        if _is_of_another_site(request):
+        if _is_cross_site(request):
             return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
         # What only reads needs no token.
         if request.method in ("GET", "HEAD"):
             if request.headers.get("Content-Length", "0") != "0":
                 return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
         else:
-            fault = self._fault_of_sender(request)
+            fault = self._sender_error(request)
             if fault is not None:
                 return error_reply(HTTPStatus.BAD_REQUEST, fault)
         return self.refuse(request)
 
-    def _fault_of_sender(self, request: Request) -> str | None:
+    def _sender_error(self, request: Request) -> str | None:
         """Return why a request that sends something is refused. None for one that may go on."""
         if request.headers.get("X-Stepline") != self.token:
-            if not self.tells_header:
+            if not self.sets_header:
                 return "not an answer of this page"
             return f"a request that sends something needs the header `X-Stepline: {self.token}`"
         length = request.headers.get("Content-Length", "")
@@ -142,24 +142,26 @@ def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
         routes=routes,
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
         exception_handlers={
-            **dict.fromkeys((ValueError, LookupError, TypeError, OverflowError), _senseless),
-            SteplineError: _conflict,
+            **dict.fromkeys(
+                (ValueError, LookupError, TypeError, OverflowError), _invalid_request_reply
+            ),
+            SteplineError: _conflict_reply,
             HTTPException: _http_error,
-            Exception: _fault,
+            Exception: _first_error_text,
         },
     )
 
 
-async def _conflict(request: Request, error: Exception) -> Response:
+async def _conflict_reply(request: Request, error: Exception) -> Response:
     return _error_of_route(request, HTTPStatus.CONFLICT, str(error))
 
 
-async def _senseless(request: Request, _: Exception) -> Response:
+async def _invalid_request_reply(request: Request, _: Exception) -> Response:
     reason = "that request makes no sense here; load the page again"
     return _error_of_route(request, HTTPStatus.BAD_REQUEST, reason)
 
 
-async def _fault(request: Request, error: Exception) -> Response:
+async def _first_error_text(request: Request, error: Exception) -> Response:
     reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
     return _error_of_route(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
 
@@ -212,7 +214,7 @@ def is_whole_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
 
 
-def _is_of_another_site(request: Request) -> bool:
+def _is_cross_site(request: Request) -> bool:
     """Return whether another site's page sent a request, other than by a link that a person
     followed."""
     headers = request.headers

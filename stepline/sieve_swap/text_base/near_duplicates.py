@@ -94,7 +94,7 @@ class Sketch:
     ends: npt.NDArray[np.int64]
 
 
-def normal_words(text: str) -> tuple[str, ...]:
+def normalised_words(text: str) -> tuple[str, ...]:
     """Return the words that a line is compared by: folded, units in one spelling, articles left
     out."""
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
@@ -107,7 +107,7 @@ def normal_words(text: str) -> tuple[str, ...]:
 
 def line_key(text: str) -> int:
     """Return 64 bits that are equal for lines of the same normal words, in the same order."""
-    return text_key(" ".join(normal_words(text)))
+    return text_key(" ".join(normalised_words(text)))
 
 
 def text_key(text: str) -> int:
@@ -136,14 +136,14 @@ def _singular(word: str) -> str:
 
 def sketch(texts: Sequence[str]) -> Sketch:
     """Return the sketch of some lines. Each line's does not depend on the others."""
-    lines = [normal_words(text) for text in texts]
-    guards = np.array(
+    lines = [normalised_words(text) for text in texts]
+    must_match_hashes = np.array(
         [text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64
     )
-    sets = [_pairs(words) for words in lines]
+    sets = [_word_pair_hashes(words) for words in lines]
     ends = np.cumsum(list(map(len, sets)), dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
-    return Sketch(_bands(pairs, ends, guards), pairs, ends)
+    return Sketch(_band_hashes(pairs, ends, must_match_hashes), pairs, ends)
 
 
 def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float:
@@ -152,7 +152,7 @@ def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float
     return shared / max(1, len(one) + len(other) - shared)
 
 
-def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
+def _word_pair_hashes(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Return the hashes of the neighbouring words' pairs, the ends of the line counting as words:
     sorted, unique."""
     # 1 and 2 are the ends of the line.
@@ -162,7 +162,9 @@ def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
 
 
-def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
+def _band_hashes(
+    pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], must_match_hashes: Hashes
+) -> Hashes:
     """Return (N, BANDS) hashes of MINIMA_PER_BAND minima each, mixed with the guard of the tokens
     that must match."""
     if not len(ends):
@@ -177,10 +179,12 @@ def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: H
     bands = np.empty((len(ends), BAND_COUNT), dtype=np.uint64)
     for band in range(BAND_COUNT):
         # The guard is in every band, so lines with other numbers agree in none.
-        mixed = guards * np.uint64(0xD6E8FEB86659FD93)
+        mixed = must_match_hashes * np.uint64(0xD6E8FEB86659FD93)
         for depth in range(MINIMA_PER_BAND):
-            scrambled = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]
-            least = np.minimum.reduceat(scrambled ^ (scrambled >> np.uint64(29)), starts)
-            mixed = (mixed ^ least) * np.uint64(0x9E3779B97F4A7C15)
+            mixed_hashes = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]
+            smallest_hashes = np.minimum.reduceat(
+                mixed_hashes ^ (mixed_hashes >> np.uint64(29)), starts
+            )
+            mixed = (mixed ^ smallest_hashes) * np.uint64(0x9E3779B97F4A7C15)
         bands[:, band] = mixed ^ (mixed >> np.uint64(31))
     return bands

@@ -12,7 +12,12 @@ from stepline.files.parquet import ParquetReader
 from stepline.limits import parse_json
 from stepline.sieve_swap.text_base.documents import Document, DocumentOrRejected
 from stepline.sieve_swap.text_base.manifest import MAX_EXAMPLES
-from stepline.sieve_swap.text_base.parquet_tables import ColumnType, Row, damage_of, write_table
+from stepline.sieve_swap.text_base.parquet_tables import (
+    ColumnType,
+    Row,
+    reject_damaged_table,
+    write_table,
+)
 from stepline.sieve_swap.text_base.readers import read_source
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
@@ -94,7 +99,7 @@ def read_shards(
 
 def read_shard(path: Path) -> list[Row]:
     """Return the documents of a shard, as rows of SHARD_COLUMNS."""
-    with damage_of(path, "remove it and build again"):
+    with reject_damaged_table(path, "remove it and build again"):
         return list(ParquetReader(path).rows())
 
 

@@ -172,7 +172,7 @@ FILE_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what a cut or b
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_unpacked(path: Path) -> Iterator[BinaryIO]:
     """Yield a file's bytes, unpacked where its name ends in .gz. Raises DatasetError where it
     cannot be opened."""
     try:
