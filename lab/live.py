@@ -74,11 +74,11 @@ class Timed(LiveSession):
         super().__post_init__()
         self.words: list[tuple[float, float]] = []  # end of the word, when it was reported
 
-    def _take(self, speech: RecognisedSentences) -> None:
+    def _emit_sentences(self, speech: RecognisedSentences) -> None:
         for word in speech.words:
             if word.span is not None:
                 self.words.append((word.span.end, self._now))
-        super()._take(speech)
+        super()._emit_sentences(speech)
 
 
 @dataclass(frozen=True)

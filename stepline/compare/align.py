@@ -16,7 +16,7 @@ from stepline.records import Matrix
 
 
 class StepIndex(NamedTuple):
-    """A step by the number of its video and its number there, both from 0."""
+    """A step by the index of its video and its index in that video, both from 0."""
 
     video: int
     step: int
@@ -31,7 +31,7 @@ MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
 def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
-    """Return how much each video is like each other, (V, V) with ones on the diagonal.
+    """Return the pairwise similarity of videos, (V, V) with ones on the diagonal.
 
     It is the mean cosine of each step with the most similar one of the other video, both ways.
     """
@@ -49,7 +49,7 @@ def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
 
 
 def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
-    """Return the numbers of the videos that are alike, the most typical first.
+    """Return the numbers of the videos that are similar to each other, the most typical first.
 
     The first is most like all others. Videos join by their mean likeness to those that have joined,
     the greatest first, while that is at least `floor`.
@@ -213,7 +213,7 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
 
 
 def _swap_neighbours(groups: list[StepGroup]) -> bool:
-    """Swap the neighbours that more videos do the other way round. Return whether there were."""
+    """Swap neighbouring groups that more videos do in the other order. Return whether any were."""
     swapped = False
     for number in range(1, len(groups)):
         former = groups[number - 1]
@@ -238,7 +238,7 @@ def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
 
 
 def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
-    """Return in how many videos the one group comes before the other, and in how many after it."""
+    """Return the numbers of videos in which one group comes before, and after, the other."""
     before = 0
     after = 0
     for video in one.keys() & other.keys():

@@ -24,7 +24,7 @@ DIGITS_AFTER_POINT = 3  # of what is stored
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount, low to high, that a video states of a thing. thing: "" where it is of the step.
+    """An amount, low to high, that a video states for a thing. thing: "" for the step itself.
 
     unit: None for a bare count.
     """
@@ -37,7 +37,7 @@ class StatedAmount:
 
     @property
     def kind(self) -> str:
-        """What units can be converted into each other: volume, mass, time, else the unit itself."""
+        """Kind of the unit, within which it can be converted: volume, mass, time, else the unit."""
         unit = self.unit or COUNT_KIND
         kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
         return kind

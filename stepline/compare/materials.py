@@ -18,7 +18,7 @@ MIN_NAME_SIMILARITY = 0.85
 
 
 class MaterialMention(FrozenModel):
-    """A video that names a thing, and the second at which it does first."""
+    """A video that names a thing, and the second of the first mention."""
 
     video: str = Field(description="its id")
     at: Seconds = Field(description="at which it is named first")

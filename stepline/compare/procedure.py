@@ -73,7 +73,7 @@ class SecondsSpread(FrozenModel):
 
 
 class ProcedureStep(FrozenModel):
-    """What several videos do, in the words of the most typical of them."""
+    """A step that several videos do, in the words of the most typical video."""
 
     id: str = Field(description="unique in the comparison")
     text: str = Field(description="in the words of the most typical video")
@@ -92,7 +92,7 @@ class ProcedureStep(FrozenModel):
 
 
 class OrderCount(FrozenModel):
-    """Of two steps the one that comes first in most of the videos that do both."""
+    """The more frequent order of two steps over the videos that do both."""
 
     first: str = Field(description="id of a step")
     then: str = Field(description="id of a step")
@@ -208,7 +208,7 @@ def compare(
 
 
 def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
-    """Return the groups so that what to do and what to avoid are never one step."""
+    """Split groups that mix steps to do with steps to avoid."""
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
@@ -297,12 +297,12 @@ def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, .
 
 
 def _best_span(step: Step) -> Span | None:
-    """Return where a step is shown, else where it is said."""
+    """Return the span in which a step is shown, or else spoken."""
     return shown_span(step) or step.said
 
 
 def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
-    """Return how long steps are shown, None where none is."""
+    """Return the spread of the steps' shown seconds, or None if no step is shown."""
     durations = []
     for step in steps:
         span = shown_span(step)

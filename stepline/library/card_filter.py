@@ -1,4 +1,4 @@
-"""Which videos of a library are asked for: by words, tags, metadata and state."""
+"""Filter of a library's videos by words, tags, metadata and state."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,11 +23,11 @@ class CardFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every video fits."""
+        """Whether the filter has no condition."""
         return not (self.words.split() or self.tags or self.metadata or self.state)
 
     def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
-        """Return the cards that fit, in their order."""
+        """Return the cards that match the filter, in the given order."""
         if self.is_empty:
             return list(cards)
         # Both sides are compared in one case of letters.

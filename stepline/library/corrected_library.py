@@ -96,7 +96,7 @@ class CurrentRecord:
 
     @cached_property
     def stamp(self) -> str:
-        """A text that changes when the machine's record does, by which a correction names it."""
+        """Hash of the machine's record. Corrections carry it to name their version of the record."""
         return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
 
 
@@ -121,7 +121,7 @@ def check_allowed_path(path: Path, allowed: Sequence[Path]) -> None:
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
-    """Return a library that will only be read. None where no one has corrected anything."""
+    """Return a library opened read-only, or None if it has no corrections."""
     if not (folder / DATABASE_FILE).is_file():
         return None
     return CorrectedLibrary(folder, is_read_only=True)
@@ -381,14 +381,14 @@ class CorrectedLibrary:
         name = video.path
         if name is None:
             return None
-        stored_next_to = (self.folder / self.video(id).name).parent
+        video_folder = (self.folder / self.video(id).name).parent
 
         # next to the record, in the library, or where the record says
         paths = [
-            stored_next_to / name,
+            video_folder / name,
             self.folder / name,
             Path(name),
-            stored_next_to / Path(name).name,  # moved here with its record
+            video_folder / Path(name).name,  # moved here with its record
         ]
         for path in dict.fromkeys(paths):
             with contextlib.suppress(OSError, ValueError):

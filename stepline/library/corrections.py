@@ -76,14 +76,14 @@ class AddEdit(FrozenModel):
 
 
 class DeleteEdit(FrozenModel):
-    """Deletes a step that is not a real step."""
+    """Deletion of a step."""
 
     do: Literal["delete"]
     step: StepId
 
 
 class SplitEdit(FrozenModel):
-    """A step that is two: up to second `at` and, as the new step `id`, from there."""
+    """Split of a step at second `at`. The second half becomes the new step `id`."""
 
     do: Literal["split"]
     step: StepId
@@ -93,7 +93,7 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Steps that are one, which keeps the first one's id. A `text` of None joins theirs."""
+    """Merge of steps into the first one, which keeps its id. Without `text`, the texts are joined."""
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]
@@ -101,7 +101,7 @@ class MergeEdit(FrozenModel):
 
 
 class OrderEdit(FrozenModel):
-    """The steps in another order."""
+    """New order of all steps."""
 
     do: Literal["order"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=1)]
@@ -154,7 +154,7 @@ class ConflictError(StoreError):
 
 
 class RecordChangedError(StoreError):
-    """The machine's record was made again since, and its steps are others."""
+    """The video was processed again, and the steps of the machine's record changed."""
 
     def __init__(self) -> None:
         reason = "the video was processed again since it was opened here, and its steps changed"
@@ -334,7 +334,7 @@ def touched_fields(correction: Correction, by_id: Mapping[str, Correction]) -> f
 
 
 def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of each step that a correction makes, and of the one that it follows."""
+    """Yield the id of each step that a correction creates, and of the step before it."""
     for edit in correction.edits:
         if isinstance(edit, AddEdit):
             yield edit.id, edit.after
@@ -343,7 +343,7 @@ def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
 
 
 def _preceding_step_ids(record: Record, corrections: Sequence[Correction]) -> dict[str, str | None]:
-    """Return every step that ever was, and the older one that it follows, or the one before it."""
+    """Return the preceding step's id for each step that ever existed, deleted ones included."""
     preceding_ids: dict[str, str | None] = {}
     before = None
     # Machine steps follow each other. Those that people made follow what they named.
@@ -416,7 +416,7 @@ class _StepTable:
         return id in self.machine, start, id
 
     def _remove_moved_peak(self, step: Step) -> Step:
-        """Return the step without its most likely second, where it was moved away from that."""
+        """Return the step without its peak `at` if a correction moved its span away from the peak."""
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
         # The machine's own second may be outside of its span. Then it stays.

@@ -99,7 +99,7 @@ class LibraryDatabase:
         raise self.row_error("library")
 
     def store_port(self, port: int) -> None:
-        """Keep the port, so that browsers find at its address what they have not sent yet."""
+        """Store the port. Browsers keep unsent corrections per address, so it is used again."""
         with self.change() as connection:
             connection.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
 
@@ -107,7 +107,7 @@ class LibraryDatabase:
         return self.rows("SELECT value FROM library WHERE name = ?", name)[0][0]
 
     def row_error(self, table: str) -> StoreError:
-        """Return the error of a row that Stepline did not write."""
+        """Return the StoreError for a row that fails validation."""
         cure = "put a copy of the file back, or delete it and with it all corrections"
         return StoreError(f"{self.path}: a row of its table {table} is not Stepline's; {cure}")
 
@@ -117,13 +117,13 @@ class LibraryDatabase:
             return self._connection.execute(query, values).fetchall()
 
     def row(self, query: str, *values: object) -> Row | None:
-        """Return the first row of a query. None where it has none."""
+        """Return the first row of a query, or None."""
         rows = self.rows(query, *values)
         return rows[0] if rows else None
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection in a transaction, which is on disk at the end."""
+        """Yield the connection inside a transaction that is synced to disk at the end."""
         with self.locked_connection():
             # IMMEDIATE locks before anything is read, so that it is still true at the write.
             self._connection.execute("BEGIN IMMEDIATE")
@@ -136,7 +136,7 @@ class LibraryDatabase:
 
     @contextlib.contextmanager
     def locked_connection(self) -> Iterator[None]:
-        """Let one thread at a time use the connection. Raise its errors as StoreError."""
+        """Lock the connection for one thread, and raise SQLite errors as StoreError."""
         with self._lock:
             try:
                 yield
@@ -197,14 +197,14 @@ def is_full_disk(error: sqlite3.Error | OSError) -> bool:
 
 
 def check_database_files(path: Path) -> None:
-    """Raise StoreError where SQLite would write through a link in the place of a database, or of
+    """Raise StoreError if a database file is a link, which SQLite would write through, or one of
     what it keeps next to it."""
     for suffix in ("", *SQLITE_SUFFIXES):
         check_own_file(path.with_name(path.name + suffix))
 
 
 def limit_row_size(connection: sqlite3.Connection) -> None:
-    """Make SQLite read a file as a stranger's: nothing in it is larger than a record may be."""
+    """Limit the size of SQLite values to the size of a record, since the file is not trusted."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 

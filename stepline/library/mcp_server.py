@@ -63,7 +63,7 @@ SERVER_INSTRUCTIONS = (
 
 
 class VideoSummary(BaseModel):
-    """A video of the library. It has its id for the other tools, and the tags and metadata that
+    """A video of the library: its id for the other tools, and the tags and metadata that
     people gave it. It says how many of its steps the picture shows, and how many it likely shows by
     their words."""
 
@@ -78,7 +78,7 @@ class VideoSummary(BaseModel):
 
 
 class VideoList(BaseModel):
-    """Some of the library's videos, and how many match in all."""
+    """One page of matching videos, and the number of all matches."""
 
     videos: list[VideoSummary]
     matching: int
@@ -122,7 +122,7 @@ class CutClip(BaseModel):
 
 
 class ProcessedVideo(BaseModel):
-    """How far a video is. video: its id once it is done, for the other tools."""
+    """Progress of a video that is being processed. video: its id once it is done."""
 
     state: Literal["done", "running"]
     video: str | None = None
@@ -272,7 +272,7 @@ class LibraryTools:
         return ProcessedVideo(state="done", video=video_id(file.name), steps=steps)
 
     def close(self) -> None:
-        """Begin no other video, and end the one that is being processed."""
+        """Cancel the video that is being processed and accept no other."""
         self._is_closed = True
         self._library.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -398,7 +398,7 @@ def _step(video: str, record: Record, step: Step) -> Citation:
 
 
 def _evidence(span: Span | None, probability: float | None) -> dict[str, Any]:
-    """Return the seconds, the clock and P(shown) of a citation."""
+    """Return the seconds, the clock time and P(shown) of a citation."""
     # Numbers are short, since an assistant reads all of them.
     if probability is not None:
         probability = round(probability, 3)
@@ -480,7 +480,7 @@ class BearerToken:
     async def __call__(
         self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
-        """Pass on a request that carries the token."""
+        """Forward a request that carries the token, and answer 401 to others."""
         from starlette.responses import JSONResponse
 
         authorization = dict(scope.get("headers", ())).get(b"authorization", b"")

@@ -34,8 +34,8 @@ class FolderListing:
     """What a folder held: its JSON files, links among them, and its folders, as paths below the
     library.
 
-    mtime_ns: its time. first_read_time, last_read_time: when that time was met first, and when the folder was
-    read last (s, monotonic).
+    mtime_ns: its modification time. first_read_time, last_read_time: when that time was read
+    first, and when the folder was read last (s, monotonic).
     """
 
     files: tuple[str, ...]
@@ -46,7 +46,7 @@ class FolderListing:
     last_read_time: float
 
     def is_unchanged(self, now: float) -> bool:
-        """Return whether the folder holds the same, where it has the same time `now`."""
+        """Return whether the listing is up to date. now: the folder's modification time, in ns."""
         is_older_than_tick = self.last_read_time - self.first_read_time > CLOCK_TICK_SECONDS
         return is_older_than_tick and now - self.last_read_time < MAX_LISTING_SECONDS
 
@@ -163,6 +163,6 @@ def real_path(path: Path) -> Path:
 
 
 def is_below(path: Path, folders: Sequence[Path]) -> bool:
-    """Return whether a path leads into one of some folders, whose paths are real."""
+    """Return whether a path is inside one of the folders. folders: resolved paths."""
     real = real_path(path)
     return any(real.is_relative_to(folder) for folder in folders)

@@ -129,11 +129,11 @@ class SearchIndex:
 
     @property
     def meaning(self) -> bool:
-        """Whether moments are found by their meaning too, and not by their words alone."""
+        """Whether the index has vectors, so that search also uses cosine similarity."""
         return self._embedder is not None
 
     def update(self, progress: Progress | None = None) -> IndexUpdate:
-        """Read the records that are new or have changed, and forget those that are gone."""
+        """Index new and changed records, and remove deleted ones from the index."""
         with (
             lock_output(self.path.with_suffix(".lock"), self.folder, wait=True),
             self._locked_connection(),
@@ -245,7 +245,7 @@ class SearchIndex:
         return answers[:most]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
-        """Return the moments with any of the words, by BM25. Very common words are left out."""
+        """Return the moments with any query word, ranked by BM25. Very common words are ignored."""
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
@@ -506,7 +506,7 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of one to four words that no language has, of two to four syllables each."""
+    """Return random nonsense queries of one to four words, two to four syllables each."""
     rng = np.random.default_rng(seed)
     queries = []
     for _ in range(count):
@@ -520,7 +520,7 @@ def random_queries(count: int, seed: int) -> list[str]:
 
 
 def query_terms(query: str) -> list[str]:
-    """Return the words of a query. Raises SettingsError where it has none."""
+    """Return the words of a query. Raises SettingsError for a query without words."""
     terms = re.findall(r"\w+", query)
     if not terms:
         raise SettingsError(f"search {query!r}: no word in it; say what is done")

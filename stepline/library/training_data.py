@@ -1,4 +1,4 @@
-"""Corrected videos as data: records and features that the trainers read, and a test set on which
+"""Export of corrected videos as training data: records, features, and a test set on which
 people agree.
 
     DIR/records/NAME.json   the corrected steps, as `steps` and as `reference`
@@ -177,7 +177,7 @@ def record_settings(record: Record) -> StepsSettings:
 
 
 def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dict[str, Record]:
-    """Return the record as each person left it, after their last correction of a step."""
+    """Return, by person, the record after that person's last correction of a step."""
     by_id = {correction.id: correction for correction in corrections}
     last = {}
     for number, correction in enumerate(corrections, start=1):

@@ -73,7 +73,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._relay({self.connection: server, server: self.connection})
 
     def do_GET(self) -> None:
-        """Ask the server in its own words, and pass on what it says until it ends."""
+        """Send the request in origin form, and relay the server's answer until it ends."""
         parts = urlsplit(self.path)
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
@@ -137,7 +137,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return None
 
     def _relay(self, to: dict[socket.socket, socket.socket]) -> None:
-        """Pass on what each connection brings, until one ends or is silent for too long."""
+        """Relay bytes both ways until a connection ends or is silent for too long."""
         timeout_seconds = cast(ForwardProxy, self.server).settings.seconds
         with contextlib.suppress(OSError):
             while ready := select.select(list(to), [], [], timeout_seconds)[0]:

@@ -96,7 +96,7 @@ class LiveVision:
             self._meter.add(Frame(time, recent.image))
 
     def _store_measurements(self) -> None:
-        """Take over what the meter has measured so far."""
+        """Store the meter's measurements so far."""
         activity = self._meter.finish()
         rate = self._settings.rate
         invalid_seconds = self._valid - self._base
@@ -134,7 +134,7 @@ class LiveVision:
             self._looks.set(first, no_looks)
 
     def forget(self, begin: float) -> None:
-        """Let go of what was shown before second `begin`."""
+        """Drop the rows before second `begin`."""
         first = round(begin * self._settings.rate)
         with self._lock:
             for rows in (self._values, self._motion, self._peaks, self._looks):
@@ -190,7 +190,7 @@ class _GrowingRows:
         return self._rows[: self.count - self.first]
 
     def forget(self, first: int) -> None:
-        """Let go of the rows before number `first`. Views of them stay as they are."""
+        """Drop the rows before row `first`. Views of them stay valid."""
         # A new array, since another thread may still read views of the old one.
         remaining = self.rows[first - self.first :]
         self._rows = np.zeros_like(self._rows)

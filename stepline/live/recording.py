@@ -1,4 +1,4 @@
-"""What a live source sent, kept as it came: packets copied, never encoded again, one Matroska file
+"""Recording of a live source: packets copied, never encoded again, one Matroska file
 a connection.
 
 A file that a kill cut off can be read up to its last cluster. `join_recordings` makes one file of

@@ -148,7 +148,7 @@ class LiveSession:
             self.backbone.encode_texts([WARM_UP_TEXT])
 
     def advance(self, items: Sequence[AudioBlock | Gap]) -> None:
-        """Take what has come, read it, look at what the pictures show by now, and emit what is
+        """Process the queued sound and pictures, ground the steps, and emit what is
         new."""
         for item in items:
             if isinstance(item, AudioBlock):
@@ -167,7 +167,7 @@ class LiveSession:
             self.shown.vision.add(frame)
 
     def _emit_sentences(self, speech: RecognisedSentences) -> None:
-        """Emit sentences and what they say."""
+        """Emit sentences and the steps that they state."""
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
         for sentence in speech.sentences:
@@ -186,7 +186,7 @@ class LiveSession:
     # ---------------------------------------------------------------- threads
 
     def _queue_source_items(self, source: LiveSource) -> None:
-        """Take what a source brings: look at its pictures, pass its sound on."""
+        """Read a source: process its pictures and queue its sound."""
         try:
             for item in source:
                 if isinstance(item, Frame):

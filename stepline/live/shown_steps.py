@@ -84,7 +84,7 @@ class ShownSteps:
             self.vision.restore(values, float(begin))
 
     def update_speech(self) -> None:
-        """Give the grounder all that is said by now and not forgotten."""
+        """Update the grounder with the sentences that are not dropped."""
         # what is said, up to where the grounder remembers it
         open_steps = self._spoken.open_steps(self.begin)
         steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
@@ -168,7 +168,7 @@ class ShownSteps:
         return [to_video_time(*pair, window) for pair in zip(steps, self.grounded, strict=True)]
 
     def _drop_old_rows(self) -> None:
-        """Let go of what is too far back for grounding to look at. It stays on disk."""
+        """Drop rows that are too old for grounding. They stay on disk."""
         assert self.vision is not None
         self.begin += FORGET_SECONDS
         self.vision.forget(float(self.begin))

@@ -121,7 +121,7 @@ def _devices(name: str) -> list[Path | LiveInput]:
 
 
 class SourceClock:
-    """Where a source is in time, in its own seconds and by the wall's clock.
+    """Position of a source in its own seconds and by the wall clock.
 
     end: the last second that came.
     paced: it comes at the pace at which it is watched, `speed` times that, not as it is made.
@@ -150,7 +150,7 @@ class SourceClock:
         self.arrive()
 
     def arrive(self) -> None:
-        """Note that something came."""
+        """Record that a packet arrived."""
         self._arrived = self._clock()
 
     @property
@@ -226,7 +226,7 @@ class LiveSource:
 
     @property
     def paced(self) -> bool:
-        """Whether it comes at the pace at which it is watched, not as it is made."""
+        """Whether a file is played at real time, instead of as fast as it is written."""
         return self._clock.paced
 
     def __iter__(self) -> SourceItems:

@@ -61,7 +61,7 @@ FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 @dataclass(frozen=True)
 class RecognisedSentences:
-    """What a pass brought: words committed by it, sentences that it closed, and those that were not
+    """Result of a pass: words that it committed, sentences that it closed, and those that were not
     believed."""
 
     words: tuple[Word, ...] = ()
@@ -93,7 +93,7 @@ class LiveTranscriber:
     _stop: bool = False  # the pass before heard a full stop behind the committed words
 
     def add(self, block: AudioBlock) -> RecognisedSentences:
-        """Take the next block of sound. Where a hole is before it, return what the sound before the
+        """Add the next block of sound. After a gap, return what the sound before the
         hole says."""
         sentences = RecognisedSentences()
         gap = block.start - self.end
@@ -130,7 +130,7 @@ class LiveTranscriber:
         self._committed = list(words)
 
     def advance(self) -> RecognisedSentences:
-        """Read the sound that has come, once, and return what is certain now."""
+        """Recognise the sound so far, once, and return what is certain now."""
         # the words near the end wait for the next pass
         return self._pass(last=False)
 
@@ -267,7 +267,7 @@ class LiveTranscriber:
             self._committed[-back] = committed.model_copy(update={"text": word.text})
 
     def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
-        """Keep words for good. Their times never run backwards."""
+        """Commit words. Their times never decrease."""
         first = len(self._committed)
         for word in words:
             start = 0.0

@@ -108,7 +108,7 @@ class SpokenSteps:
                 self._emit_said(earlier.step.id, step, reason="the speaker went on")
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
-        """Emit a step that is said. reason: why it is revised. None: it is new."""
+        """Emit a spoken step. reason: why it is revised, None for a new step."""
         name = "step_said" if reason is None else "revised"
         self._emit_event(
             name,
@@ -180,7 +180,7 @@ class SpokenSteps:
 def match_steps(
     written: Sequence[Step], emitted: Sequence[LiveStep]
 ) -> list[tuple[Step | None, LiveStep | None]]:
-    """Return which written step is which one of the log: of the same text, else, in order, of a
+    """Match written steps with steps of the log: by the same text, else, in order, by a
     common sentence.
 
     (step, None): new. (None, step): not written any more.

@@ -74,7 +74,7 @@ class AnswerLog(AppendLog[Answer]):
 
 @dataclass(frozen=True)
 class AgreementRule:
-    """When a clip counts: enough people answered, and enough of them say the same. The defaults are
+    """Rule for consensus on a clip: enough people answered and agree. The defaults are
     WYS2's, section 4."""
 
     annotators: int = 7

@@ -1,4 +1,4 @@
-"""The order of annotation: who watches what next, and which answers count.
+"""Annotation queue: which clip each annotator watches next, and which answers count.
 
 Qualifying questions come first, then the clips that lack answers (WYS2, section 4 and supplement
 2).
@@ -129,7 +129,7 @@ class AnnotationQueue:
             self._begun.setdefault((annotator, clip), self._clock())
 
     def answer(self, answer: Answer) -> None:
-        """Keep an answer to the annotator's own next clip, once the clip can have been watched to
+        """Store an answer to the annotator's next clip, once the clip can have been watched to
         its end.
 
         Raises DatasetError for any other answer.

@@ -28,13 +28,13 @@ PAGE_FILES = {
 
 
 class Annotator(FrozenModel):
-    """What the page sends to take the last answer back."""
+    """Request of the page to undo the last answer."""
 
     annotator: AnnotatorName
 
 
 class ClipStart(Annotator):
-    """What the page sends when an annotator starts to watch a clip."""
+    """Request of the page when an annotator starts to watch a clip."""
 
     clip: str
 

@@ -41,7 +41,7 @@ NOT_NEGATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Polarity:
-    """What a text denies. denied, affirmed: stems. negative: whether it denies anything."""
+    """Negation in a text. denied, affirmed: word stems. negative: whether it negates anything."""
 
     denied: frozenset[str]
     affirmed: frozenset[str]
@@ -63,7 +63,7 @@ class Polarity:
 
 
 def polarity(text: str) -> Polarity:
-    """Return what a text denies and what it affirms."""
+    """Return the negated and the affirmed word stems of a text."""
     # Set phrases go first: their negative words deny nothing.
     lowered = text.lower().replace("’", "'")
     words = tokens(NOT_NEGATIVE.sub(" ", lowered))
@@ -133,7 +133,7 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
 
 
 def _all_amounts_agree(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
-    """Return whether each amount of one side is in the other."""
+    """Return whether both sides state the same amounts."""
     return _amounts_are_contained(written, spoken) or _amounts_are_contained(spoken, written)
 
 

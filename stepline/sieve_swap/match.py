@@ -22,7 +22,7 @@ from stepline.sieve_swap.text_base.documents import TextStep
 
 @dataclass(frozen=True)
 class NarrationSegment:
-    """Narration as it is looked up. span: seconds. sources: indices of its sentences, ascending."""
+    """A piece of narration to match. span: seconds. sources: indices of its sentences, ascending."""
 
     text: str
     span: Span
@@ -57,7 +57,7 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Return whether two spans are less than `merge_gap` seconds apart. Overlapping ones have no
+    """Return whether two spans are less than `merge_gap` seconds apart. Overlapping spans have no
     gap."""
     return second.start - first.end < settings.merge_gap
 
@@ -106,7 +106,7 @@ class KeptNarration:
 
 @dataclass(frozen=True)
 class SieveRejection:
-    """A piece of narration that is sieved out. reason: one of a few, fit for counting."""
+    """A piece of narration that is sieved out. reason: one of a few constants, for counting."""
 
     segment: NarrationSegment
     reason: str
@@ -168,7 +168,7 @@ def _first_agreeing_step(
 
 
 def _change_reason(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
-    """Return what a step changes of what was said, None for nothing, or without `check`."""
+    """Return which fact a step changes, or None if it changes none or `check` is off."""
     if not settings.check:
         return None
     return change(narration, step.text, new_numbers=settings.new_numbers)
@@ -177,7 +177,7 @@ def _change_reason(narration: str, step: TextStep, settings: SwapSettings) -> st
 def _outcome_without_step(
     segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings
 ) -> SegmentOutcome:
-    """Return what becomes of a segment that passes the sieve and has no step. cosine: of its
+    """Return the outcome of a segment that passes the sieve without a matching step. cosine: of its
     nearest."""
     if settings.unswapped == "own words":
         return KeptNarration(segment, cosine)

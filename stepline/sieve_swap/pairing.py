@@ -32,7 +32,7 @@ UNKNOWN_WORD = -1  # number of a word that a closed vocabulary lacks
 
 @dataclass
 class WordVocabulary:
-    """Words and their numbers, in the order in which they came."""
+    """Vocabulary: words numbered in order of first occurrence."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -40,11 +40,11 @@ class WordVocabulary:
         return len(self.numbers)
 
     def add(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words, giving new ones their own."""
+        """Return the numbers of words, adding new words to the vocabulary."""
         return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
 
     def find(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words, UNKNOWN_WORD where a word never came."""
+        """Return the numbers of words, UNKNOWN_WORD for words outside the vocabulary."""
         return [self.numbers.get(word, UNKNOWN_WORD) for word in words]
 
 
@@ -93,7 +93,7 @@ class WordSets:
 
     @staticmethod
     def join(parts: Sequence["WordSets"]) -> "WordSets":
-        """Return several collections one after another, as one."""
+        """Concatenate several collections."""
         sizes = [np.zeros(1, np.int64)]
         words = [np.empty(0, np.int32)]
         unknown = [np.empty(0, np.int64)]

@@ -1,4 +1,4 @@
-"""What a finished run writes next to its parts: the statistics, the report and the released form.
+"""Output of a finished run: the statistics, the report and the released JSON format.
 
 The report is one HTML page of tables. It has no script and loads nothing. The released
 form is that of the paper's authors, {id: {duration, timestamps, sentences}} with two texts per
@@ -129,7 +129,7 @@ def _distributions(statistics: Statistics) -> list[tuple[str, ...]]:
 
 
 def _quantile(counts: Mapping[str, int], fraction: float) -> int:
-    """Return the key of the bar that holds a quantile. Keys are whole numbers."""
+    """Return the histogram key at a quantile. Keys are whole numbers."""
     keys = sorted(map(int, counts))
     reached = np.cumsum([counts[str(key)] for key in keys])
     return keys[int(np.searchsorted(reached, fraction * reached[-1]))]

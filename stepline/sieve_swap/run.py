@@ -166,7 +166,7 @@ def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
 
 
 def _run_identity(job: Job) -> str:
-    """Return what decides a run, a line per section."""
+    """Return the settings and inputs that identify a run, one line per section."""
     settings = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
     return f"stepline {__version__}\n{''.join(lines)}"
@@ -345,7 +345,7 @@ def _swap_part(
 
 
 def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
-    """Return the record with what made its steps."""
+    """Return the record with the provenance of its steps."""
     best = None
     if row.documents:
         best = {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
@@ -360,7 +360,7 @@ def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
 
 
 def _excluded_record(video: VideoOrRejected, reason: str) -> Record:
-    """Return the record of a video that stays out: its id and the reason, without its
+    """Return the record of an excluded video: its id and the reason, without its
     transcript."""
     identity = _id(video) or "unnamed"
     if isinstance(video, Rejected):

@@ -1,4 +1,4 @@
-"""What there is to count in a swapped collection (appendix A.1, figures 4 to 6), part by part, and
+"""Statistics of a swapped collection (appendix A.1, figures 4 to 6), part by part, and
 added up."""
 
 from collections import Counter
@@ -24,7 +24,7 @@ Counts: TypeAlias = dict[str, int]
 
 
 class Statistics(FrozenModel):
-    """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
+    """Counts that can be added. Histogram keys are the bars' lower ends, as text."""
 
     videos: Counts = Field(default_factory=dict, description="split, or why a video was left out")
     sentences: Counts = Field(
@@ -126,7 +126,7 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
 
 
 def _sentence_outcomes(record: Record) -> list[str]:
-    """Return what became of each sentence: why it was sieved, or how it was kept."""
+    """Return the outcome of each sentence: why it was sieved, or how it was kept."""
     fates = [item.reason for item in record.dropped if item.what == "sentence"]
     # a step without source_text has the words that were said, a swapped one counts before it
     own_words: dict[int, str] = {}

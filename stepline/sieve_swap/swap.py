@@ -220,7 +220,7 @@ def _swapped_steps(
 
 
 def _step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
-    """Return a step at the seconds in which it is said."""
+    """Return a step with the span in which it is spoken."""
     fields = {
         "id": str(number),
         "text": text,

@@ -57,7 +57,7 @@ Cells = npt.NDArray[np.bytes_]
 
 
 class CsvTable:
-    """Columns of a csv file, looked up by its first: sorted ids (N,) and each other column (N,), as
+    """Columns of a csv file, indexed by the first: sorted ids (N,) and each other column (N,), as
     bytes. A file that does not exist has no rows."""
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
@@ -146,7 +146,7 @@ def read_titles(path: Path) -> dict[str, str]:
 
 
 def parse_seconds(cell: str) -> float | None:
-    """Return the seconds in a cell, None where it holds no length."""
+    """Return a csv cell as seconds, or None if it holds no duration."""
     try:
         value = float(cell)
     except ValueError:
@@ -316,14 +316,14 @@ SILENT_VIDEO = "nothing is said in it"
 
 
 def length(record: Record) -> float:
-    """Return a video's seconds: its duration, or where that is not known the end of its speech."""
+    """Return a video's duration in seconds, or the end of its speech if the duration is unknown."""
     ends = [sentence.span.end for sentence in record.sentences]
     return record.video.duration or max(ends, default=0.0)
 
 
 @dataclass
 class VideoFilter:
-    """Why each video stays out, asked in order. tasks: how many videos of each task could come in.
+    """Decides which videos are excluded and why. tasks: number of candidate videos per task.
     has_categories: whether any video that was counted names its category."""
 
     settings: PairingSettings
@@ -351,7 +351,7 @@ class VideoFilter:
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
-        """Return why a video stays out, None where it comes in. Ask once for each video, in
+        """Return why a video is excluded, or None if it is included. Call it once per video, in
         order."""
         if isinstance(video, Rejected):
             return UNREADABLE_VIDEO

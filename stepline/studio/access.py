@@ -54,7 +54,7 @@ class Password:
         self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
-        """Return whether it is the password. Raises HTTPException (429) for an address that was
+        """Return whether the text is the password. Raises HTTPException (429) for an address that was
         wrong too often."""
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:

@@ -34,7 +34,7 @@ class AnnotationView:
         self._clips_of: dict[LibraryVideo, tuple[Video, list[AnnotationClip]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by the routes of the page."""
+        """Serve the routes of the annotation page."""
         router = self._router
         # New videos are looked for when a page opens, and when it asks for the next clip.
         if router is None or scope["path"] in (ANNOTATE_PATH, f"{ANNOTATE_PATH}next"):

@@ -48,7 +48,7 @@ class RunningJob:
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
-        """Return the stage that is furthest behind, the share that is done, and the seconds
+        """Return the slowest stage, the share that is done, and the seconds
         left."""
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
@@ -110,14 +110,14 @@ class JobRunner:
             thread.join()
 
     def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
-        """Keep a job, and run it when it is next."""
+        """Add a job to the queue."""
         job = self._jobs.add(source, options.model_dump(mode="json"), priority)
         self.wake(job.id)
         return job
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Begin no job in this context."""
+        """Start no job inside this context."""
         # `_next` needs the same lock to take a job.
         with self._changed:
             yield
@@ -142,7 +142,7 @@ class JobRunner:
         return is_cancelled
 
     def retry(self, id: int) -> bool:
-        """Let a job that ended wait again. Return whether it had ended."""
+        """Requeue a job that ended. Return whether it had ended."""
         ends: tuple[JobState, ...] = ("done", "failed", "cancelled")
         is_waiting = self._jobs.change(
             id, expected=ends, state="waiting", begun=None, ended=None, error=None
@@ -166,7 +166,7 @@ class JobRunner:
         return job.model_dump(mode="json", by_alias=True) | progress
 
     def _requeue(self, job: Job) -> None:
-        """Let a job that is marked as running wait again."""
+        """Requeue a job that is marked as running."""
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
     def _work(self) -> None:

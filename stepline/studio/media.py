@@ -93,6 +93,6 @@ def media_type(path: Path) -> str:
 
 
 def file_stamp(path: Path) -> str:
-    """Return a text that changes when the file does."""
+    """Return a text that changes when the file changes."""
     state = path.stat()
     return f"{state.st_mtime_ns} {state.st_size}"

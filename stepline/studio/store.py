@@ -47,7 +47,7 @@ LISTED_JOBS = (
 
 
 class Job(FrozenModel):
-    """A video to be understood. source: a path or an address.
+    """A job that processes a video. source: a path or an address.
 
     created, begun, ended: UTC, seconds since 1970. error: why it failed, in a line. video: the id
     of the video that it made.
@@ -78,7 +78,7 @@ class Upload(FrozenModel):
 
 
 class EventBody(FrozenModel):
-    """What a webhook is sent. id: of the job or the video."""
+    """Body of a webhook request. id: of the job or the video."""
 
     event: EventName
     id: int | str
@@ -123,7 +123,7 @@ class Studio:
 
 
 class AnswerStore:
-    """What people answered about clips: one answer per person and item, a later one replaces
+    """Annotators' answers about clips: one answer per person and item, a later one replaces
     it."""
 
     def __init__(self, database: LibraryDatabase) -> None:
@@ -138,7 +138,7 @@ class AnswerStore:
                 raise self._database.row_error("answer") from error
 
     def add(self, entry: Answer) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         row = (entry.item, entry.annotator, entry.model_dump_json())
         replace = "ON CONFLICT(clip, annotator) DO UPDATE SET body = excluded.body"
         with self._database.change() as connection:
@@ -237,7 +237,7 @@ class JobStore:
         return _checked_rows(self._database, Job, "job", query, *values)
 
     def add(self, source: str, options: dict[str, JsonValue], priority: int = 0) -> Job:
-        """Keep a job that waits, and return it."""
+        """Store a waiting job, and return it."""
         with self._database.change() as connection:
             id = self.insert(connection, source, options, priority)
         return self.get(id)
@@ -249,7 +249,7 @@ class JobStore:
         options: dict[str, JsonValue],
         priority: int = 0,
     ) -> int:
-        """Keep a job that waits in a transaction of the caller's. Return its id."""
+        """Store a waiting job inside the caller's transaction. Return its id."""
         row = (source, json.dumps(options), "waiting", priority, time.time())
         cursor = connection.execute(
             "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
@@ -354,7 +354,7 @@ def _checked_rows(
 
 
 def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
-    """Return what a row holds. Its fields are the columns of its table, in their order.
+    """Return a row as a model. Its fields are the table's columns, in the same order.
 
     Raises ValidationError, a ValueError, for a row that Stepline did not write.
     """

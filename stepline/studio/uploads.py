@@ -192,7 +192,7 @@ class Uploads:
         return path
 
     def _complete_moves(self) -> None:
-        """Move the files of whole uploads that a kill kept from their places."""
+        """Move the files of complete uploads that a killed process did not move."""
         folder = self._library.resolve_allowed(Path(PIECES_FOLDER))
         if not folder.is_dir():
             return
@@ -213,7 +213,7 @@ class Uploads:
                 path.replace(target)
 
     def _end_idle_uploads(self, seconds: float) -> None:
-        """End the uploads that no piece came of for so long."""
+        """Cancel uploads that received no piece for too long."""
         for upload in self._uploads.unfinished():
             # The last piece is the file's last change.
             last = upload.created

@@ -132,7 +132,7 @@ def test_a_word_on_which_passes_never_agree_holds_the_others_for_seconds_only():
     ]
     assert (
         max(second - word.span.end for second, heard in found for word in heard.words)
-        <= speech.SURE_SECONDS + 1.0
+        <= speech.COMMIT_DELAY_SECONDS + 1.0
     )
 
 

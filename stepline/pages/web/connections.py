@@ -29,7 +29,7 @@ ONE_LENGTH = re.compile(rb"[ \t]*[0-9]+[ \t]*")
 
 
 def check_framing(head: bytes) -> None:
-    """Raise h11.RemoteProtocolError for a request whose end two servers may see at two places.
+    """Raise h11.RemoteProtocolError for a request with ambiguous framing (request smuggling).
 
     head: the request's line and headers, without the empty line that ends them.
     """
@@ -100,7 +100,7 @@ class LimitedProtocol(H11Protocol):
             self._handshake = self.loop.create_task(self._shake_hands(transport, self.tls))
 
     async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        """Begin HTTP over TLS. A client that does not speak it is left without a word."""
+        """Start HTTP over TLS. A client that does not speak TLS is disconnected."""
         try:
             encrypted = await self.loop.start_tls(
                 transport,
@@ -138,7 +138,7 @@ class LimitedProtocol(H11Protocol):
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came. It waits while the end of a handshake is not known yet."""
+        """Process received bytes, or hold them until the TLS handshake is complete."""
         if self._early is None:
             super().data_received(data)
         else:
@@ -150,7 +150,7 @@ class LimitedProtocol(H11Protocol):
         self._end_limit()
 
     def handle_events(self) -> None:
-        """Take in what came, and check whether a request is still incomplete."""
+        """Process received bytes, and check whether a request is still incomplete."""
         super().handle_events()
         self._limit_reading()
 

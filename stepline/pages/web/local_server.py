@@ -118,7 +118,7 @@ class Guards:
         return self.refuse(request)
 
     def _sender_error(self, request: Request) -> str | None:
-        """Return why a request that sends something is refused. None for one that may go on."""
+        """Return why a request with a body is refused, or None if it is accepted."""
         if request.headers.get("X-Stepline") != self.token:
             if not self.sets_header:
                 return "not an answer of this page"
@@ -194,7 +194,7 @@ def error_reply(status: int, reason: str) -> Response:
 
 
 def post(path: str, kind: type[Model], take: Callable[[Model], None]) -> Route:
-    """Return the route that gives a POST's body, as a model, to `take`. Its reply is empty."""
+    """Return a POST route that calls `take` with the body as a model and replies nothing."""
 
     async def endpoint(request: Request) -> Response:
         body = await request.body()
@@ -335,7 +335,7 @@ class LocalServer:
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Let `run` return."""
+        """Make `run` return."""
         self._server.should_exit = True
 
     @property

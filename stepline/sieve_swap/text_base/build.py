@@ -163,7 +163,7 @@ def _add_part(
 
 
 def _resume_part(part: Path, plan: str) -> None:
-    """Go on with an unfinished part of the same plan, or clear one of another."""
+    """Resume an unfinished part of the same plan, or delete one of another plan."""
     note = part / "work" / "plan.json"
     if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
         shutil.rmtree(part, ignore_errors=True)
@@ -174,7 +174,7 @@ def _resume_part(part: Path, plan: str) -> None:
 
 
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
-    """Return what a source is before it is read."""
+    """Return the manifest entry of a source that is not read yet."""
     digests = hashlib.sha256()
     files = source_files(source)
     for file in files:

@@ -179,7 +179,7 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
 
 @dataclass(frozen=True)
 class Counts:
-    """What one part holds: documents, lines read, merged as equal and as near, added, and
+    """Counts of one part: documents, lines read, merged as equal and as near, added, and
     (documents, lines) per source."""
 
     documents: int
@@ -197,7 +197,7 @@ def write_tables(
     tallies: Sequence[Tally],
     settings: TextBaseSettings,
 ) -> Counts:
-    """Write a part's tables and arrays. Return what they hold.
+    """Write a part's tables and arrays, and return their counts.
 
     Documents whose id was read before are left out and counted in the tallies.
 
@@ -360,7 +360,7 @@ def _write_sketches(documents: _NewDocuments, is_distinct: Flags, work: Path) ->
 
 
 def _flagged_rows(array: Array, marks: Flags) -> Iterator[Array]:
-    """Yield the marked rows of an array, a piece at a time."""
+    """Yield the rows of an array whose flag is set, a piece at a time."""
     for start in range(0, len(marks), COPY_NUMBERS):
         piece = slice(start, start + COPY_NUMBERS)
         yield array[piece][marks[piece]]
@@ -370,7 +370,7 @@ def _flagged_rows(array: Array, marks: Flags) -> Iterator[Array]:
 
 
 def _new_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
-    """Yield the lines that bring a new row."""
+    """Yield the lines that add a new row."""
     flags = iter(firsts.tolist())
     for row in rows:
         document = row["id"]

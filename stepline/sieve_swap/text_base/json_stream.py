@@ -23,7 +23,7 @@ class JsonError(ValueError):
 
 @dataclass(frozen=True)
 class JsonDamage:
-    """What ends the reading of a file, or a member that is too long."""
+    """An error in a JSON file: broken syntax, a cut-off file, or a member that is too long."""
 
     reason: str
 
@@ -81,7 +81,7 @@ class JsonWindow:
         self.source = ""
 
     def peek(self) -> str:
-        """Return the next character that is not skipped, reading on where needed, "" at the end."""
+        """Return the next character after skipped ones, "" at the end of the file."""
         while True:
             match = self._skipped.match(self.text, self.place)
             self.place = match.end() if match else self.place
@@ -116,7 +116,7 @@ class JsonWindow:
                 return cast(object, value)
 
     def _more(self, size: int) -> bool:
-        """Read on, forgetting what was passed. False at the end."""
+        """Read the next block and drop parsed text. Return False at the end of the file."""
         block = self._read_more(size)
         self.passed += self.place
         self.text = self.text[self.place :] + block

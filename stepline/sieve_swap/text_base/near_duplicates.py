@@ -1,5 +1,4 @@
-"""When two lines say the same: a key of their normal words, and a sketch (MinHash) that finds
-near-duplicates.
+"""Near-duplicate detection of lines: a key of their normalised words, and a MinHash sketch.
 
 Lines that differ in more than light words ("and", "it", a plural) are never the same. Nor are lines
 whose numbers, units or negations differ: "bake 30 minutes" is not "bake 40 minutes", salt is not
@@ -82,7 +81,7 @@ _FRACTION_CHARS = {
 
 @dataclass(frozen=True)
 class Sketch:
-    """What N lines are compared by.
+    """MinHash sketch of N lines.
 
     bands: (N, BANDS)
     pairs: the hashes of all lines' word pairs, one line after another, sorted in each
@@ -135,7 +134,7 @@ def _singular(word: str) -> str:
 
 
 def sketch(texts: Sequence[str]) -> Sketch:
-    """Return the sketch of some lines. Each line's does not depend on the others."""
+    """Return the MinHash sketch of lines. Each line's sketch is independent of the others."""
     lines = [normalised_words(text) for text in texts]
     must_match_hashes = np.array(
         [text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64

@@ -35,7 +35,7 @@ SHARD_COLUMNS: dict[str, ColumnType] = {
 
 
 class Tally:
-    """Why things of one source were left out, counted, with the first locations of each reason."""
+    """Counts of rejected items of one source by reason, with the first locations of each."""
 
     def __init__(
         self, counts: dict[str, int] | None = None, examples: dict[str, list[str]] | None = None

@@ -137,7 +137,7 @@ NO_ROW = -1  # row of a neighbour that does not exist; its cosine is -1, too
 
 
 class Nearest:
-    """The best k of each query so far. Tiles of scores are offered in any order."""
+    """Running top k of each query. Tiles of scores may be added in any order."""
 
     def __init__(self, count: int, k: int, device: str) -> None:
         import torch

@@ -215,7 +215,7 @@ def _parse_text(text: str) -> dict[str, object]:
 
 
 def _classify_line(line: str) -> tuple[str, str]:
-    """Return what a line is, and its text without its mark."""
+    """Return the kind of a line, and its text without the list mark."""
     if match := _NUMBERED_LINE.match(line):
         return "numbered", match[1]
     if match := _BULLET_LINE.match(line):

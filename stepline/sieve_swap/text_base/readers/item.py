@@ -83,13 +83,13 @@ class SourceFile:
     def reject(
         self, reason: str, value: str = "", *, key: str = "", what: RejectedKind = "document"
     ) -> Rejected:
-        """Return why something was left out. key: of the item, "" for the file."""
+        """Return a Rejected with its location. key: of the item, "" for the file."""
         location = f"{self.path.name}, {key}" if key else self.path.name
         return Rejected(what, reason, location=location, value=value)
 
 
 def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRejected]:
-    """Yield what was left out of an item, then its Document if one step remains.
+    """Yield the rejected parts of an item, then its Document if one step remains.
 
     key: of the item in its file, or its row.
     """
@@ -130,7 +130,7 @@ def _document(
 
 
 def first(fields: Mapping[str, object], names: Sequence[str]) -> object:
-    """Return the first field among `names` that holds something, else None."""
+    """Return the first non-empty field among `names`, or None."""
     return next(
         (fields[name] for name in names if fields.get(name) not in (None, "", [], {})), None
     )
