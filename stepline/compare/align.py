@@ -178,17 +178,17 @@ def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: Compare
     """
     group_count = cosines.shape[1]
     # A group that the video is in already needs a step that is almost the same.
-    floors = np.full(group_count, settings.moved_likeness)  # (N,)
-    joined = list(numbers.values())
-    floors[joined] = settings.repeated_likeness
+    min_gains = np.full(group_count, settings.moved_likeness)  # (N,)
+    used_groups = list(numbers.values())
+    min_gains[used_groups] = settings.repeated_likeness
     for step, row in enumerate(cosines):
         if step in numbers:
             continue
-        allowed = np.where(row >= floors, row, -np.inf)
+        allowed = np.where(row >= min_gains, row, -np.inf)
         group = int(allowed.argmax())
         if np.isfinite(allowed[group]):
             numbers[step] = group
-            floors[group] = settings.repeated_likeness
+            min_gains[group] = settings.repeated_likeness
 
 
 def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list[StepGroup]:

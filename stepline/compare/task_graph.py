@@ -48,7 +48,7 @@ def read_task_graph(path: Path) -> TaskGraph:
 
 
 class LinesToFind(NamedTuple):
-    """What `--texts` names. graph: of the comparison whose lines the texts are. None: of a text."""
+    """Lines to find, from `--texts`. graph: of the comparison, None for lines of a text file."""
 
     texts: tuple[str, ...]
     graph: TaskGraph | None = None
@@ -126,15 +126,15 @@ def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Arra
     lines = [number_of[id] for id in ids]
     positions = [0, *lines]
     others = sorted(set(range(1, count)) - set(lines))
-    among_others = probabilities[np.ix_(others, others)]
+    moves_among_others = probabilities[np.ix_(others, others)]
     # The fundamental matrix of an absorbing chain: how often each other step is visited.
-    ways = np.linalg.pinv(np.eye(len(others)) - among_others)
+    expected_visits = np.linalg.pinv(np.eye(len(others)) - moves_among_others)
     to_others = probabilities[np.ix_(positions, others)]
     to_lines = probabilities[np.ix_(others, lines)]
-    direct = probabilities[np.ix_(positions, lines)]
+    direct_moves = probabilities[np.ix_(positions, lines)]
     # One move: straight to a line, or over any number of other steps.
-    over_others = to_others @ ways @ to_lines
-    moves = np.clip(direct + over_others, 0.0, 1.0)
+    moves_over_others = to_others @ expected_visits @ to_lines
+    moves = np.clip(direct_moves + moves_over_others, 0.0, 1.0)
     departures = [outgoing_counts[nodes[position]] for position in positions]
     return moves, tuple(departures)
 

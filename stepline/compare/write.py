@@ -151,7 +151,7 @@ class _Moments:
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def of(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return a moment. end: None where only a second is known."""
+        """Return the view of a moment. end: None if only one second is known."""
         moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
         if start is None:
             return moment

@@ -47,7 +47,7 @@ MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
 class VideoCard(FrozenModel):
-    """The entry of a video in a list of videos.
+    """A video's entry in a list of videos.
 
     duration: s.
     shown_steps, likely_steps: those that the pictures show, and those that are likely shown by

@@ -387,7 +387,7 @@ class _StepTable:
                 self.order = edit.steps
 
     def ordered_steps(self) -> tuple[Step, ...]:
-        """Return the steps in their order. One that the order does not name comes after the one
+        """Return the steps in order. A step that the order does not name comes after the step
         that it follows.
 
         Of several that follow one, those that people made come first, by their start. So the order

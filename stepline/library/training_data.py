@@ -199,8 +199,8 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
         for first, second in combinations(by_person.values(), 2):
             pairs += 1
             for step in machine.steps:
-                a = _step(first, step.id)
-                b = _step(second, step.id)
+                a = _corrected_step(first, step.id)
+                b = _corrected_step(second, step.id)
                 both = (_category(a), _category(b))
                 categories.append(both)
                 if a and b and both == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
@@ -215,7 +215,7 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
     )
 
 
-def _step(record: Record, id: str) -> Step | None:
+def _corrected_step(record: Record, id: str) -> Step | None:
     return next((step for step in record.steps if step.id == id), None)
 
 
@@ -232,7 +232,7 @@ def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:
     where."""
     steps = []
     for step in records[-1].steps:
-        if all(_have_same_steps(step, _step(record, step.id)) for record in records):
+        if all(_have_same_steps(step, _corrected_step(record, step.id)) for record in records):
             steps.append(step)
     return tuple(steps)
 

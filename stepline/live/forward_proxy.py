@@ -140,12 +140,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Relay bytes both ways until a connection ends or is silent for too long."""
         timeout_seconds = cast(ForwardProxy, self.server).settings.seconds
         with contextlib.suppress(OSError):
-            while ready := select.select(list(to), [], [], timeout_seconds)[0]:
-                for come in ready:
-                    data = come.recv(CHUNK_BYTES)
+            while readable_sockets := select.select(list(to), [], [], timeout_seconds)[0]:
+                for source_socket in readable_sockets:
+                    data = source_socket.recv(CHUNK_BYTES)
                     if not data:
                         return
-                    to[come].sendall(data)
+                    to[source_socket].sendall(data)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

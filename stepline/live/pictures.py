@@ -1,4 +1,4 @@
-"""What a live picture shows, row by row: features, motion and cuts of all that has come, in bounded
+"""Visual features, motion and cuts of a live picture, row by row, in bounded
 work a second."""
 
 from collections import deque
@@ -81,7 +81,7 @@ class LiveVision:
             self._recent.popleft()
 
         # a fresh meter sees the last seconds again, since motion is measured between pictures
-        coming = [frame]
+        next_row = [frame]
         if frame.time >= self._base + METER_SECONDS:
             self._store_measurements()
             rate = self._settings.rate
@@ -90,8 +90,8 @@ class LiveVision:
             self._base = row / rate
             self._valid = self._base + MARGIN_SECONDS / 2
             self._meter = self._new_meter()
-            coming = list(self._recent)
-        for recent in coming:
+            next_row = list(self._recent)
+        for recent in next_row:
             time = recent.time - self._base
             self._meter.add(Frame(time, recent.image))
 
@@ -106,10 +106,10 @@ class LiveVision:
         # the rows that the meter before knows better are left to it
         motion = activity.motion[skip:, None]  # (T, 1)
         peaks = activity.peaks[skip:, None]  # (T, 1)
-        looks = activity.looks[skip:]
+        frame_looks = activity.looks[skip:]
         self._motion.set(first, motion)
         self._peaks.set(first, peaks)
-        self._looks.set(first, looks)
+        self._looks.set(first, frame_looks)
         cuts = [cut for cut in self._cuts if cut < self._valid]
         for meter_cut in activity.cuts:
             cut = meter_cut + self._base
@@ -123,14 +123,14 @@ class LiveVision:
         rows = len(values)
         # Motion is not kept on disk: the pictures count as still, the rest as not measured.
         still = np.zeros((rows, 1), np.float32)
-        no_peaks = np.full((rows, 1), np.nan, np.float32)
+        missing_peaks = np.full((rows, 1), np.nan, np.float32)
         no_looks = np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32)
         self.forget(begin)
         first = self._values.first
         with self._lock:
             self._values.set(first, values)
             self._motion.set(first, still)
-            self._peaks.set(first, no_peaks)
+            self._peaks.set(first, missing_peaks)
             self._looks.set(first, no_looks)
 
     def forget(self, begin: float) -> None:
@@ -169,9 +169,9 @@ class LiveVision:
             count = len(values)
             motion = self._motion.rows[:count, 0]  # (T,)
             peaks = self._peaks.rows[:count, 0]  # (T,)
-            looks = self._looks.rows[:count]
+            frame_looks = self._looks.rows[:count]
             cuts = [cut - self._begin for cut in self._cuts if cut < until]
-            activity = Activity(motion, tuple(cuts), rate, peaks, looks)
+            activity = Activity(motion, tuple(cuts), rate, peaks, frame_looks)
             features = FeatureSequence(values, rate, self._backbone.name)
             return LivePicture(self._begin, until, features, activity)
 

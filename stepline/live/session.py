@@ -93,7 +93,7 @@ class LiveSession:
         return max((source.end for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
-        """Follow the sources until all have ended or `stop` is set. Return why the last one ended.
+        """Run until all sources have ended or `stop` is set. Return why the last one ended.
 
         Raises what a source raises, MediaError where it cannot be opened.
         """
@@ -120,7 +120,7 @@ class LiveSession:
             self.shown.update_speech()
 
     def finish(self) -> str:
-        """Emit what is known at the end. Return why the sources ended."""
+        """Emit the final steps. Return why the sources ended."""
         # Words first, since the last steps may rest on them. Then the pictures.
         self._emit_sentences(self._speech.finish())
         self.shown.update_pictures()
@@ -131,7 +131,7 @@ class LiveSession:
         return reason
 
     def warm_up(self) -> None:
-        """Load every network before the first second comes, which would wait for it."""
+        """Load every network in advance, so that the first second does not wait for it."""
         if not self.options.texts:
             check_writer(self.settings.writing)
         # Half a second that claims to be voice, so that the recogniser really runs.
@@ -162,7 +162,7 @@ class LiveSession:
         self.shown.update_pictures()
 
     def look(self, frame: Frame) -> None:
-        """Take a picture."""
+        """Add a frame to the visual features."""
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 

@@ -91,8 +91,8 @@ class ShownSteps:
         transcript = self._log.transcript
         self.grounded = tuple(steps)
         if self.begin:
-            steps, remembered = cut_steps(steps, self._remembered_sentences(), transcript)
-            transcript = remembered or transcript
+            steps, kept_sentences = cut_steps(steps, self._remembered_sentences(), transcript)
+            transcript = kept_sentences or transcript
         if self._backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
             return
@@ -142,8 +142,8 @@ class ShownSteps:
             self._follow_step(step, picture.until - self._options.lag)
         if self._options.texts:
             # The line whose words ended last, where it is another one than before.
-            ends = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
-            line = max(ends, key=ends.__getitem__, default=None)
+            end_seconds = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
+            line = max(end_seconds, key=end_seconds.__getitem__, default=None)
             last = self._log.line
             if line is not None and (last is None or last.step != line):
                 self._emit_event("line", step=line, text=self._log.steps[line].step.text)

@@ -191,14 +191,14 @@ class LiveTranscriber:
             closed = sentences[-1].span.end if sentences else None
             silent_from = voice_end if is_quiet and not self._open else None
             self._drop_read_sound(window, closed, silent_from=silent_from)
-        believed = []
+        accepted_sentences = []
         dropped = []
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
-                believed.append(sentence)
+                accepted_sentences.append(sentence)
             else:
                 dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
-        return RecognisedSentences(committed, tuple(believed), tuple(dropped))
+        return RecognisedSentences(committed, tuple(accepted_sentences), tuple(dropped))
 
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
         """Whether the voice goes on behind the words of a pass, for longer than a recogniser
@@ -226,20 +226,22 @@ class LiveTranscriber:
         # What was committed before is found again at the start of the pass, and left out.
         repeated = count_repeated(words, self._context_words())
         self._update_open_words(words[:repeated])
-        coming = words[repeated:]
+        next_words = words[repeated:]
 
         # how many words are certain
-        count = len(coming)
+        count = len(next_words)
         if not is_quiet:
-            sure = window.end - COMMIT_DELAY_SECONDS
-            old = sum(word.span is not None and word.span.end <= sure for word in coming)
+            certain_until = window.end - COMMIT_DELAY_SECONDS
+            old = sum(
+                word.span is not None and word.span.end <= certain_until for word in next_words
+            )
             # or as many first words as the pass before has too
-            pairs = zip(map(plain, coming), map(plain, self._expected), strict=False)
+            pairs = zip(map(plain, next_words), map(plain, self._expected), strict=False)
             agreed = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
             count = max(old, len(list(agreed)))
         before = self._expected
-        self._expected = list(coming[count:])
-        committed = self._commit(coming[:count])
+        self._expected = list(next_words[count:])
+        committed = self._commit(next_words[:count])
 
         # whether this pass and the one before set a full stop behind them
         following = self._expected[0].text if self._expected else None
@@ -259,12 +261,12 @@ class LiveTranscriber:
         back as it agrees."""
         # From the last word backwards, as long as both passes agree.
         most = min(self._open, len(words))
-        for back in range(1, most + 1):
-            word = words[-back]
-            committed = self._committed[-back]
+        for words_back in range(1, most + 1):
+            word = words[-words_back]
+            committed = self._committed[-words_back]
             if plain(word) != plain(committed):
                 return
-            self._committed[-back] = committed.model_copy(update={"text": word.text})
+            self._committed[-words_back] = committed.model_copy(update={"text": word.text})
 
     def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
         """Commit words. Their times never decrease."""
@@ -296,8 +298,8 @@ class LiveTranscriber:
         ended = last or at_stop
         # Silence behind the last word closes its sentence, sooner where that ends with a full stop.
         if words and not self._expected:
-            enough = min(SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
-            ended |= silence >= enough
+            min_silence = min(SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
+            ended |= silence >= min_silence
         if not ended:
             sentences = sentences[:-1]
         for sentence in sentences:
@@ -352,8 +354,8 @@ class LiveTranscriber:
         sound = np.concatenate([self._context, window.samples[:count]])
         self._context = context_of(sound)
         self._samples = self._samples[count:]
-        gone = min(count, len(window.samples))
-        self._start += gone / SAMPLE_RATE
+        dropped_frames = min(count, len(window.samples))
+        self._start += dropped_frames / SAMPLE_RATE
 
 
 def plain(word: Word) -> str:
@@ -386,8 +388,8 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
         own = plain(word)
         begin, _ = word_seconds(word)
         for column, text in enumerate(texts, start=1):
-            apart = abs(times[column - 1, 0] - begin)
-            other = (text != own) + EDITS_PER_SECOND * apart
+            distance_seconds = abs(times[column - 1, 0] - begin)
+            other = (text != own) + EDITS_PER_SECOND * distance_seconds
             # A word in another's place, one that the pass left out, or one that it added.
             distance[column] = min(
                 before[column - 1] + other, before[column] + 1, distance[column - 1] + 1

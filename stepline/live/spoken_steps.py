@@ -20,7 +20,7 @@ CONTEXT_SENTENCES = 24
 
 
 class SpokenSteps:
-    """Emits the steps that the sentences of the log say. texts: a recipe's lines to find instead.
+    """Emits the steps that the log's sentences state. texts: a recipe's lines to find instead.
     graph: of other videos of the task, whose lines the texts are."""
 
     def __init__(
@@ -50,10 +50,10 @@ class SpokenSteps:
         if self._lines:
             return list(self._lines)
         steps = []
-        for present in self._log.present_steps:
-            span = present.step.said
-            if self._texts or not (present.ended and span is not None and span.end < begin):
-                steps.append(present.step)
+        for live_step in self._log.present_steps:
+            span = live_step.step.said
+            if self._texts or not (live_step.ended and span is not None and span.end < begin):
+                steps.append(live_step.step)
         return steps
 
     def announce_lines(self) -> None:
@@ -87,9 +87,9 @@ class SpokenSteps:
             if sources and max(sources) >= fresh:
                 written.append(new.model_copy(update={"sources": sources}))
         emitted = [
-            present
-            for present in self._log.present_steps
-            if max(present.step.sources, default=-1) >= fresh
+            live_step
+            for live_step in self._log.present_steps
+            if max(live_step.step.sources, default=-1) >= fresh
         ]
 
         # what is new, other, or gone

@@ -143,13 +143,13 @@ class AnnotationQueue:
                 raise DatasetError(
                     f"{answer.item!r} is not the clip that was asked about; load the page again"
                 )
-            begun = self._begun.get((answer.annotator, answer.item))
-            watched = 0.0 if begun is None else self._clock() - begun
-            if begun is None or watched < clip.span.duration - CLOCK_TOLERANCE_SECONDS:
+            start_time = self._begun.get((answer.annotator, answer.item))
+            watched_seconds = 0.0 if start_time is None else self._clock() - start_time
+            if start_time is None or watched_seconds < clip.span.duration - CLOCK_TOLERANCE_SECONDS:
                 raise DatasetError(
                     f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long"
                 )
-            self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
+            self._answers.add(answer.model_copy(update={"seconds": round(watched_seconds, 2)}))
             self._taken_back.pop(answer.annotator, None)
             self._last[answer.annotator] = answer.item
 

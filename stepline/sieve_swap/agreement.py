@@ -57,9 +57,9 @@ class Polarity:
     def _contradicts(self, other: "Polarity") -> bool:
         """Return whether this one denies what the other affirms, or has "uncover" where that has
         "cover"."""
-        only_other_affirms = other.affirmed - self.affirmed
+        affirmed_by_other_only = other.affirmed - self.affirmed
         contradicted = {word[2:] for word in self.affirmed if word.startswith("un")}
-        return bool((self.denied | contradicted) & only_other_affirms)
+        return bool((self.denied | contradicted) & affirmed_by_other_only)
 
 
 def polarity(text: str) -> Polarity:
@@ -69,18 +69,18 @@ def polarity(text: str) -> Polarity:
     words = tokens(NOT_NEGATIVE.sub(" ", lowered))
     denied: set[str] = set()
     affirmed: set[str] = set()
-    clause_word_count = 0  # words that the last cue still denies
+    denied_words_left = 0  # words that the last cue still denies
     negative = False
     for word in words:
         if word in CLAUSE_ENDS:
-            clause_word_count = 0
+            denied_words_left = 0
         elif word in NEGATIVE_WORDS or word.endswith("n't"):
-            clause_word_count = MAX_DENIED_WORDS
+            denied_words_left = MAX_DENIED_WORDS
             negative = True
         elif word[0].isalpha() and word not in FUNCTION_WORDS:
-            if clause_word_count:
+            if denied_words_left:
                 denied.add(stem(word))
-                clause_word_count -= 1
+                denied_words_left -= 1
             else:
                 affirmed.add(stem(word))
     return Polarity(frozenset(denied), frozenset(affirmed), negative)

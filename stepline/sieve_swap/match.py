@@ -203,17 +203,17 @@ def steps_by_line_model(
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
     # the document that explains the narration best
     texts = [segment.text for segment in narration]
-    document_log_likelihoods: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
+    document_fits: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows)
         posterior = match_lines([step.text for step in steps], texts, step_vectors, vectors)
-        document_log_likelihoods.append((posterior, steps, step_vectors))
-    best, steps, step_vectors = max(document_log_likelihoods, key=lambda fit: fit[0].log_evidence)
+        document_fits.append((posterior, steps, step_vectors))
+    best, steps, step_vectors = max(document_fits, key=lambda fit: fit[0].log_evidence)
     # The step that each segment states, if it passes the sieve.
-    is_said = best.said_probabilities >= MIN_SPOKEN_PROBABILITY
-    probabilities = best.posterior * is_said[:, None]  # (K, S)
+    is_spoken = best.said_probabilities >= MIN_SPOKEN_PROBABILITY
+    probabilities = best.posterior * is_spoken[:, None]  # (K, S)
     similarity = vectors @ step_vectors.T  # (S, K)
     outcomes: list[SegmentOutcome] = []
     for row, segment in enumerate(narration):
@@ -252,8 +252,8 @@ def merge_matches(
             and isinstance(outcome, Match)
             and _match_same_step(last, outcome, settings)
         ):
-            both = join([last.segment, outcome.segment])
-            merged[-1] = Match(both, last.step, max(last.similarity, outcome.similarity))
+            joined_segment = join([last.segment, outcome.segment])
+            merged[-1] = Match(joined_segment, last.step, max(last.similarity, outcome.similarity))
         else:
             merged.append(outcome)
     return merged

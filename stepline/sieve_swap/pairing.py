@@ -63,9 +63,9 @@ class WordSets:
     def __post_init__(self) -> None:
         last_start = int(self.starts[-1])
         if len(self.starts) != len(self.unknown) + 1 or last_start != len(self.words):
-            need = f"starts (N + 1,) ending at {len(self.words)} and unknown (N,)"
+            requirement = f"starts (N + 1,) ending at {len(self.words)} and unknown (N,)"
             shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown.shape}"
-            raise ShapeError(f"word sets need {need}, not {shapes}")
+            raise ShapeError(f"word sets need {requirement}, not {shapes}")
 
     def __len__(self) -> int:
         return len(self.unknown)
@@ -165,8 +165,8 @@ class PairFinder:
                 video_size = video_sizes[video]
                 sizes = self._sizes[documents]
                 iou = both / np.maximum(1, video_size + sizes - both)
-                whole = video_size if of_transcript else sizes
-                recall = both / np.maximum(1, whole)
+                denominator = video_size if of_transcript else sizes
+                recall = both / np.maximum(1, denominator)
                 is_pair = (iou >= settings.iou) & (recall >= settings.recall)
                 yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
 

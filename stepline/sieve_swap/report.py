@@ -147,8 +147,8 @@ def _word_changes(statistics: Statistics) -> tuple[list[list[str]], list[list[st
         changes.append((before - after, word, f"{before:.2f} %", f"{after:.2f} %"))
     # Ties go by the word, so that the page is the same each time.
     changes.sort()
-    rising = [row for fall, *row in changes[:MAX_CHANGED_WORDS] if fall < 0]
-    falling = [row for fall, *row in changes[::-1][:MAX_CHANGED_WORDS] if fall > 0]
+    rising = [row for share_change, *row in changes[:MAX_CHANGED_WORDS] if share_change < 0]
+    falling = [row for share_change, *row in changes[::-1][:MAX_CHANGED_WORDS] if share_change > 0]
     return rising, falling
 
 
@@ -258,19 +258,19 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
     segments = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         # before each entry: a brace once, then commas
-        mark = "{"
+        opening = "{"
         for record in _records(sorted(parts)):
             id_text = json.dumps(record.video.id)
             entry = json.dumps(released_entry(record), ensure_ascii=False)
-            out.write(f"{mark}\n{id_text}: {entry}")
+            out.write(f"{opening}\n{id_text}: {entry}")
             segments += len(record.steps)
-            mark = ","
-        out.write("{}\n" if mark == "{" else "\n}\n")
+            opening = ","
+        out.write("{}\n" if opening == "{" else "\n}\n")
     return segments
 
 
 def released_entry(record: Record) -> dict[str, object]:
-    """Return one video in the released form. A step without another wording gives its own text
+    """Return one video in the released JSON format. A step without another wording gives its own text
     twice."""
     timestamps = []
     sentences = []

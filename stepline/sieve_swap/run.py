@@ -134,8 +134,10 @@ def run(job: Job) -> RunResult:
         for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
             records.append(job.out / split / f"{part.stem}.parquet")
         part_statistics.append(Statistics.model_validate_json(part.read_bytes()))
-    stale = remove_stale_files(job.out, [*pairs, *parts, *records])
-    job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
+    removed_count = remove_stale_files(job.out, [*pairs, *parts, *records])
+    job.say(
+        f"{len(parts)} parts, {earlier} of them done before, {removed_count} stale files removed"
+    )
     sums = statistics.add(part_statistics)
     return RunResult(sums, tuple(parts), tuple(pairs), earlier)
 
@@ -284,11 +286,11 @@ def _swap_records(
     written last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
-    provenance_text = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
+    swap_digest = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
     files = []
     earlier = 0
     for number, (part, pairs_file) in enumerate(zip(job.parts(), pairs, strict=True)):
-        stem = file_stem(number, pairs_file.stem, provenance_text)
+        stem = file_stem(number, pairs_file.stem, swap_digest)
         file = job.out / PARTS_FOLDER / f"{stem}.json"
         if file.is_file():
             earlier += 1

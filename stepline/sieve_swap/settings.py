@@ -16,7 +16,7 @@ FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
 
 
 class PairingSettings(Settings):
-    """Which videos and documents belong together (section 4.2, eq. 5)."""
+    """Settings of pairing videos with documents (section 4.2, eq. 5)."""
 
     longest_video: Positive = Field(
         600.0, description="seconds; a longer video is left out (10 minutes in the paper)"
@@ -43,7 +43,7 @@ class PairingSettings(Settings):
 
 
 class SwapSettings(Settings):
-    """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
+    """Settings of sieving sentences and replacing them with steps (section 4.2, eq. 6)."""
 
     variant: Variant = Field(
         "swap",
@@ -112,7 +112,7 @@ class SwapSettings(Settings):
 
 
 class RunSettings(Settings):
-    """How a whole collection is gone through. None of them changes what a video gives."""
+    """Settings of a run over a collection. None of them changes the result of a video."""
 
     shard: Count = Field(256, description="videos held together, and videos per file")
     words: Count = Field(20_000, description="documents whose words are counted together")

@@ -36,7 +36,7 @@ from stepline.files.parquet import read_text_column
 from stepline.limits import MAX_SECOND
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
+from stepline.sieve_swap.text_base.json_stream import JsonFileError, json_members
 from stepline.speech.caption_formats import parse_csv
 from stepline.speech.text_encodings import read_caption_text
 from stepline.storage import from_json, read_record
@@ -259,7 +259,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
         yield Rejected("video", str(error), location=str(file))
         return
     for key, value in json_members(file):
-        if isinstance(value, JsonDamage):
+        if isinstance(value, JsonFileError):
             location = f"{file}: {key}".removesuffix(": ")
             yield _rejected_video(value.reason, location)
         else:

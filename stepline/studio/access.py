@@ -63,8 +63,8 @@ class Password:
             while self._tries and self._tries[0][0] < now - TRIES_WINDOW_SECONDS:
                 self._tries.popleft()
             # One address may be wrong a few times. Many addresses together may be wrong more often.
-            own_tries = sum(other == address for _, other in self._tries)
-            if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL_CLIENTS:
+            client_tries = sum(other == address for _, other in self._tries)
+            if client_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL_CLIENTS:
                 raise HTTPException(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many wrong passwords; wait a minute",

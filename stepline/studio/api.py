@@ -148,11 +148,11 @@ class StudioApi:
         ids = [known_id(library, id) for id in body.ids]
         # A folder on this machine, where one is named. Else one file that the browser saves.
         if body.out is not None:
-            write = partial(share, with_videos=body.videos)
-            index = await in_video_thread(write, library, ids, Path(body.out))
+            write_share = partial(share, with_videos=body.videos)
+            index = await in_video_thread(write_share, library, ids, Path(body.out))
             return JSONResponse({"index": str(index)})
-        write = partial(share_file, with_videos=body.videos)
-        path = await in_video_thread(write, library, ids)
+        write_share = partial(share_file, with_videos=body.videos)
+        path = await in_video_thread(write_share, library, ids)
         # The temporary folder goes after its file was sent.
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)

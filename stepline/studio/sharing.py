@@ -63,11 +63,11 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         if len(written) == 1:
             return path
         # An output may link pictures, which are packed with it as they are.
-        packed = folder / f"{safe_stem(record.id)}.{name}.zip"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        archive_file = folder / f"{safe_stem(record.id)}.{name}.zip"
+        with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_STORED) as archive:
             for file in [path, *(file for file in written if file != path)]:
                 archive.write(file, file.relative_to(folder))
-        return packed
+        return archive_file
 
 
 def share(
@@ -99,14 +99,14 @@ def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bo
         pages = folder / "videos-and-steps"
         pages.mkdir()
         _write_share(library, ids, pages, with_videos=with_videos)
-        packed = folder / "videos-and-steps.zip"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive_file = folder / "videos-and-steps.zip"
+        with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files_below(pages):
                 # Videos are packed already.
                 form = zipfile.ZIP_STORED if file.parent.name == "videos" else None
                 archive.write(file, file.relative_to(folder), form)
         shutil.rmtree(pages)
-        return packed
+        return archive_file
 
 
 def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:

@@ -174,7 +174,7 @@ class EventOutbox:
     def add(
         self, connection: sqlite3.Connection, name: EventName, data: dict[str, JsonValue]
     ) -> None:
-        """Keep an event in the transaction of the change that it reports."""
+        """Store an event in the transaction of the change that it reports."""
         if self.on_event is None:
             return
         body = json.dumps({"event": name, **data})
@@ -183,11 +183,11 @@ class EventOutbox:
         self.on_event()
 
     def add_video(self, connection: sqlite3.Connection, id: str, revision: int) -> None:
-        """Keep the event that a video was made or corrected."""
+        """Store the event that a video was made or corrected."""
         self.add(connection, "video", {"id": id, "revision": revision})
 
     def store_video_event(self, id: str, revision: int) -> None:
-        """Keep the same event in a transaction of its own."""
+        """Store the same event in its own transaction."""
         with self._database.change() as connection:
             self.add_video(connection, id, revision)
 
@@ -262,11 +262,11 @@ class JobStore:
         """Set fields of a job that is in one of the expected states. Return whether it was."""
         # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)
-        marks = ", ".join("?" * len(expected))
+        placeholders = ", ".join("?" * len(expected))
         with self._database.change() as connection:
             cursor = connection.execute(
                 # The statement itself checks the state, so two threads cannot both change it.
-                f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})",
+                f"UPDATE job SET {fields} WHERE id = ? AND state IN ({placeholders})",
                 (*values.values(), id, *expected),
             )
             is_changed = cursor.rowcount > 0
@@ -299,7 +299,7 @@ class UploadStore:
         self._jobs = jobs
 
     def unfinished(self) -> list[Upload]:
-        """Return the uploads that are not whole, the oldest first."""
+        """Return the unfinished uploads, the oldest first."""
         return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
 
     def get(self, id: str) -> Upload:
@@ -313,7 +313,7 @@ class UploadStore:
         return _checked_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
-        """Keep an upload before its first byte has come, and return it."""
+        """Store a new upload before its first byte is received, and return it."""
         upload = Upload(
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )

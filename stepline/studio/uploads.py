@@ -82,9 +82,9 @@ class Uploads:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
         # The others that are not whole will want their room too.
-        missing = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
-        room = body.size + MIN_FREE_BYTES + missing
-        if shutil.disk_usage(self._library.folder).free < room:
+        missing_bytes = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
+        needed_bytes = body.size + MIN_FREE_BYTES + missing_bytes
+        if shutil.disk_usage(self._library.folder).free < needed_bytes:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
@@ -186,9 +186,9 @@ class Uploads:
         suffix = Path(name).suffix.lower()
         path = folder / f"{stem}{suffix}"
         # A path that a job once had stays taken: its record may name that path.
-        numbers = itertools.count(2)
+        numbered_names = itertools.count(2)
         while os.path.lexists(path) or self._stored_jobs.has_source(str(path)):
-            path = folder / f"{stem}-{next(numbers)}{suffix}"
+            path = folder / f"{stem}-{next(numbered_names)}{suffix}"
         return path
 
     def _complete_moves(self) -> None:
@@ -240,7 +240,7 @@ def _open_pieces(path: Path) -> BinaryIO:
 
 
 def _write_all(file: BinaryIO, block: bytes) -> None:
-    rest = memoryview(block)
+    remaining_bytes = memoryview(block)
     # A raw file may write fewer bytes than it is given.
-    while rest:
-        rest = rest[file.write(rest) :]
+    while remaining_bytes:
+        remaining_bytes = remaining_bytes[file.write(remaining_bytes) :]

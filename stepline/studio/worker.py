@@ -79,9 +79,9 @@ class ProgressMessages:
 
     def __call__(self, stage: str, second: float, duration: float) -> None:
         """Take the progress of a stage."""
-        now = time.monotonic()
-        if now >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
-            self._times[stage] = now
+        now_seconds = time.monotonic()
+        if now_seconds >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
+            self._times[stage] = now_seconds
             self._send(StageProgress(stage, second, duration))
 
 
@@ -92,8 +92,8 @@ def run_task(task: JobTask, send: Send) -> None:
     options = task.options
     out = Path(task.out)
     if options.language is not None:
-        asr = settings.asr.model_copy(update={"language": options.language})
-        settings = settings.model_copy(update={"asr": asr})
+        recogniser = settings.asr.model_copy(update={"language": options.language})
+        settings = settings.model_copy(update={"asr": recogniser})
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
     reject_outside_links(out, allowed)

@@ -86,11 +86,11 @@ class Guards:
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Return the route's reply, or a refusal, with the headers that protect the page."""
-        begun = time.monotonic()
+        begin_time = time.monotonic()
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
-        self.count(request, response.status_code, time.monotonic() - begun)
+        self.count(request, response.status_code, time.monotonic() - begin_time)
         # What a browser must know to protect the page.
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
@@ -118,7 +118,7 @@ class Guards:
         return self.refuse(request)
 
     def _sender_error(self, request: Request) -> str | None:
-        """Return why a request with a body is refused, or None if it is accepted."""
+        x with a body is refused, or None if it is accepted."""
         if request.headers.get("X-Stepline") != self.token:
             if not self.sets_header:
                 return "not an answer of this page"
@@ -193,12 +193,12 @@ def error_reply(status: int, reason: str) -> Response:
     return JSONResponse({"error": reason}, status)
 
 
-def post(path: str, kind: type[Model], take: Callable[[Model], None]) -> Route:
+def post(path: str, model_type: type[Model], take: Callable[[Model], None]) -> Route:
     """Return a POST route that calls `take` with the body as a model and replies nothing."""
 
     async def endpoint(request: Request) -> Response:
         body = await request.body()
-        await run_in_threadpool(lambda: take(kind.model_validate_json(body)))
+        await run_in_threadpool(lambda: take(model_type.model_validate_json(body)))
         return JSONResponse({})
 
     return Route(path, endpoint, methods=["POST"])

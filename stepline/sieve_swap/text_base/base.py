@@ -57,7 +57,7 @@ class TextBase:
 
     @property
     def engine(self) -> Engine:
-        """What searches unless another is named: the index, "exact" without one."""
+        """The default search engine: the index, or "exact" without an index."""
         return "exact" if self._index_entry is None else INDEX_ENGINE
 
     @property

@@ -70,23 +70,23 @@ DOCUMENT_COLUMNS: dict[str, ColumnType] = {
 
 
 def first_occurrences(keys: Sequence[Hashes], memory: int) -> Rows:
-    """Return for each key the place of the first key equal to it: (N,) int64.
+    """Return for each key the position of the first equal key: (N,) int64.
 
     keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort
     in.
     """
     count = sum(map(len, keys))
     firsts = np.arange(count, dtype=np.int64)
-    for places, edges in _equal_groups(keys, memory):
+    for positions, edges in _equal_groups(keys, memory):
         # Sorting is stable, so the first of a group is its earliest key.
-        firsts[places] = np.repeat(places[edges[:-1]], np.diff(edges))
+        firsts[positions] = np.repeat(positions[edges[:-1]], np.diff(edges))
     return firsts
 
 
 def near_duplicates(
     sketches: Sequence[Sketch], known_count: int, threshold: float, memory: int
 ) -> Rows:
-    """Return for each line the place of the line that represents it, itself without a near one:
+    """Return for each line the position of its representative, itself without a near-duplicate:
     (N,) int64.
 
     known_count: how many of the lines were merged before, which stay. threshold: Jaccard likeness
@@ -117,7 +117,7 @@ def near_duplicates(
 
 
 class _SketchWordPairs:
-    """The word pairs of lines that several sketches hold."""
+    """Word-pair hashes of lines, over several sketches."""
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._sketches = sketches
@@ -134,9 +134,9 @@ class _SketchWordPairs:
 def _candidate_pairs(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
     """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
     MAX_CANDIDATES earlier ones each."""
-    for places, edges in _equal_groups(keys, memory):
+    for positions, edges in _equal_groups(keys, memory):
         for group in np.flatnonzero(np.diff(edges) > 1).tolist():
-            members = places[edges[group] : edges[group + 1]].tolist()
+            members = positions[edges[group] : edges[group + 1]].tolist()
             for number, member in enumerate(members):
                 if member < known_count:
                     continue
@@ -159,13 +159,13 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
     shift = np.uint64(HASH_BITS - range_bits)
     for number in range(range_count):
         # the hashes of this range and their places
-        places = []
+        positions = []
         hashes = []
         for start, array in zip(starts, keys, strict=False):
             rows = np.arange(len(array))
             if range_count > 1:  # a shift by all 64 bits is undefined
                 rows = np.flatnonzero(array >> shift == np.uint64(number))
-            places.append(rows + start)
+            positions.append(rows + start)
             hashes.append(np.asarray(array[rows]))
         if not any(map(len, hashes)):
             continue
@@ -174,7 +174,7 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
         order = np.argsort(all_hashes, kind="stable")
         ordered = all_hashes[order]
         is_edge = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
-        yield np.concatenate(places)[order], np.flatnonzero(is_edge)
+        yield np.concatenate(positions)[order], np.flatnonzero(is_edge)
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class _NewDocuments:
 def _first_occurrence_flags(
     earlier: Sequence[Hashes], keys: Hashes, memory: int
 ) -> tuple[Rows, Flags]:
-    """Return the place of the first key equal to each, among earlier ones and these, and whether it
+    """Return the position of the first equal key, among earlier and these keys, and whether it
     is that key itself."""
     earlier_count = sum(map(len, earlier))
     all_firsts = first_occurrences([*earlier, keys], memory)
@@ -315,11 +315,11 @@ def _merge_lines(
     known_count = sum(len(old.ends) for old in old_sketches)
     all_representatives = near_duplicates(sketches, known_count, settings.merge, memory)
     representatives = all_representatives[known_count:]
-    singleton_lines = representatives == np.arange(known_count, len(all_representatives))
+    is_representative = representatives == np.arange(known_count, len(all_representatives))
     # the row of each distinct line: an old one, or the next free one
     row_of = representatives
     if len(representatives):
-        new_rows = np.cumsum(singleton_lines) - 1 + known_count
+        new_rows = np.cumsum(is_representative) - 1 + known_count
         new_representatives = np.maximum(representatives - known_count, 0)
         is_old = representatives < known_count
         row_of = np.where(is_old, representatives, new_rows[new_representatives])
@@ -329,16 +329,18 @@ def _merge_lines(
     write_arrays(part / "key_rows.i64", [row_of])
     lines = sketches[-1]
     sizes = np.diff(lines.ends, prepend=0)
-    write_arrays(part / "bands.u64", _flagged_rows(lines.bands, singleton_lines))
-    write_arrays(part / "ends.i64", [np.cumsum(sizes[singleton_lines])])
-    write_arrays(part / "pairs.u32", _flagged_rows(lines.pairs, np.repeat(singleton_lines, sizes)))
+    write_arrays(part / "bands.u64", _flagged_rows(lines.bands, is_representative))
+    write_arrays(part / "ends.i64", [np.cumsum(sizes[is_representative])])
+    write_arrays(
+        part / "pairs.u32", _flagged_rows(lines.pairs, np.repeat(is_representative, sizes))
+    )
     # the row of every line, by the first line of the same words
     old_rows = [read_array(folder / "key_rows.i64") for folder in parts]
     own_rows = np.full(len(keys), -1, np.int64)
     own_rows[distinct] = row_of
     is_first = np.zeros(len(keys), dtype=bool)
-    is_first[distinct[singleton_lines]] = True
-    return np.concatenate([*old_rows, own_rows])[first], is_first, int((~singleton_lines).sum())
+    is_first[distinct[is_representative]] = True
+    return np.concatenate([*old_rows, own_rows])[first], is_first, int((~is_representative).sum())
 
 
 def _write_sketches(documents: _NewDocuments, is_distinct: Flags, work: Path) -> None:
@@ -398,8 +400,8 @@ def _write_documents_of_rows(
     # by row, then by document
     order = np.lexsort((numbers, line_rows))
     rows = line_rows[order]
-    holders = numbers[order]
+    documents_of_rows = numbers[order]
     is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (rows[1:] != rows[:-1]) | (holders[1:] != holders[:-1])
+    is_new[1:] = (rows[1:] != rows[:-1]) | (documents_of_rows[1:] != documents_of_rows[:-1])
     write_arrays(part / "holder_rows.i64", [rows[is_new]])
-    write_arrays(part / "holders.i64", [holders[is_new]])
+    write_arrays(part / "holders.i64", [documents_of_rows[is_new]])

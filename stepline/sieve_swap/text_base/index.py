@@ -66,7 +66,7 @@ class InvertedLists:
         return [effort for effort in sorted(efforts) if effort <= count]
 
     def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
-        """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
+        """Return rows and cosines as `nearest_exact` does, found in the `effort` lists whose centroids are
         nearest."""
         rows = np.empty((len(queries), k), np.int64)
         cosines = np.empty((len(queries), k), np.float32)
@@ -163,10 +163,10 @@ def _train_centroids(points: Matrix, count: int, rng: np.random.Generator) -> Ma
         order = np.argsort(nearest, kind="stable")
         counts = np.bincount(nearest, minlength=count)
         # the sum of the points of each centroid, or another point where it has none
-        filled = np.flatnonzero(counts)
-        filled_starts = (np.cumsum(counts) - counts)[filled]
+        filled_lists = np.flatnonzero(counts)
+        filled_starts = (np.cumsum(counts) - counts)[filled_lists]
         sums = np.empty_like(centroids)
-        sums[filled] = np.add.reduceat(points[order], filled_starts, axis=0)
+        sums[filled_lists] = np.add.reduceat(points[order], filled_starts, axis=0)
         empty = np.flatnonzero(counts == 0)
         sums[empty] = points[_sample_rows(rng, point_count, len(empty))]
         centroids = unit_rows(sums)
@@ -233,8 +233,8 @@ def measure_recall(
     curve: list[CurvePoint] = []
     for effort in index.efforts():
         rows, row_cosines = index.search(queries, 2, effort)
-        is_near_enough = _best_other_cosine(probes, rows, row_cosines) >= least
-        recall = round(float(is_near_enough.mean()), 4)
+        is_within_tolerance = _best_other_cosine(probes, rows, row_cosines) >= least
+        recall = round(float(is_within_tolerance.mean()), 4)
         curve.append(CurvePoint(effort=effort, recall=recall))
         if recall >= settings.recall:
             break

@@ -64,7 +64,7 @@ NUMBER_WORDS = word_set(
 EXACT_WORDS = NEGATION_WORDS | NUMBER_WORDS | frozenset(UNIT_OF_SPELLING.values())
 IGNORED_WORDS = word_set("a an the degrees degree deg")  # words that change nothing
 # Words in which near-duplicates may differ. Any other word, a plural apart, must be in both.
-LIGHT_WORDS = word_set(
+FILLER_WORDS = word_set(
     """
     and then it its them they this that these those to of your you is are be will in into on onto
     for at with there just until till from
@@ -124,9 +124,9 @@ def must_match_tokens(words: Sequence[str]) -> tuple[str, ...]:
 
     The other words are sorted, without light ones and plurals.
     """
-    in_order = [word for word in words if word[0].isdigit() or word in EXACT_WORDS]
-    others = {_singular(word) for word in words if word not in LIGHT_WORDS}
-    return (*in_order, "|", *sorted(others))
+    ordered_tokens = [word for word in words if word[0].isdigit() or word in EXACT_WORDS]
+    others = {_singular(word) for word in words if word not in FILLER_WORDS}
+    return (*ordered_tokens, "|", *sorted(others))
 
 
 def _singular(word: str) -> str:
@@ -171,8 +171,8 @@ def _band_hashes(
     # reduceat needs a pair in each line, and even an empty line has one: its two ends.
     starts = np.concatenate([[0], ends[:-1]])
     # Always the same draw: sketches on disk are compared with new ones.
-    draw = np.random.default_rng(1997)
-    factors = draw.integers(
+    rng = np.random.default_rng(1997)
+    factors = rng.integers(
         1, 1 << 63, size=(BAND_COUNT, MINIMA_PER_BAND), dtype=np.uint64
     ) | np.uint64(1)
     bands = np.empty((len(ends), BAND_COUNT), dtype=np.uint64)

@@ -44,7 +44,7 @@ class Tally:
         self.examples = dict(examples or {})
 
     def add(self, reason: str, place: str) -> None:
-        """Count one."""
+        """Count a rejected item."""
         self.counts[reason] += 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < MAX_EXAMPLES:

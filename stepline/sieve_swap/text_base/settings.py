@@ -12,7 +12,7 @@ INDEX_ENGINE: Literal["lists"] = "lists"
 
 
 class TextBaseSettings(Settings):
-    """How a text base is built and searched."""
+    """Settings of building and searching a text base."""
 
     encoder: str = Field(
         "minilm",

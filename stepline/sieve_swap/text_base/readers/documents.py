@@ -44,8 +44,8 @@ def read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
     with open_unpacked(file.path) as stream:
         items = _lines(stream) if is_lines else _items(_window(stream))
         try:
-            for number, (own_key, item) in enumerate(items):
-                key = own_key or str(number)
+            for number, (key_of_item, item) in enumerate(items):
+                key = key_of_item or str(number)
                 if isinstance(item, Exception):
                     reason = item.__cause__ or item
                     yield file.reject("broken JSON", _shorten_reason(reason), key=key)
@@ -192,23 +192,23 @@ def _parse_text(text: str) -> dict[str, object]:
     title = ""
     is_ingredients = False  # within a list of ingredients or materials
     blocks: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
-    run: list[str] = []  # whose last item a wrapped line continues
+    current_block: list[str] = []  # whose last item a wrapped line continues
     for line, next_line in zip_longest(lines, lines[1:], fillvalue=""):
         heading = _heading(line, next_line)
         stripped = line.strip()
         if heading is not None:
             title = title or heading
             is_ingredients = _INGREDIENT_HEADINGS.search(heading) is not None
-            run = []
+            current_block = []
         elif not stripped:
-            run = []
+            current_block = []
         elif not _UNDERLINE_LINE.match(stripped):
             kind, text = _classify_line(line)
-            if kind == "paragraphs" and run:
-                run[-1] += f" {stripped}"
+            if kind == "paragraphs" and current_block:
+                current_block[-1] += f" {stripped}"
             else:
-                run = blocks["needs" if is_ingredients else kind]
-                run.append(text)
+                current_block = blocks["needs" if is_ingredients else kind]
+                current_block.append(text)
     # Numbers mark steps better than bullets, and those better than paragraphs.
     steps = blocks["numbered"] or blocks["bullets"] or blocks["paragraphs"]
     return {"title": title, "steps": steps, "ingredients": blocks["needs"]} | fields
