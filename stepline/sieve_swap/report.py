@@ -270,7 +270,7 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
 
 
 def released_entry(record: Record) -> dict[str, object]:
-    """Return one video in the released JSON format. A step without another wording gives its own text
+    """Return one video in the released JSON. A step without another wording gives its own text
     twice."""
     timestamps = []
     sentences = []

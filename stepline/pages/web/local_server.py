@@ -118,7 +118,7 @@ class Guards:
         return self.refuse(request)
 
     def _sender_error(self, request: Request) -> str | None:
-        x with a body is refused, or None if it is accepted."""
+        """Return why a request with a body is refused, or None if it is accepted."""
         if request.headers.get("X-Stepline") != self.token:
             if not self.sets_header:
                 return "not an answer of this page"

@@ -66,7 +66,7 @@ class InvertedLists:
         return [effort for effort in sorted(efforts) if effort <= count]
 
     def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
-        """Return rows and cosines as `nearest_exact` does, found in the `effort` lists whose centroids are
+        """Return what `nearest_exact` returns, found in the `effort` lists whose centroids are
         nearest."""
         rows = np.empty((len(queries), k), np.int64)
         cosines = np.empty((len(queries), k), np.float32)

@@ -29,7 +29,7 @@ class JsonFileError:
 
 
 def json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file (or .gz), a JsonFileError last
+    """Yield key and value of each member of the object in a JSON file or .gz, a JsonFileError last
     where it breaks off.
 
     Held at the same time: one member and a block. Bytes that are not UTF-8 become U+FFFD.
