@@ -32,6 +32,12 @@ from stepline.grounding.speech import grow_window
 from stepline.numeric import sum_to_one
 from stepline.records import Basis, FeatureSequence, Span, Status, Step
 
+# Nats that a unit of the weight of similarity must earn. That of ConSE carries fewer steps away on
+# real clips.
+SIMILARITY_PENALTY = 2.0
+CONSE_SIMILARITY_PENALTY = 4.0
+MAX_VISION_WEIGHT = 2.0  # per standard deviation; it keeps the weight finite
+UNSAID_VISION_WEIGHT = 2.0  # where nothing is said, so that no weight can be earned
 FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
 MIN_FREE = 1e-3  # probability; a second is never wholly taken
 # below which the product of what is free is taken in logarithms, far from a float's own end
@@ -96,22 +102,20 @@ class ShownPosterior:
         return np.asarray(self.occupancy.argmax(axis=1))
 
 
-def similarity_penalty(features: FeatureSequence | None, settings: GroundSettings) -> float:
+def similarity_penalty(features: FeatureSequence | None) -> float:
     """Return the nats that a unit of the weight of likeness must earn."""
     if features is not None and features.backbone == "conse":
-        return settings.likeness_penalty_conse
-    return settings.likeness_penalty
+        return CONSE_SIMILARITY_PENALTY
+    return SIMILARITY_PENALTY
 
 
-def similarity_weight(
-    prior: Array, evidence: Array, is_said: Flags, penalty: float, settings: GroundSettings
-) -> float:
-    """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone`
+def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: float) -> float:
+    """Return the weight of likeness (K, T): what it earns where steps are said, `UNSAID_VISION_WEIGHT`
     where none is."""
     if is_said.any():
-        return fit_weight(prior[is_said], evidence[is_said], penalty, settings.vision_limit)
+        return fit_weight(prior[is_said], evidence[is_said], penalty, MAX_VISION_WEIGHT)
     if evidence.any():
-        return settings.vision_alone
+        return UNSAID_VISION_WEIGHT
     return 0.0
 
 
@@ -124,7 +128,7 @@ def fuse(
     """
     prior = speech.prior
     shown_prior = speech.shown_prior
-    weight = similarity_weight(prior, evidence, speech.is_said, penalty, settings)
+    weight = similarity_weight(prior, evidence, speech.is_said, penalty)
     likelihood = np.exp(weight * evidence)
     # How much higher likeness peaks than noise of unit variance would. A step that no one says has
     # a flat prior, so that it cannot be compared with its own average.
@@ -141,7 +145,7 @@ def fuse(
     shown_at = occupancy(centers, whole, settings.typical)
     for _ in range(FUSION_ROUNDS):
         # What the other steps leave of each second.
-        free = prior * probability_unclaimed(shown_at, score) ** settings.compete
+        free = prior * probability_unclaimed(shown_at, score)
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are
         # not shown.
         absent = np.maximum(1 - shown_at, MIN_FREE)

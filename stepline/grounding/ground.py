@@ -56,6 +56,7 @@ from stepline.grounding.inputs import (
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
+    USUAL_LAG_SECONDS,
     assign_to_shots,
     odds_by_appearance,
     shot_units,
@@ -78,6 +79,19 @@ MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
 LAST_CASE_PROBABILITY = 0.5
 # mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
 MEAN_WORDING_LOG_ODDS = 0.15
+# P(a step is shown) where the picture does not show it: of a written step (real clips: 0.92), of one
+# whose words are over a talking head (drawn videos: 0.82), of one that no one speaks of (a guess).
+SHOWN_RATE = 0.9
+TALKING_HEAD_SHOWN_RATE = 0.81
+UNSAID_SHOWN_RATE = 0.3
+SHOT_SIMILARITY_WEIGHT = 0.4  # among shots, per standard deviation
+MIN_TALK_LOG_ODDS = 0.2  # nats against doing from which a talking head may move its steps
+# P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
+# and the log odds above which a step is "shown". 73 how-to transcripts have more than the second.
+BELONG_PRIOR = 0.95
+MIN_BELONG_LOG_ODDS = -0.75
+INSTRUCTS_PRIOR = 0.95
+MIN_INSTRUCTS_LOG_ODDS = -1.6
 VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
 # A user's line is shown for about this share of the time that there is for each line, within limits
@@ -298,8 +312,8 @@ def ground_window(
     """Ground the steps of one window, or of a whole short video. video: what the whole video says
     of it."""
     speech = speech_prior(inputs, settings)
-    evidence = similarity_evidence(inputs, settings)
-    penalty = similarity_penalty(inputs.features, settings)
+    evidence = similarity_evidence(inputs)
+    penalty = similarity_penalty(inputs.features)
 
     # second by second, by speech alone and with the picture
     by_speech = fuse(speech, np.zeros(evidence.shape), 0.0, settings)
@@ -317,7 +331,7 @@ def ground_window(
         weighed = posterior.weight * evidence[speech.is_said]
         agreement = log_bayes_factor(speech.prior[speech.is_said], weighed)
         agreement -= penalty * posterior.weight
-    belief = video_level_belief(video, agreement, settings)
+    belief = video_level_belief(video, agreement)
     chances = np.where(speech.is_said, belief.probability, 1.0)  # (K,)
     shown_at = posterior.expected * chances[:, None]  # (K, T)
     return Grounding(
@@ -330,9 +344,9 @@ def ground_window(
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
     """Return prior(t | said_k) and pi of each step."""
     return SpeechPrior(
-        prior=prior_of(inputs.weighted_passages, settings.lag_usual, inputs.seconds),
+        prior=prior_of(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
         shown_prior=shown_before_evidence(
-            inputs.said, settings.shown_rate, inputs.visible, settings, inputs.shown_log_odds
+            inputs.said, SHOWN_RATE, inputs.visible, settings, inputs.shown_log_odds
         ),
         is_said=inputs.said,
         past_seconds=inputs.past_seconds,
@@ -367,21 +381,21 @@ def shown_before_evidence(
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
     # Not said: another rate, moved by how many videos of the task do the step.
-    unsaid: float | Array = settings.unsaid_rate
+    unsaid: float | Array = UNSAID_SHOWN_RATE
     if unsaid_log_odds is not None:
-        unsaid_rate = np.asarray(settings.unsaid_rate)
+        unsaid_rate = np.asarray(UNSAID_SHOWN_RATE)
         unsaid = sigmoid(logit(unsaid_rate, VISIBLE_MARGIN) + unsaid_log_odds)
     return np.where(is_said, sigmoid(log_odds), unsaid)
 
 
-def similarity_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
+def similarity_evidence(inputs: GroundingInputs) -> Array:
     """Return z (K, T): how like its step each second looks, contrasted, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:
         return np.zeros((len(inputs.steps), inputs.seconds))
     cosines = similarity(features, vectors, inputs.seconds)
-    return contrast(cosines, inputs.shots, settings.smooth)
+    return contrast(cosines)
 
 
 @dataclass(frozen=True)
@@ -410,7 +424,7 @@ def place_by_shots(
     activity = inputs.activity
     shots = inputs.shots
     steps = inputs.steps
-    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), settings.lag_usual)
+    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
     if activity is None or not inputs.has_looks or not 0 < len(steps) <= len(shots):
         return unmoved
 
@@ -418,7 +432,7 @@ def place_by_shots(
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
     appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
     talk = talking_heads(appearance, shots)
-    placed_by_shots = ~speech.is_said | _said_over_talk(talk, inputs.passages, settings)
+    placed_by_shots = ~speech.is_said | _said_over_talk(talk, inputs.passages)
     if not placed_by_shots.any():
         return unmoved
 
@@ -430,9 +444,9 @@ def place_by_shots(
     assignment = assign_to_shots(
         functools.partial(prior_of, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
-        settings.likeness_shots * evidence,
+        SHOT_SIMILARITY_WEIGHT * evidence,
         shown_before_evidence(
-            speech.is_said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
+            speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings, inputs.shown_log_odds
         ),
         units,
         settings,
@@ -450,9 +464,7 @@ def place_by_shots(
     return ShotPlacement(moved, placed_by_shots, assignment.lag)
 
 
-def _said_over_talk(
-    talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
-) -> Flags:
+def _said_over_talk(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
     """Return (K,): the picture shows a talking head while the step is said.
 
     talk: (T,) log odds against doing.
@@ -461,7 +473,7 @@ def _said_over_talk(
     for k, spans in enumerate(passages):
         if spans:
             during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
-            flags[k] = float(np.concatenate(during).mean()) < -settings.talk
+            flags[k] = float(np.concatenate(during).mean()) < -MIN_TALK_LOG_ODDS
     return flags
 
 
@@ -495,22 +507,20 @@ class VideoBelief:
     probability: float
 
 
-def video_level_belief(
-    video: VideoEvidence, agreement: float | None, settings: GroundSettings
-) -> VideoBelief:
+def video_level_belief(video: VideoEvidence, agreement: float | None) -> VideoBelief:
     """Return what the video says of all steps alike. agreement: nats, of likeness with speech."""
     log_odds = video.correspondence_log_odds
     instruction = video.instruction
     if agreement is not None:
         log_odds = (log_odds or 0.0) + agreement
-    probability = _posterior(settings.belong_rate, log_odds) if log_odds is not None else 1.0
+    probability = _posterior(BELONG_PRIOR, log_odds) if log_odds is not None else 1.0
     if instruction is not None:
-        probability *= _posterior(settings.instructs_rate, instruction)
+        probability *= _posterior(INSTRUCTS_PRIOR, instruction)
     return VideoBelief(
         log_odds,
-        log_odds is not None and log_odds > settings.belong_least,
+        log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
         instruction,
-        instruction is None or instruction > settings.instructs_least,
+        instruction is None or instruction > MIN_INSTRUCTS_LOG_ODDS,
         probability,
     )
 

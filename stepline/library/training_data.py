@@ -35,7 +35,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
 from stepline.review.answers import Answer, cohen_kappa
-from stepline.settings import validate
+from stepline.settings import validate, without_constants
 from stepline.vision import Backbone, load_backbone
 
 MIN_IOU = 0.5  # from which two people mean the same seconds
@@ -166,7 +166,7 @@ def record_settings(record: Record) -> StepsSettings:
 
     Raises SettingsError where the features of its whole video cannot be made by them.
     """
-    values = dict(record.settings)
+    values = without_constants(record.settings)
     inputs = values.pop("inputs", None)
     settings = validate(StepsSettings, values)
     if settings.vision.backbone in ("none", "precomputed"):

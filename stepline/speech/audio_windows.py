@@ -15,6 +15,7 @@ from stepline.speech.vad import FRAME_SAMPLES, middle_of_longest_silence, voice_
 MAX_FILLED_SECONDS = 1.0
 # of sound before a window that the voice detector hears first: it starts cold otherwise
 CONTEXT_SECONDS = 3.0
+CUT_SECONDS = 4.0  # at the end of a window in which it is cut at a silence
 MIN_ADVANCE = 0.25  # fraction of a window that is left behind when the next one starts early
 NO_SOUND: Samples = np.zeros(0, np.float32)
 
@@ -125,7 +126,7 @@ class AudioWindower:
 
         # up to the middle of the longest silence near its end
         if not last or sample_count > self._size:
-            first = max(1, frames - int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES))
+            first = max(1, frames - int(CUT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES))
             frames = first + middle_of_longest_silence(voice[first:], settings.voice)
         self._length = min(sample_count, frames * FRAME_SAMPLES)
         self._passed = self._length

@@ -21,6 +21,13 @@ log = logging.getLogger(__name__)
 
 ENGLISH_MODEL = "whisper-tiny.en"
 MULTILINGUAL_MODEL = "whisper-base"
+RETRY_BEAM = 1  # hypotheses kept for a window whose first reading repeats itself
+# Mean log-probability below which Whisper base is asked for the language, and the seconds of speech
+# that a window needs for that question.
+SWITCH_LOG_PROBABILITY = -0.6
+SWITCH_SPEECH_SECONDS = 2.0
+# P(language) that base needs to overrule tiny.en, and any model to name a language.
+MIN_LANGUAGE_PROBABILITY = 0.6
 LANGUAGE_ADVICE = (
     "perhaps it is not English: `stepline weights get whisper-base` adds Whisper base, "
     "which knows 99 languages"
@@ -109,14 +116,13 @@ class RecogniserSwitch:
         self, windows: Sequence[AudioWindow], transcripts: list[WindowTranscript]
     ) -> list[WindowTranscript]:
         assert self._recogniser is not None
-        beam = self._settings.retry_beam
         # The same beam would give the same words again.
-        if beam == self._settings.beam:
+        if self._settings.beam == RETRY_BEAM:
             return transcripts
         for index, transcript in enumerate(transcripts):
             if not _repeats_itself(transcript):
                 continue
-            second = self._recogniser.read(windows[index], beam=beam)
+            second = self._recogniser.read(windows[index], beam=RETRY_BEAM)
             if not _repeats_itself(second):
                 transcripts[index] = second
         return transcripts
@@ -130,16 +136,16 @@ class RecogniserSwitch:
 
         settings = self._settings
         voiced = float((window.voice >= settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
-        if voiced < settings.switch_voice:
+        if voiced < SWITCH_SPEECH_SECONDS:
             return transcript  # too little for a language to be known
         self._undecided = False
         log_probability = transcript.log_probability or 0.0
-        if log_probability >= settings.switch_below and not _repeats_itself(transcript):
+        if log_probability >= SWITCH_LOG_PROBABILITY and not _repeats_itself(transcript):
             return transcript
         other = Whisper(MULTILINGUAL_MODEL, settings, self._models)
         language, probability = other.detect(window)
         log.info("first speech: language %s with probability %.2f", language, probability)
-        if language == "en" or probability < settings.switch_above:
+        if language == "en" or probability < MIN_LANGUAGE_PROBABILITY:
             return transcript
         other.language = language
         self._recogniser = other

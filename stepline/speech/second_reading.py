@@ -23,6 +23,7 @@ from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.sentences import ends_sentence
 from stepline.speech.settings import AsrSettings
 from stepline.speech.vad import FRAME_SAMPLES, HYSTERESIS_PROBABILITY, find_speech, runs_of
+from stepline.speech.whisper import MAX_WORD_SECONDS
 
 FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
 # of voice between two words from which something was passed over. The pauses of speech hold up to
@@ -171,7 +172,7 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
 
 def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
     first, last = _frames(window, word)
-    longest = settings.longest_word * FRAMES_PER_SECOND - 2  # frames, as rounded
+    longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
         return False
     is_speech = window.voice[first:last] >= settings.voice

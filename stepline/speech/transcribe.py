@@ -27,7 +27,7 @@ from stepline.speech.hallucinations import (
     is_unsure,
     repeated_sentences,
 )
-from stepline.speech.recogniser import RecogniserSwitch, read_together
+from stepline.speech.recogniser import SWITCH_SPEECH_SECONDS, RecogniserSwitch, read_together
 from stepline.speech.second_reading import fit_to_voice, read_again
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
@@ -221,7 +221,7 @@ class SentenceCollector:
         for sentence, reason in self._doubted:
             if is_unsure(reason):
                 unsure += sentence.span.duration
-        if unsure <= max(self._settings.switch_voice, understood):
+        if unsure <= max(SWITCH_SPEECH_SECONDS, understood):
             return ""
         return recogniser.advice
 

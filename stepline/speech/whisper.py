@@ -20,6 +20,7 @@ from stepline.networks.weights import find_weights
 from stepline.processes import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.recogniser import MIN_LANGUAGE_PROBABILITY
 from stepline.speech.settings import AsrSettings
 from stepline.speech.vad import find_speech
 from stepline.text.narration.words import looks_english
@@ -33,6 +34,9 @@ BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
 # of sound that Whisper reads. In a batch each window has a slot of its own, and silence before it.
 SLOT_SECONDS = 30
 FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
+SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
+SPEECH_PAD_SECONDS = 0.4  # kept on either side of speech; faster-whisper's own default
+MAX_WORD_SECONDS = 1.5  # Whisper stretches a word over the silence behind it
 MIN_LANGUAGE_WORDS = 8  # of a reading by which its language is known
 MAX_REASON_CHARS = 200  # of the hub's error
 
@@ -82,7 +86,7 @@ class Whisper:
         if not settings.translate:
             if self.language is None and _is_english(words):
                 language = "en"
-            elif info.language_probability < settings.switch_above:
+            elif info.language_probability < MIN_LANGUAGE_PROBABILITY:
                 language = None  # a guess does not name the language, nor bind the windows to come
         self.language = self.language or language
         return self._transcript(window, runs, segments, language)
@@ -174,7 +178,7 @@ class Whisper:
         begins."""
         if not segments:
             return WindowTranscript((), language)
-        timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
+        timestamps = _SpeechTimestamps(window.start, runs, MAX_WORD_SECONDS)
         words = []
         for segment in segments:
             for word in segment.words or ():
@@ -234,7 +238,7 @@ class _SpeechTimestamps:
 
 def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
     runs = find_speech(
-        window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad
+        window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
     )
     sample_count = len(window.samples)
     return [(first, min(last, sample_count)) for first, last in runs]
