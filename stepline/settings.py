@@ -125,6 +125,7 @@ REMOVED_SETTINGS = {
 CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
     "asr": {
         "retry_beam": 1,
+        "voice": 0.5,
         "cut_within": 4.0,
         "voice_gap": 2.0,
         "voice_pad": 0.4,
@@ -159,6 +160,19 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
         "smooth": 0.0,
         "compete": 1.0,
     },
+    "coarse": {"likeness": 0.35, "label_rule": "covering"},
+    "vision": {"cut_ratio": 4.0, "cut_floor": 0.2},
+    "aligner": {"order_cost": 1.5},
+    "loss": {"alignability_weight": 1.0},
+    "data": {"held_out_most": 500},
+    "labels": {"text_model": "minilm"},
+    "match": {"ordered_documents": 20, "instruction": 0.5},
+    "run": {"words": 20_000},
+    "text_base": {"seed": 0},
+    "gather": {"run": 3},
+    "clean": {"least": 1},
+    "visible": {"least": 1},
+    "report": {"audit_texts": 25, "example_steps": 4, "frame_width": 176},
 }
 
 

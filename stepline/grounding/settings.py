@@ -31,11 +31,6 @@ class CoarseSettings(Settings):
     floor: Fraction = Field(
         0.20, description="eps1, a step whose best score stays below is dropped, NaSVA section 4.2"
     )
-    likeness: Fraction = Field(
-        0.35,
-        description="cosine below which no sentence speaks of a user's own line. MiniLM: unlike < "
-        "0.3",
-    )
     graph_wordings: Fraction = Field(
         0.0,
         description="lines of a comparison: how far the words in which other videos do a step "
@@ -50,11 +45,6 @@ class CoarseSettings(Settings):
         0.0,
         description="how far a line that fewer videos do is less likely said, or shown where no "
         "one says it",
-    )
-    label_rule: LabelRule = Field(
-        "covering",
-        description="which seconds a narration covers, as in "
-        "`grounding/speech.py:narration_labels`",
     )
 
 

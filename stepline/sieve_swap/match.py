@@ -137,6 +137,7 @@ def align_in_order(similarity: Matrix, floor: float) -> tuple[StepIndices, float
 
 DocumentIds: TypeAlias = npt.NDArray[np.int64]
 
+MAX_ORDERED_DOCUMENTS = 20  # paired with a video, the most likely first, whose order is tried
 TOO_FAR = "no step is near enough"
 NOT_IN_ORDER = "no step of the document that fits best is near enough, in its order"
 NO_DOCUMENT = "the video has no document"
@@ -274,7 +275,7 @@ def ordered_steps(
     best_rows = np.full(len(narration), IDLE_SENTENCE, dtype=np.int64)
     best_cosines: Matrix = np.zeros(len(narration), dtype=np.float32)
     # The document whose steps, in their order, fit best.
-    for document in documents[: settings.ordered_documents]:
+    for document in documents[:MAX_ORDERED_DOCUMENTS]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
         allowed = _without_changes(narration, similarity, base.steps(rows), settings)
@@ -327,7 +328,7 @@ def steps_by_line_model(
     # the document that explains the narration best
     texts = [segment.text for segment in narration]
     fits: list[DocumentFit] = []
-    for document in documents[: settings.ordered_documents]:
+    for document in documents[:MAX_ORDERED_DOCUMENTS]:
         rows = base.rows_of(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows).astype(np.float32)

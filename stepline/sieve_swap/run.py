@@ -167,7 +167,7 @@ def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
 
 def _identity(job: Job) -> str:
     """Return what decides a run, a line per section."""
-    settings = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
+    settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"stepline {__version__}\n"]
     for section, value in sorted(settings.items()):
         lines.append(f"{section}: {value}\n")

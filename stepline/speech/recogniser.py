@@ -12,7 +12,7 @@ from stepline.plugins import load_plugin
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.hallucinations import find_repetitions
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES
+from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY
 
 if TYPE_CHECKING:
     from stepline.speech.whisper import Models
@@ -135,7 +135,7 @@ class RecogniserSwitch:
         from stepline.speech.whisper import Whisper
 
         settings = self._settings
-        voiced = float((window.voice >= settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+        voiced = float((window.voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         if voiced < SWITCH_SPEECH_SECONDS:
             return transcript  # too little for a language to be known
         self._undecided = False

@@ -21,8 +21,13 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.sentences import ends_sentence
-from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, HYSTERESIS_PROBABILITY, find_speech, runs_of
+from stepline.speech.vad import (
+    FRAME_SAMPLES,
+    HYSTERESIS_PROBABILITY,
+    VOICE_PROBABILITY,
+    find_speech,
+    runs_of,
+)
 from stepline.speech.whisper import MAX_WORD_SECONDS
 
 FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
@@ -53,12 +58,7 @@ Words: TypeAlias = list[Word]
 
 
 def read_again(
-    window: AudioWindow,
-    first: WindowTranscript,
-    recognise: RecogniseWindow,
-    settings: AsrSettings,
-    *,
-    tail: bool,
+    window: AudioWindow, first: WindowTranscript, recognise: RecogniseWindow, *, tail: bool
 ) -> WindowTranscript:
     """Return the window's transcript with its doubtful parts as a second reading has them, where
     that is more certain.
@@ -67,8 +67,8 @@ def read_again(
     tail: whether voice after the last word counts. It does not where the next window holds it.
     """
     words = list(first.words)
-    speech = window.voice >= settings.voice
-    for pieces in doubtful_utterances(window, words, settings, tail=tail):
+    speech = window.voice >= VOICE_PROBABILITY
+    for pieces in doubtful_utterances(window, words, tail=tail):
         second_words: Words = []
         for piece in pieces:
             second_words += recognise(_cut(window, piece)).words
@@ -81,8 +81,8 @@ def read_again(
         before, first_words, after = _divide(words, start, end)
 
         # the second reading stays where it is more certain over the speech
-        first_confidence = word_confidence(window, first_words, settings)
-        second_confidence = word_confidence(window, second_words, settings)
+        first_confidence = word_confidence(window, first_words)
+        second_confidence = word_confidence(window, second_words)
         gain = (second_confidence - first_confidence)[first_frame:last_frame]  # (F,)
         if gain[speech[first_frame:last_frame]].mean() > MIN_GAIN:
             clear = _clear_sentences(window, second_words, first_confidence > 0.0)
@@ -91,7 +91,7 @@ def read_again(
 
 
 def doubtful_utterances(
-    window: AudioWindow, words: Sequence[Word], settings: AsrSettings, *, tail: bool
+    window: AudioWindow, words: Sequence[Word], *, tail: bool
 ) -> list[list[Frames]]:
     """Return the frames to read again, piece by piece: neighbours that are judged together in one
     list."""
@@ -100,13 +100,13 @@ def doubtful_utterances(
         return []
     # frames of speech in stretched words
     voice = window.voice
-    speech = voice >= settings.voice
+    speech = voice >= VOICE_PROBABILITY
     frame_count = len(speech)
     doubtful = np.zeros(frame_count, bool)
     for word, following in pairwise(timed):
         if ends_sentence(word.text):
             continue
-        if _is_stretched(window, word, settings):
+        if _is_stretched(window, word):
             start = _frames(window, word)[0]
             end = _frames(window, following)[0]
             doubtful[start:end] = True
@@ -124,7 +124,9 @@ def doubtful_utterances(
 
     # the utterances that hold them
     groups: list[list[Frames]] = [[]]
-    utterances = find_speech(voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS)
+    utterances = find_speech(
+        voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=PAD_SECONDS
+    )
     for start, end in utterances:
         first = start // FRAME_SAMPLES
         last = min(frame_count, -(-end // FRAME_SAMPLES))
@@ -142,7 +144,7 @@ def doubtful_utterances(
     return [group for group in groups if group]
 
 
-def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Samples:
+def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
     """Return for each frame of the window the probability of the word that is said there, (F,).
 
     It is 0 without one.
@@ -151,7 +153,7 @@ def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSet
     """
     confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
-        if word.span is None or _is_stretched(window, word, settings):
+        if word.span is None or _is_stretched(window, word):
             continue
         first, last = _frames(window, word)
         confidence[first:last] = 1.0
@@ -170,12 +172,12 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
     return first, max(first + 1, round(end * FRAMES_PER_SECOND))
 
 
-def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
+def _is_stretched(window: AudioWindow, word: Word) -> bool:
     first, last = _frames(window, word)
     longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
         return False
-    is_speech = window.voice[first:last] >= settings.voice
+    is_speech = window.voice[first:last] >= VOICE_PROBABILITY
     return float(is_speech.mean()) <= MAX_STRETCHED_VOICE
 
 
@@ -238,14 +240,14 @@ def _mean_confidence(words: Sequence[Word]) -> float:
     return 1.0 if not confidences else float(np.mean(confidences))
 
 
-def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Words:
+def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
     """Return the words with edges where the voice has them: a recogniser's own are some tenths of a
     second off.
 
     Silence at a word's ends is cut off. A word begins with the voice that begins shortly before it,
     after a silence.
     """
-    voiced = window.voice >= settings.voice - HYSTERESIS_PROBABILITY
+    voiced = window.voice >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
     fitted: Words = []
     free = 0  # the first frame after the last word
     for word in words:

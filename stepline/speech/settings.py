@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stepline.plugins import choice
-from stepline.records import Probability
 from stepline.settings import LogProbability, Positive, Settings, Threads
 
 
@@ -47,9 +46,6 @@ class AsrSettings(Settings):
     )
     window: Annotated[float, Field(ge=5.0, le=30.0)] = Field(
         29.5, description="s of sound heard together. Whisper reads 30 s."
-    )
-    voice: Probability = Field(
-        0.5, description="a 32 ms frame holds speech from here (Silero's own default)"
     )
     pause: Positive = Field(1.0, description="s between two words that end a sentence")
     longest: Positive = Field(

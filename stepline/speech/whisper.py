@@ -22,7 +22,7 @@ from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.recogniser import MIN_LANGUAGE_PROBABILITY
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import find_speech
+from stepline.speech.vad import VOICE_PROBABILITY, find_speech
 from stepline.text.narration.words import looks_english
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Whisper:
         """Return what is said in the window. Without speech in it, no words, and the model is not
         asked."""
         settings = self._settings
-        runs = _speech(window, settings)
+        runs = _speech(window)
         if not runs:
             return WindowTranscript(())
         with self._gpu_errors():
@@ -100,7 +100,7 @@ class Whisper:
         """
         voiced: list[tuple[int, Runs]] = []
         for index, window in enumerate(windows):
-            runs = _speech(window, self._settings)
+            runs = _speech(window)
             if runs:
                 voiced.append((index, runs))
         transcripts = [WindowTranscript(()) for _ in windows]
@@ -204,7 +204,7 @@ class Whisper:
     def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability. The window
         holds speech."""
-        sound = _join_runs(window, _speech(window, self._settings))
+        sound = _join_runs(window, _speech(window))
         language, probability, _ = self._model.detect_language(sound)
         return str(language), float(probability)
 
@@ -236,9 +236,9 @@ class _SpeechTimestamps:
         return Span(start, end)
 
 
-def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
+def _speech(window: AudioWindow) -> list[tuple[int, int]]:
     runs = find_speech(
-        window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
+        window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
     )
     sample_count = len(window.samples)
     return [(first, min(last, sample_count)) for first, last in runs]

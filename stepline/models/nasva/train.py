@@ -90,7 +90,7 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
         terms = [grounding_loss(alignment, batch, settings)]
         if alignment.alignable is not None:
             head = alignability_loss(alignment, batch, settings.alignability)
-            terms.append(head.weighted(settings.alignability_weight))
+            terms.append(head)
         return terms
 
     def augment(batch_samples: Sequence[Sample], rng: np.random.Generator) -> list[Sample]:

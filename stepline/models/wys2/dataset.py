@@ -187,7 +187,7 @@ def key_step_similarity(
 ) -> Array:
     """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
 
-    encode: texts to unit rows. By default it is that of `settings.text_model`.
+    encode: texts to unit rows. By default it is MiniLM.
     """
     # every text once
     with_step = [
@@ -196,7 +196,7 @@ def key_step_similarity(
         if clip.key_step is not None
     ]
     texts = sorted({text for _, *pair in with_step for text in pair})
-    vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
+    vectors = encode(texts) if encode else embed(texts)
     vector_of = dict(zip(texts, vectors.astype(np.float64), strict=True))
     # Rows of length 1, so that the products below are cosines.
     cosine = np.full(len(clips), np.nan)

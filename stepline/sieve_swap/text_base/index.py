@@ -289,6 +289,7 @@ def build_faiss(
         faiss.write_index(index, str(partial))
 
 
+RANDOM_SEED = 0  # of the index's k-means and of the probes
 MAX_PROBES = 500  # lines whose nearest other line is asked for, to measure recall
 COSINE_TOLERANCE = 1e-5  # below the exact neighbour's cosine; what is within it is as near
 
@@ -321,13 +322,12 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     vectors = open_vectors(folder, manifest)
     index_folder = folder / "indexes" / engine
     index_folder.mkdir(parents=True, exist_ok=True)
-    seed = settings.seed
     memory = settings.memory << 20
     if engine == "lists":
-        build_lists(vectors, index_folder, seed=seed, memory=memory)
+        build_lists(vectors, index_folder, seed=RANDOM_SEED, memory=memory)
         names: tuple[str, ...] = INVERTED_LISTS_FILES
     else:
-        build_faiss(vectors, index_folder, engine, seed=seed, memory=memory)
+        build_faiss(vectors, index_folder, engine, seed=RANDOM_SEED, memory=memory)
         names = FAISS_FILES
     # measure. A base of fewer than two lines has no curve.
     index = open_index(folder, engine)
@@ -367,7 +367,7 @@ def measure_recall(
     if count < 2:
         return (), 0
     # Lines of the base, and their exact neighbours.
-    rng = np.random.default_rng(settings.seed)
+    rng = np.random.default_rng(RANDOM_SEED)
     probes = _sample(rng, count, MAX_PROBES)
     queries = vectors.take(probes)
     exact_rows, exact_cosines = nearest_exact(queries, vectors.blocks(), 2)
