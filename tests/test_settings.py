@@ -4,7 +4,14 @@ import platformdirs
 import pytest
 
 from stepline.errors import SettingsError
-from stepline.settings import SECTION_NAMES, Settings, config_file, load_settings
+from stepline.settings import (
+    SECTION_NAMES,
+    Settings,
+    config_file,
+    load_settings,
+    with_constants,
+    without_constants,
+)
 
 
 class Inner(Settings):
@@ -280,3 +287,30 @@ def test_a_number_beyond_its_range_is_refused_by_name_with_the_range(override):
         SettingsError, match=rf"setting {override.partition('=')[0]}: it must be .* and at most"
     ):
         load_settings(StepsSettings, None, [override])
+
+
+def test_what_earlier_versions_stored_is_read_without_settings_that_are_constants():
+    from stepline.models.nasva.settings import AlignerRunSettings
+    from stepline.models.training.network import parse_settings
+    from stepline.pipeline.request import StepsSettings
+
+    for kind in (StepsSettings, AlignerRunSettings):
+        now = kind().model_dump(mode="json")
+        stored = with_constants(now)
+        assert stored != now
+        assert without_constants(stored) == now
+        assert parse_settings(kind, stored) == kind()
+
+
+def test_a_constant_is_the_setting_of_no_section_that_stores_it():
+    """What a section still has would be lost from stored settings."""
+    from stepline.curate.stage import Recipe
+
+    tree = Recipe().model_dump(mode="json")
+    assert without_constants(tree) == tree
+
+
+def test_an_earlier_value_of_a_constant_is_kept_in_the_key_of_a_stored_result():
+    earlier = {"asr": {"beam": 5, "retry_beam": 2}}
+    assert with_constants(earlier)["asr"]["retry_beam"] == 2
+    assert with_constants({"asr": {"beam": 5}})["asr"]["retry_beam"] == 1
