@@ -10,7 +10,7 @@ from pictures import ROOT, save_picture
 
 import stepline
 from stepline.cli import main as command_line
-from stepline.files.storage import write_record
+from stepline.storage import write_record
 
 for folder in ("tests", "tests/compare", "lab"):
     sys.path.insert(0, str(ROOT / folder))

@@ -14,8 +14,8 @@ import shutil
 from pathlib import Path
 
 from lab.drawn_videos import RenderSettings, make_script, render, true_record
-from stepline.files.storage import read_record, write_record
 from stepline.records import Record
+from stepline.storage import read_record, write_record
 
 RENDER_SETTINGS = RenderSettings(
     width=192, height=112, frame_rate=6, quality=30, sound_bits=24_000, threads=1

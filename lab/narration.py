@@ -55,7 +55,7 @@ def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
     """Return the second at which each given line is most likely shown, by the narration alone."""
     from stepline.grounding import ground
     from stepline.pipeline.request import StepsSettings
-    from stepline.pipeline.user_lines import place_user_lines
+    from stepline.pipeline.understand import place_user_lines
 
     if not texts:
         return []

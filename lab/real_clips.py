@@ -27,15 +27,14 @@ from altered_clips import WRONG_KINDS, wrong_pictures
 from scipy.optimize import linear_sum_assignment
 
 from stepline.evaluate.calibration import calibration_error
-from stepline.files.storage import read_record, write_record
 from stepline.media import probe
 from stepline.pipeline.networks import load_networks
 from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import understand
-from stepline.pipeline.user_lines import place_user_lines
+from stepline.pipeline.understand import place_user_lines, understand
 from stepline.records import FeatureSequence, Record, Span, Step, Transcript
+from stepline.storage import read_record, write_record
 from stepline.text import embed
 from stepline.vision import Activity, PictureCues, load_backbone
 from stepline.vision.on_screen_text import ScreenText

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 from screencast_recorder import Browser, Take, record_screencast
 
-from stepline.files.storage import read_record, write_record
 from stepline.pipeline.networks import load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
 from stepline.records import Record, Span, Step
+from stepline.storage import read_record, write_record
 
 NEAR_SECONDS = 2.0
 STRICT_SECONDS = 1.0

@@ -29,9 +29,9 @@ from typing import TypeAlias
 import numpy as np
 
 from stepline.files.atomic_files import files_below
-from stepline.files.storage import read_record, write_record
 from stepline.library import Moment, SearchIndex, search
 from stepline.records import Matrix, Record, Span, Step, Video
+from stepline.storage import read_record, write_record
 from stepline.text import embed
 
 VERB_WORDS = (

@@ -28,7 +28,6 @@ from sieve_swap_scores import (
     violations,
 )
 
-from stepline.files.storage import write_parquet
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.part_files import read_pairs as read_paired
@@ -36,6 +35,7 @@ from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings, SwapSettings
 from stepline.sieve_swap.swap import are_instructions, sieve_and_swap
 from stepline.sieve_swap.text_base.base import TextBase
+from stepline.storage import write_parquet
 from stepline.text import embed
 
 RESULT_PATH = Path(__file__).parent / "results" / "sieve_swap.json"

@@ -36,8 +36,8 @@ from typing import Any
 import numpy as np
 
 import stepline
-from stepline.files.storage import write_record
 from stepline.records import Record, Span, Step, Video
+from stepline.storage import write_record
 
 DEMO_PATH = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 MAX_WAIT_SECONDS = 600.0  # for a reply, for the first search makes the index

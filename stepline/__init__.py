@@ -30,13 +30,13 @@ for _variable, _off in {
 
 if TYPE_CHECKING:
     from stepline.errors import SteplineError
-    from stepline.files.storage import read_parquet, read_record
     from stepline.grounding.ground import ground
     from stepline.outputs.alignment import read_alignment
     from stepline.outputs.write import write_outputs
     from stepline.pipeline.batch import batch, scores, steps, transcribe
     from stepline.pipeline.request import StepsSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript
+    from stepline.storage import read_parquet, read_record
 
 __all__ = [
     "Record",
@@ -69,8 +69,8 @@ _MODULES = {
     "batch": "stepline.pipeline.batch",
     "ground": "stepline.grounding.ground",
     "read_alignment": "stepline.outputs.alignment",
-    "read_parquet": "stepline.files.storage",
-    "read_record": "stepline.files.storage",
+    "read_parquet": "stepline.storage",
+    "read_record": "stepline.storage",
     "scores": "stepline.pipeline.batch",
     "steps": "stepline.pipeline.batch",
     "transcribe": "stepline.pipeline.batch",

@@ -7,6 +7,7 @@ read_member          a file in a tar, however small the tar is
 check_zip            whether a zip (.npz, .pth) unpacks to more than is allowed
 parse_json           JSON to plain values, no deeper than the package can walk
 parse_toml           TOML to plain values, the same
+read_safetensors_header   what a safetensors file says of its tensors
 replace_surrogates   text that can be written: halves of surrogate pairs, which JSON can hold, become U+FFFD
 
 What goes beyond a limit raises LimitError, a ValueError as a malformed file does: a reader names
@@ -144,6 +145,15 @@ def parse_json(
     # With few brackets nothing nests deeply, so most trees need no walk.
     has_few_brackets = text.count("[") + text.count("{") <= MAX_DEPTH
     return tree if has_few_brackets else _not_too_deep(tree)
+
+
+def read_safetensors_header(file: BinaryIO) -> tuple[Tree, int]:
+    """Return the header of a safetensors file, and the byte at which its numbers begin.
+
+    Raises ValueError for another file.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    return parse_json(file.read(min(length, MAX_HEADER_BYTES))), 8 + length
 
 
 def parse_toml(text: str) -> dict[str, Tree]:

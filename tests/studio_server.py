@@ -8,8 +8,8 @@ import threading
 from http_client import ask
 
 from stepline.files.digests import sha256
-from stepline.files.storage import write_record
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_record
 from stepline.studio.server import StudioOptions, StudioServer
 from stepline.studio.store import Studio
 

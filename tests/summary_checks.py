@@ -7,7 +7,7 @@ import numpy as np
 
 from stepline.media import read_frames, read_sound
 from stepline.models.wys2.settings import SummarySettings
-from stepline.pipeline.summary import write_summary
+from stepline.pipeline.output_files import write_summary
 
 NEAR = 0.05  # s
 
@@ -26,7 +26,7 @@ def check_summary(record, out):
                 assert not word.span.start + NEAR < second < word.span.end - NEAR, (
                     f"cut inside {word.text!r}"
                 )
-    film = summary.files[0]
+    film = summary.file
     check_sync(Path(path), film, spans)
     return film
 

@@ -13,9 +13,9 @@ from stepline import outputs
 from stepline.cli import errors, progress
 from stepline.cli.errors import REMOVED_COMMANDS
 from stepline.errors import SettingsError, StoreError
-from stepline.files.storage import read_record
 from stepline.outputs import OUTPUTS
 from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
+from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -229,7 +229,7 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
             (folder / "a.mp4").write_bytes(small_video.read_bytes()[:1000])
         elif len(looks) == 2:  # it has grown since the last look
             (folder / "a.mp4").write_bytes(small_video.read_bytes())
-        elif len(looks) == 6:
+        elif len(looks) == 12:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))

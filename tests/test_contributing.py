@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from stepline.datasets import DATASETS, describe, read
-from stepline.files.storage import read_record
 from stepline.outputs import OUTPUTS
+from stepline.storage import read_record
 from stepline.vision import VisionSettings, load_backbone
 
 ROOT = Path(__file__).resolve().parents[1]

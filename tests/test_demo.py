@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stepline
-from stepline.files.storage import read_record
+from stepline.storage import read_record
 
 DEMO = Path(stepline.__file__).parent / "demo"
 

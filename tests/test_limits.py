@@ -20,7 +20,6 @@ from stepline.datasets.files import read_json_files
 from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import import_features
 from stepline.features.files import read_arrays
-from stepline.files.storage import read_parquet, read_record
 from stepline.limits import (
     MAX_ANNOTATIONS_BYTES,
     MAX_DEPTH,
@@ -36,6 +35,7 @@ from stepline.limits import (
     unpack_limited,
 )
 from stepline.records import Span
+from stepline.storage import read_parquet, read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 

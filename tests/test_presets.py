@@ -380,7 +380,7 @@ def test_an_unknown_preset_is_wrong_usage(stepline):
 def test_a_run_with_a_preset_reports_all_its_values(stepline, tmp_path):
     from lab.simulate import SimulationSettings, simulate
     from stepline.features import FeatureWriter, RowTexts
-    from stepline.files.storage import write_parquet
+    from stepline.storage import write_parquet
 
     samples = simulate(0, SimulationSettings(videos=4, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), tmp_path / "records.parquet")

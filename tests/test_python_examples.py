@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import stepline as package
-from stepline.files.storage import write_parquet, write_record
 from stepline.records import Record, Span, Step, Video
+from stepline.storage import write_parquet, write_record
 
 ROOT = Path(__file__).resolve().parents[1]
 BLIND = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')

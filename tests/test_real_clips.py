@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from stepline.files.storage import read_record
 from stepline.networks.weights import weights_fetched
 from stepline.records import Span
+from stepline.storage import read_record
 
 SPEECHLESS = (
     "making_water.mp4",

@@ -14,7 +14,6 @@ from output_schemas import check, schema_of, validator
 
 from stepline.cli.schema import SCHEMA_MAKERS, json_schema
 from stepline.compare import TaskComparison
-from stepline.files.storage import to_json
 from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
 from stepline.records import (
@@ -32,6 +31,7 @@ from stepline.records import (
     WorkTime,
 )
 from stepline.settings import load_settings
+from stepline.storage import to_json
 
 GOLDEN = Path(__file__).parent / "golden" / "expected"
 
@@ -147,7 +147,7 @@ def test_every_field_of_an_event_follows_the_schema():
 
 
 def test_a_comparison_follows_its_schema(stepline, tmp_path):
-    from stepline.files.storage import write_record
+    from stepline.storage import write_record
 
     for id, verb in (("a", "whisk"), ("b", "beat"), ("c", "whisk")):
         texts = (f"{verb} two eggs with 1 cup of milk", "pour the batter into the hot pan")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from stepline import storage as store
 from stepline.errors import SteplineError, StoreError
 from stepline.files import atomic_files
 from stepline.files import parquet as parquet_files
-from stepline.files import storage as store
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
 
 

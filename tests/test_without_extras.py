@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from stepline.errors import EXTRA_PACKAGES
-from stepline.files.storage import read_record
+from stepline.storage import read_record
 
 BLOCKED = [*EXTRA_PACKAGES, "pandas", "sklearn", "transformers"]
 PROGRAM = """
@@ -199,10 +199,10 @@ def test_caption_metrics_say_which_extra_they_need(tmp_path):
 @pytest.fixture
 def library(small_video, tmp_path):
     """A folder with the record of a video that a person corrected."""
-    from stepline.files.storage import write_record
     from stepline.library.corrected_library import CorrectedLibrary, video_id
     from stepline.library.corrections import ChangeEdit, Correction
     from stepline.records import Record, Step, Video
+    from stepline.storage import write_record
 
     folder = tmp_path / "library"
     folder.mkdir()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lab.drawn_videos import Script, make_script, read_script, render, true_record
 from stepline.errors import SteplineError
-from stepline.files.storage import write_record
+from stepline.storage import write_record
 
 DEMO_SCRIPT = Path(__file__).parent / "demo_script.json"
 

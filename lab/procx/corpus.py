@@ -32,7 +32,6 @@ from lab.simulate import (
 )
 from stepline.evaluate.events import Event
 from stepline.files.atomic_files import write_atomic
-from stepline.files.storage import from_json, to_json
 from stepline.models.procx.batch import StepSample, resize_rows
 from stepline.models.procx.dataset import gather_samples
 from stepline.models.procx.settings import DataSettings, VocabularySettings
@@ -41,6 +40,7 @@ from stepline.records import FeatureSequence, Matrix, Record, Sentence
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 from stepline.sieve_swap.text_base.build import build_base
+from stepline.storage import from_json, to_json
 from stepline.text import embed
 
 NOISE_FACTOR = 0.5  # factor of the noise in the features, so that a few hundred steps suffice

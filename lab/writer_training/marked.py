@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from stepline.errors import DatasetError
-from stepline.files.storage import read_record
 from stepline.limits import parse_json
 from stepline.records import Record
+from stepline.storage import read_record
 from stepline.text.narration.words import Kind
 
 # first column of a text -> kind. "items" are ingredients and tools that are listed.

@@ -22,8 +22,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from stepline.files.atomic_files import write_atomic
 from stepline.networks.weights import find_weights
 from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
-from stepline.text.encoder import load_encoder_weights
-from stepline.text.encoder_config import layer_parts, read_encoder_config
+from stepline.text.encoder import layer_parts, load_encoder_weights, read_encoder_config
 from stepline.text.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
 from stepline.text.narration.windows import Window, WordSpan, pad_windows
 from stepline.text.torch_encoder import NO_ATTENTION, PostNormLayers

@@ -338,10 +338,10 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     """
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.files.atomic_files import files_below
-    from stepline.files.storage import write_record
     from stepline.pipeline.batch import transcribe
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.sieve_swap.videos import DATA_SUFFIXES
+    from stepline.storage import write_record
 
     # records as they are
     if len(videos) == 1:

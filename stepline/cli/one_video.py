@@ -30,9 +30,9 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.wys2.settings import SummarySettings
+    from stepline.pipeline.output_files import Summary
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument
-    from stepline.pipeline.summary import Summary
     from stepline.records import Record
 
 
@@ -119,9 +119,9 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     import numpy as np
 
     from stepline.compare.task_graph import read_lines
-    from stepline.files.storage import to_json
     from stepline.outputs import step_table
     from stepline.pipeline.ground_texts import ground_texts, read_order
+    from stepline.storage import to_json
 
     # the settings, and the order of the lines
     order = options["order"]
@@ -197,9 +197,7 @@ def _judgement_table(record: "Record") -> str:
 
     lines = []
     for sentence in record.sentences:
-        probability = "  – "
-        if sentence.shown is not None:
-            probability = f"{sentence.shown:4.0%}"
+        probability = f"{sentence.shown:4.0%}" if sentence.shown is not None else "  – "
         line = f"  {clock(sentence.span.start):>7}  {probability}"
         lines.append(f"{line}  {sentence.text}")
     return "".join(f"{line}\n" for line in lines)
@@ -218,8 +216,7 @@ def _find_steps(
     opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))
     outputs = OutputOptions(out, ("json",))
     with opened as request, progress_bars() as progress:
-        result = run_video(request, settings, outputs, progress=progress)
-        return request, result.record
+        return request, run_video(request, settings, outputs, progress=progress).record
 
 
 def why_nobody_judged(record: "Record") -> str:
@@ -264,7 +261,7 @@ def summarize(
     steps`, which is run first where OUT does not hold its result.
     """
     from stepline.pipeline.networks import load_summarizer
-    from stepline.pipeline.summary import score_seconds, write_summary
+    from stepline.pipeline.output_files import score_seconds, write_summary
 
     limits = read_length(length)
     settings = settings_from_options(options)

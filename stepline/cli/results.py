@@ -12,8 +12,7 @@ from stepline.cli.errors import is_quiet, print_data, print_error, print_message
 from stepline.cli.progress import folder_bar
 
 if TYPE_CHECKING:
-    from stepline.pipeline.batch import VideoResult
-    from stepline.pipeline.video_pool import VideoOutcome
+    from stepline.pipeline.batch import VideoOutcome, VideoResult
     from stepline.progress import Progress
     from stepline.records import Record
 
@@ -26,7 +25,7 @@ def run_in_turn(
 ) -> "Iterator[VideoOutcome]":
     """Yield what became of each video, done one after another in this process. progress: None: each
     shows its own."""
-    from stepline.pipeline.video_pool import VideoOutcome
+    from stepline.pipeline.batch import VideoOutcome
 
     # An error ends its video alone, and the next one begins.
     for label, run in jobs:
@@ -102,8 +101,8 @@ class ResultPrinter:
 
     def _print_result(self, label: str, result: "VideoResult") -> None:
         """Print a record as the options ask, and what else there is to know."""
-        from stepline.files.storage import to_json
         from stepline.outputs import plan_chapters, step_table
+        from stepline.storage import to_json
 
         record = self.last = result.record
         # A result of an earlier run has shown its warnings already.

@@ -23,9 +23,9 @@ SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 def record_schema() -> Schema:
     """Return the schema of a record's JSON file, and of each line of `steps --json`."""
-    from stepline.files.storage import KNOWN_ONLY_FIELDS
     from stepline.limits import MAX_SECOND
     from stepline.records import Record
+    from stepline.storage import KNOWN_ONLY_FIELDS
 
     optional = {kind.__name__: fields for kind, fields in KNOWN_ONLY_FIELDS.items()}
     schema = _schema(Record, {**optional, "Rejected": ("id", "value", "location")})

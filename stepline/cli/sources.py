@@ -12,7 +12,7 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.sources import VideoArgument, VideoSource
+    from stepline.pipeline.sources import InputKind, VideoArgument, VideoSource
     from stepline.records import Span
 
 
@@ -22,7 +22,7 @@ def open_video(
 ) -> "Iterator[Request]":
     """Yield what `source.open` does. Of a link, print what is fetched, with a bar on a terminal."""
     # Only a link takes a while before its work begins.
-    if not source.is_link:
+    if source.kind != "link":
         with source.open(out, settings, **options) as request:
             yield request
         return
@@ -54,17 +54,17 @@ def open_only_video(
 
 
 SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
-# s for which a file that does not say its end must not change. Copies over a network pause
+# s for which a video must not change until it counts as whole. Copies over a network pause
 STILL_SECONDS = 10.0
 
 
-def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
-    """Yield, without end, the videos and captions alone that have come or changed since. Each comes
-    once it has its end or has been still for some seconds.
+def arriving_videos(folders: "Sequence[VideoArgument]") -> "Iterator[dict[Path, InputKind]]":
+    """Yield, without end, the videos and captions alone that have come or changed since, as
+    `find_inputs` does. Each comes once it has been still for some seconds.
 
     Raises SettingsError where a path is not a folder.
     """
-    from stepline.pipeline.sources import find_videos
+    from stepline.pipeline.sources import find_inputs
 
     for folder in folders:
         if not Path(folder).is_dir():
@@ -79,16 +79,19 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     while True:
         # Each look sees all files again, so that those that are gone are forgotten.
         before, looks = looks, {}
-        ready = []
-        for path in find_videos(map(Path, folders), needed=False, captions=True):
+        ready = {}
+        for path, kind in find_inputs(map(Path, folders), needed=False, captions=True).items():
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                 state = path.stat().st_size, path.stat().st_mtime_ns
                 last_state, count = before.get(path, (state, 0))
                 count = count + 1 if state == last_state else 1
                 looks[path] = state, count
-                is_new = state != yielded.get(path)
-                if is_new and count > 1 and _is_complete(path, (count - 1) * SCAN_SECONDS):
-                    ready.append(path)
+                if count < 2 or state == yielded.get(path):
+                    continue
+                # Captions are copied in one go, while the copy of a video may pause.
+                is_still = (count - 1) * SCAN_SECONDS >= STILL_SECONDS
+                if is_still or kind == "captions":
+                    ready[path] = kind
                     yielded[path] = state
         if ready:
             yield ready
@@ -96,13 +99,3 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
 
 
 FileState: TypeAlias = tuple[int, int]  # bytes, and when it changed last, in ns
-
-
-def _is_complete(path: Path, still: float) -> bool:
-    """Whether a file that has not changed for `still` s is not half of a copy. Captions are copied
-    in one go."""
-    from stepline.media.whole_files import has_its_end
-    from stepline.pipeline.captions_alone import is_captions
-
-    # A copy may pause. One that names its own end need not wait.
-    return still >= STILL_SECONDS or is_captions(path) or has_its_end(path)

@@ -40,12 +40,11 @@ from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
-    from stepline.pipeline.batch import VideoResult
+    from stepline.pipeline.batch import VideoOutcome, VideoPool, VideoResult, VideoWorkerSetup
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
-    from stepline.pipeline.video_pool import VideoOutcome, VideoPool, VideoWorkerSetup
     from stepline.progress import Progress
 
 FORMAT_NAMES = (
@@ -199,7 +198,7 @@ def _count_jobs(
     jobs: int | None, settings: "StepsSettings", sources: "Sequence[VideoSource]", *, watch: bool
 ) -> int:
     """Return how many videos to work on at the same time. jobs: the option, None: not given."""
-    from stepline.pipeline.video_pool import machine_jobs
+    from stepline.pipeline.batch import machine_jobs
 
     if watch:
         return jobs or 1
@@ -213,7 +212,7 @@ def _worker_setup(
 ) -> "VideoWorkerSetup":
     """Return what the main job does with every video, for this process and others."""
     from stepline.networks.device import requested_compute, requested_device
-    from stepline.pipeline.video_pool import LOGGER_NAMES, VideoWorkerSetup
+    from stepline.pipeline.batch import LOGGER_NAMES, VideoWorkerSetup
 
     levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
     return VideoWorkerSetup(
@@ -230,7 +229,7 @@ def _print_batches(
 ) -> None:
     """Do the main job on videos as they arrive, here or in several processes. Print what becomes of
     each. networks: for the work in this process."""
-    from stepline.pipeline.video_pool import VideoPool
+    from stepline.pipeline.batch import VideoPool
 
     find_steps = partial(
         run_source,
@@ -241,9 +240,7 @@ def _print_batches(
     )
     # One pool for all that arrives, so that its networks are loaded once.
     with ExitStack() as stack:
-        pool = None
-        if jobs > 1:
-            pool = stack.enter_context(VideoPool(setup, jobs))
+        pool = stack.enter_context(VideoPool(setup, jobs)) if jobs > 1 else None
         for batch in arrivals:
             labels = [source.label for source in batch]
             if pool is not None:

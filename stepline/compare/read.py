@@ -4,12 +4,12 @@ from contextlib import closing
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.files.storage import read_record
 from stepline.library.folder_records import corrected, folder_corrections, read_folder_records
 from stepline.library.search import SearchIndex
 from stepline.library.video_search import find_records
 from stepline.progress import Progress
 from stepline.records import Record
+from stepline.storage import read_record
 
 FOLDER_CURE = "give a folder that `stepline steps` wrote"
 

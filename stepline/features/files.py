@@ -20,7 +20,7 @@ import numpy as np
 
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.files.atomic_files import write_atomic
-from stepline.limits import MAX_FEATURES_BYTES, check_zip, parse_json
+from stepline.limits import MAX_FEATURES_BYTES, check_zip, parse_json, read_safetensors_header
 from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
@@ -198,9 +198,7 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     if not name.endswith(READABLE_SUFFIXES):
         what = f"{location}: unknown kind of feature file"
         raise StoreError(f"{what}; give .npy, .npz, .safetensors, .pth or .pth.tar")
-    source: Path | bytes = Path(location)
-    if data is not None:
-        source = data
+    source = Path(location) if data is None else data
     try:
         if name.endswith((".npy", ".npz")):
             return _read_numpy(source), {}
@@ -232,19 +230,13 @@ def _read_numpy(source: Path | bytes) -> Any:
 
 
 def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str, str]]:
-    if isinstance(source, bytes):
-        from safetensors.numpy import load
+    from safetensors.numpy import load, load_file
 
-        arrays: dict[str, Any] = load(source)
-        # Loading bytes leaves out the metadata, which are in the header.
-        length = int.from_bytes(source[:8], "little")
-        metadata = parse_json(source[8 : 8 + length]).get("__metadata__", {})
-    else:
-        from safetensors import safe_open
-
-        with safe_open(source, framework="np") as file:
-            metadata = file.metadata() or {}
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    arrays: dict[str, Any] = load(source) if isinstance(source, bytes) else load_file(source)
+    # Loading leaves out the metadata, which are in the header.
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        header, _ = read_safetensors_header(file)
+    metadata = header.get("__metadata__", {})
     if "text" in metadata:
         arrays["text"] = parse_json(metadata["text"])
     return arrays, metadata

@@ -61,7 +61,7 @@ class FeatureItem:
     values: Any
     metadata: Mapping[str, str]
     texts: RowTexts | None = None
-    own_id: str | None = None
+    own_id: object = None
 
 
 def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
@@ -101,10 +101,8 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     is_unnamed = len(names) == 1 and not names[0].strip("0123456789arx_")
     if named:
         # A file of one item, under one of the usual names.
-        own_id = content.get("vid")
-        if own_id is not None:
-            own_id = str(own_id)
-        yield FeatureItem(file.id, content[named[0]], metadata, _row_texts(content), own_id)
+        texts = _row_texts(content)
+        yield FeatureItem(file.id, content[named[0]], metadata, texts, content.get("vid"))
     elif is_unnamed:
         (values,) = content.values()
         yield FeatureItem(file.id, values, metadata)
@@ -174,15 +172,12 @@ def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.T
 
 def _key(member: tarfile.TarInfo) -> str:
     """Return what precedes the first dot of a member's name, without folders."""
-    _, _, name = member.name.rpartition("/")
-    key, _, _ = name.partition(".")
-    return key
+    return member.name.rpartition("/")[2].partition(".")[0]
 
 
 def _ending(member: tarfile.TarInfo) -> str:
     """Return what follows a member's key, from its first dot on."""
-    _, _, name = member.name.rpartition("/")
-    return name.removeprefix(_key(member))
+    return member.name.rpartition("/")[2].removeprefix(_key(member))
 
 
 def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
@@ -192,21 +187,18 @@ def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
-        starts = _times(item.get("start"))
-        ends = _times(item.get("end"))
+        return RowTexts(texts, _times(item.get("start")), _times(item.get("end")))
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"its times are not numbers ({error}); extract the text features again"
         ) from error
-    return RowTexts(texts, starts, ends)
 
 
 def _times(column: Any) -> tuple[float, ...]:
     """Return the times of a column, or none where there is no column."""
     if column is None:
         return ()
-    seconds = np.atleast_1d(np.asarray(column, dtype=np.float64))
-    return tuple(seconds.tolist())
+    return tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist())
 
 
 @dataclass(frozen=True)
@@ -281,15 +273,7 @@ class _Importer:
             for item in read_items(file):
                 self._add_item(item, file.location)
         except StoreError as error:
-            self.dropped.append(
-                Rejected(
-                    "features",
-                    UNREADABLE_FILE,
-                    id=file.id,
-                    value=str(error),
-                    location=file.location,
-                )
-            )
+            self._drop(UNREADABLE_FILE, str(error), file.id, file.location)
 
     def _add_item(self, item: FeatureItem, location: str) -> None:
         # What an earlier run stored from this file is counted, not added.
@@ -299,14 +283,13 @@ class _Importer:
             return
         # What cannot be added is noted with its reason.
         rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
-        if item.own_id not in (None, item.id):
+        if item.own_id is not None and str(item.own_id) != item.id:
             rejection = OTHER_ID, str(item.own_id)
         if rejection is not None:
             reason, value = rejection
             if reason == REPEATED_ID:
                 value = first
-            row = Rejected("features", reason, id=item.id, value=value, location=location)
-            self.dropped.append(row)
+            self._drop(reason, value, item.id, location)
             return
         # The rate is the file's own where it states one, the backbone the call's.
         rate = stated_rate(item.id, item.metadata, self._rate)
@@ -315,14 +298,17 @@ class _Importer:
         self.added[item.id] = None
         self.rows += len(item.values)
 
+    def _drop(self, reason: str, value: str, id: str, location: str) -> None:
+        row = Rejected("features", reason, id=id, value=value, location=location)
+        self.dropped.append(row)
+
 
 def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
     """Write what was dropped, a JSON line each."""
     lines = []
     for row in dropped:
         fields = {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
-        line = json.dumps(fields, ensure_ascii=False)
-        lines.append(f"{line}\n")
+        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
     write_atomic(path, "".join(lines))
 
 

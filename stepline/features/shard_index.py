@@ -79,21 +79,10 @@ def write_index(
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    text = arrow.string()
-    integer = arrow.int64()
-    real = arrow.float64()
-    columns = {
-        "id": text,
-        "first": integer,
-        "rows": integer,
-        "width": integer,
-        "rate": real,
-        "backbone": text,
-        "dtype": text,
-        "text": arrow.list_(text),
-        "start": arrow.list_(real),
-        "end": arrow.list_(real),
-    }
+    text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
+    location_types = (text, integer, integer, integer, real, text, text)
+    columns = dict(zip(LOCATION_COLUMNS, location_types, strict=True))
+    columns |= {"text": arrow.list_(text), "start": arrow.list_(real), "end": arrow.list_(real)}
     # A row per item. The last three columns are empty where its rows are of no texts.
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):

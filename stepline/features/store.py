@@ -33,7 +33,7 @@ from stepline.features.shard_index import (
 )
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.files.remote.cache import CachedFolder
-from stepline.limits import MAX_HEADER_BYTES, parse_json
+from stepline.limits import read_safetensors_header
 from stepline.records import FeatureSequence, Matrix, Rejected
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
@@ -57,7 +57,6 @@ Half: TypeAlias = npt.NDArray[np.float16]
 
 
 TENSOR_NAME = "values"  # of the one tensor
-HEADER_LENGTH = 8  # bytes that hold the length of the header; safetensors' format
 
 
 def write_shard(values: Half, path: Path) -> None:
@@ -95,14 +94,10 @@ def find_matrix(path: Path) -> ShardMatrix:
     """Return where the matrix of a shard is in its file. Raises StoreError for any other file."""
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(HEADER_LENGTH), "little")
-            size = path.stat().st_size
-            header = {}
-            if length <= min(size, MAX_HEADER_BYTES):
-                header = parse_json(file.read(length))
+            header, begin = read_safetensors_header(file)
+        size = path.stat().st_size
         entry = header[TENSOR_NAME]
         rows, width = entry["shape"]
-        begin = HEADER_LENGTH + length
         if entry["dtype"] != "F16" or begin + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
         return ShardMatrix(path, begin, rows, width)
@@ -182,9 +177,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         if len(names) > 1:
             what = f"{self.display_url}: features of {' and '.join(names)}"
             raise StoreError(f"{what}; keep one backbone per store")
-        if not names:
-            return ""
-        return names[0]
+        return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
         """Return the rows (T, D) of an item, or some that follow each other, as float32. No others
@@ -322,9 +315,7 @@ class FeatureWriter:
         shards = shards_of(folder)
         self._folder = folder
         self._shard_bytes = shard_bytes
-        self._shard = 0
-        if shards:
-            self._shard = shards[-1] + 1
+        self._shard = shards[-1] + 1 if shards else 0
         self._ids: set[str] = set()
         self.width = width
         # What the store holds fixes its width.

@@ -24,7 +24,6 @@ from pydantic import Field
 
 from stepline.errors import StoreError
 from stepline.files.digests import sha256
-from stepline.files.storage import from_json, read_record, to_json
 from stepline.library.correction_store import CorrectionStore, same_correction
 from stepline.library.corrections import (
     CorrectedRecord,
@@ -40,6 +39,7 @@ from stepline.outputs.text import shown_span
 from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
+from stepline.storage import from_json, read_record, to_json
 
 VideoState: TypeAlias = Literal["new", "corrected"]
 

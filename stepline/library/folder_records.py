@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.files.storage import read_record
 from stepline.library.corrected_library import CorrectedLibrary, open_corrections, video_id
 from stepline.library.record_files import record_files
 from stepline.records import Record
+from stepline.storage import read_record
 
 
 def read_folder_records(folder: Path) -> Iterator[tuple[Path, Record | StoreError]]:

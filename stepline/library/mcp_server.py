@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
-from stepline.files.storage import read_record
 from stepline.library.card_filter import CardFilter, matching_names
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
 from stepline.library.moments import Moment, moments
@@ -30,6 +29,7 @@ from stepline.outputs.verdict import VERDICT_TEXTS, VerdictText, step_verdict
 from stepline.pipeline.request import StepsSettings
 from stepline.progress import StoppedError
 from stepline.records import Record, Span, Step
+from stepline.storage import read_record
 from stepline.version import __version__
 
 if TYPE_CHECKING:

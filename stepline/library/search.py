@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.files.locks import lock_output
-from stepline.files.storage import read_record
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import (
     check_database_files,
@@ -37,6 +36,7 @@ from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
 from stepline.progress import Progress
 from stepline.records import Matrix
+from stepline.storage import read_record
 from stepline.text import embed
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)

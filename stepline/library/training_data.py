@@ -25,7 +25,6 @@ import numpy as np
 from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
-from stepline.files.storage import write_record
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import Correction, corrected, corrects_steps, step_corrections
 from stepline.media import probe
@@ -36,6 +35,7 @@ from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
 from stepline.review.answers import Answer, cohen_kappa
 from stepline.settings import validate, without_constants
+from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
 MIN_IOU = 0.5  # from which two people mean the same seconds

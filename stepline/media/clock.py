@@ -49,10 +49,8 @@ class Damage:
         if self.jumps:
             noun = "jump" if self.jumps == 1 else "jumps"
             leap = f", the longest by {self.leap:.0f} s," if self.leap else ""
-            lines.append(
-                f"{self.jumps} {noun} of the time stamps{leap} corrected: the parts are taken to "
-                "follow each other"
-            )
+            cure = "corrected: the parts are taken to follow each other"
+            lines.append(f"{self.jumps} {noun} of the time stamps{leap} {cure}")
         return tuple(lines)
 
 
@@ -118,7 +116,7 @@ class PictureTiming:
 
         It lasts as it says, else as the one before did, else by the frame rate.
         """
-        stamp = _presentation_stamp(frame)
+        stamp = presentation_stamp(frame)
         length = 0.0
         if frame.time_base and frame.duration:
             length = float(frame.duration * frame.time_base)
@@ -175,10 +173,7 @@ class _StreamState:
     def add(self, stamp: int, duration: int) -> None:
         """Note a packet with its stamp and length, both in ticks."""
         # mp4 has a packet last until the next one, past any jump
-        end = stamp
-        if duration < self.limit:
-            end += duration
-        self.end = max(self.end, end)
+        self.end = max(self.end, stamp + duration if duration < self.limit else stamp)
         self.stamps.append(stamp)
 
     def restart(self, second: float, shift: float) -> None:
@@ -270,8 +265,8 @@ class PacketClock:
     def _shift_stamps(self, packet: Any, state: _StreamState, stamp: int) -> None:
         if packet.pts is not None:
             stamp = packet.pts
-        second = stamp * state.base
         shift = state.shift
+        second = stamp * state.base
         if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
             shift = state.coming[1]
         else:
@@ -321,7 +316,7 @@ class PacketClock:
         after = 1
         for number, item in enumerate(_look_ahead(source, ahead)):
             other = item.stream_index
-            raw = _second(item)
+            raw = decoding_second(item)
             if raw is None or other not in self._used:
                 continue
             if other == index:
@@ -340,19 +335,12 @@ class PacketClock:
         if after < MIN_PACKETS_AFTER:
             self._strip(packet)
         elif not going - jumped:
-            self._begin_part(packet, second, state, ahead)
+            gap = second - max(self._position, state.raw)
+            if not 0 <= gap <= self._max_pause:  # no pause of the recording
+                state.restart(second, self._add_part(packet, second, gap, ahead))
         elif not 0 <= second - self._position <= self._max_pause:  # alone, and the others go on
             self._damage.stamps += 1
             state.restart(second, state.mended_end - second)
-
-    def _begin_part(
-        self, packet: Any, second: float, state: _StreamState, ahead: Iterable[Any]
-    ) -> None:
-        """Shift what comes from now on so that it begins where all that came before ends."""
-        gap = second - max(self._position, state.raw)
-        if 0 <= gap <= self._max_pause:  # a pause of the recording
-            return
-        state.restart(second, self._add_part(packet, second, gap, ahead))
 
     def _add_part(self, packet: Any, second: float, gap: float, ahead: Iterable[Any]) -> float:
         """Return the shift, in s, of a part that begins with a packet at `second`, as it came. With
@@ -367,7 +355,7 @@ class PacketClock:
 
         # the new part begins with its first stream, others still end the one before
         for item in ahead:
-            raw = _second(item)
+            raw = decoding_second(item)
             other = item.stream_index
             if raw is None or other not in self._streams:
                 continue
@@ -406,7 +394,7 @@ class PacketClock:
         # the streams that leap forward farther than a pause of the recording
         leaping: set[int] = set()
         for item in ahead:
-            raw = _second(item)
+            raw = decoding_second(item)
             other = item.stream_index
             if raw is None or other not in last:
                 continue
@@ -427,7 +415,7 @@ class PacketClock:
         latest = self._position
         for item in _look_ahead(source, ahead):
             if item.stream_index != packet.stream_index or item.dts is None:
-                latest = max(latest, _second(item) or 0.0)
+                latest = max(latest, decoding_second(item) or 0.0)
                 continue
             if item.dts >= stamp:
                 return False
@@ -440,20 +428,16 @@ class PacketClock:
     def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
         """Return the stamp that a picture must have: where those around it leave a hole."""
         # the stamps before and after the one that is missing
-        around = set(state.stamps)
-        for item in ahead:
-            if item.stream_index == packet.stream_index and item.pts is not None:
-                around.add(item.pts)
+        own = [item for item in ahead if item.stream_index == packet.stream_index]
+        around = {*state.stamps, *(item.pts for item in own if item.pts is not None)}
         if len(around) < 2:
             return int(packet.dts)
-        steps = []
-        for before, after in pairwise(sorted(around)):
-            steps.append((after - before, before))
+        steps = [(after - before, before) for before, after in pairwise(sorted(around))]
         usual = median_low(step for step, _ in steps)
         longest, before = max(steps)
         if 2 * longest < 3 * usual:  # no hole: it comes last
             before = max(around)
-        return before + usual
+        return int(before + usual)
 
 
 def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
@@ -464,7 +448,7 @@ def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
         yield packet
 
 
-def _second(packet: Any) -> float | None:
+def decoding_second(packet: Any) -> float | None:
     """Return the raw second of a packet in the order of decoding. None where it has no stamp."""
     stamp = _decoding_stamp(packet)
     base = packet.time_base
@@ -474,17 +458,15 @@ def _second(packet: Any) -> float | None:
 
 
 def _first(packet: Any) -> float:
-    return float(_presentation_stamp(packet) * packet.time_base)
+    return float(presentation_stamp(packet) * packet.time_base)
 
 
 def _end(packet: Any) -> float:
     duration = float((packet.duration or 0) * packet.time_base)
-    if duration >= SUSPECT_SECONDS:
-        duration = 0.0
-    return _first(packet) + duration
+    return _first(packet) + (duration if duration < SUSPECT_SECONDS else 0.0)
 
 
-def _presentation_stamp(item: Any) -> Any:
+def presentation_stamp(item: Any) -> Any:
     """Return when a packet or frame is shown, or else decoded, in ticks. None without either."""
     return item.dts if item.pts is None else item.pts
 

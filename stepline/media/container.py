@@ -9,10 +9,12 @@ FileShape      which of its tracks are read and where it ends, where only readin
 import contextlib
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from stepline.errors import MediaError
 from stepline.media.clock import (
@@ -26,18 +28,11 @@ from stepline.media.clock import (
     PacketClock,
     PictureTiming,
     StreamClock,
+    decoding_second,
+    presentation_stamp,
 )
 from stepline.media.opening import LiveInput, check_file, open_container, open_live_container
 from stepline.media.settings import MediaSettings
-from stepline.media.tracks import (
-    audible_index,
-    check_tracks,
-    film_index,
-    numbered_track,
-    picture_tracks,
-    set_up_picture,
-    sound_tracks,
-)
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +60,12 @@ MOST_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
 MOST_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
 MOST_FAILURES = 100  # read errors in a row after which the rest of a file is given up
 
+# packets of a file among which a film has a second picture. About ten seconds of it
+MAX_PACKETS_TO_COUNT = 1000
+# packets of each sound track among which something is heard. Two minutes of AAC
+MAX_PACKETS_TO_HEAR = 6000
+MIN_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone is below
+
 
 @dataclass
 class OpenMedia:
@@ -77,16 +78,18 @@ class OpenMedia:
 
     path: Path
     container: Any
-    picture: Any
-    sound: Any
-    start: float
-    duration: float | None
-    exact: bool  # the duration is read, not guessed, and the file can be searched
     settings: MediaSettings
+    picture: Any = None
+    sound: Any = None
+    duration: float | None = None
+    exact: bool = False  # the duration is read, not guessed, and the file can be searched
     damage: Damage = field(default_factory=Damage)
     on_gpu: bool = False  # `settings.decoder` holds
     live: LiveInput | None = None  # what was opened, where it is not a file
     shape: "FileShape" = field(default_factory=lambda: FileShape())
+
+    def __post_init__(self) -> None:
+        self.start = (self.container.start_time or 0) / MICROSECONDS_PER_SECOND
 
     def rewind(self) -> None:
         """Open the file, or the live source, again, at its start."""
@@ -95,7 +98,20 @@ class OpenMedia:
             self.container = open_live_container(self.live, self.settings)
         else:
             self.container = open_container(self.path, self.settings, on_gpu=self.on_gpu)
-        self.picture, self.sound = _tracks(self.path, self.container, self.settings, self.shape)
+        self.choose_tracks()
+
+    def choose_tracks(self) -> None:
+        """Set the picture and the sound track to read up for decoding. Raises MediaError without
+        any."""
+        pictures = picture_tracks(self.container)
+        sounds = sound_tracks(self.container)
+        if not pictures and not sounds:
+            cure = "convert it to mp4 (H.264, AAC)"
+            raise MediaError(f"{self.path}: neither picture nor sound that can be decoded; {cure}")
+        self.picture = _track(pictures, self.shape.picture)
+        self.sound = _track(sounds, self.shape.sound)
+        if self.picture is not None:
+            set_up_picture(self.path, self.picture, self.settings)
 
     def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
@@ -131,7 +147,7 @@ class OpenMedia:
         if self.live is not None:
             return self._readable_packets()
         used = [track.index for track in (self.picture, self.sound) if track is not None]
-        joined = JOINED_FORMATS & set(self.container.format.name.split(","))
+        joined = JOINED_FORMATS & _formats(self.container)
         max_pause = MAX_PAUSE_SECONDS if joined else MAX_FILE_PAUSE_SECONDS
         clock = PacketClock(used, max_pause=max_pause, damage=self.damage)
         return clock.mend(self._readable_packets())
@@ -173,7 +189,7 @@ class OpenMedia:
 
     def packet_end(self, packet: Any) -> float:
         """Return the second at which a packet ends, 0 where it has no time stamp that can be."""
-        stamp = packet.pts if packet.pts is not None else packet.dts
+        stamp = presentation_stamp(packet)
         base = packet.time_base
         if stamp is None or not base:
             return 0.0
@@ -186,11 +202,8 @@ class OpenMedia:
             duration = 0
         # a Fraction, whose own product takes ten times as long
         end = float((stamp + duration) * base.numerator / base.denominator - self.start)
-        if self.duration is None or not self.exact:
-            return end
-        if end <= self.duration + MARGIN_SECONDS:
-            return end
-        return 0.0
+        is_late = self.exact and self.duration is not None and end > self.duration + MARGIN_SECONDS
+        return 0.0 if is_late else end
 
 
 @contextlib.contextmanager
@@ -206,33 +219,23 @@ def open_media(
     path = Path(path)
     check_file(path, settings)
     container = open_container(path, settings, on_gpu=on_gpu)
-    media = None
+    media = OpenMedia(path, container, settings, on_gpu=on_gpu)
     try:
         # what only reading it shows
-        shape = _shape(path, container, settings)
-        picture, sound = _tracks(path, container, settings, shape)
-        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
-        formats = set(container.format.name.split(","))
-        duration = shape.end or _claimed_duration(container, start)
-        if duration is not None:
-            check_duration(path, duration, settings)
-        exact = shape.end is None and not GUESSED_FORMATS & formats
-        media = OpenMedia(
-            path,
-            container,
-            picture,
-            sound,
-            start,
-            duration,
-            exact,
-            settings,
-            on_gpu=on_gpu,
-            shape=shape,
-        )
+        media.shape = _shape(path, container, settings)
+        media.choose_tracks()
+        media.duration = media.shape.end or _claimed_duration(container, media.start)
+        if media.duration is not None:
+            check_duration(path, media.duration, settings)
+        media.exact = media.shape.end is None and not GUESSED_FORMATS & _formats(container)
         yield media
     finally:
-        opened = container if media is None else media.container
-        opened.close()
+        media.container.close()
+
+
+def _formats(container: Any) -> set[str]:
+    """Return the names of a container's format."""
+    return set(container.format.name.split(","))
 
 
 def _claimed_duration(container: Any, start: float) -> float | None:
@@ -240,7 +243,7 @@ def _claimed_duration(container: Any, start: float) -> float | None:
     if not container.duration or container.duration < 0:
         return None
     duration = container.duration / MICROSECONDS_PER_SECOND
-    counts_from_zero = FORMATS_WITH_ENDS & set(container.format.name.split(","))
+    counts_from_zero = FORMATS_WITH_ENDS & _formats(container)
     if counts_from_zero and duration > start > MAX_MISSING_SECONDS:
         duration -= start
     return float(duration)
@@ -250,47 +253,21 @@ def _claimed_duration(container: Any, start: float) -> float | None:
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
     """Yield a live source, opened. Raises MediaError, with the cure, for what cannot be."""
     container = open_live_container(live, settings)
-    media = None
+    media = OpenMedia(Path(live.label), container, settings, live=live)
     try:
-        check_tracks(Path(live.label), container, settings)
-        picture, sound = _tracks(Path(live.label), container, settings, FileShape())
-        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
-        duration = None
+        check_tracks(media.path, container, settings)
+        media.choose_tracks()
         if container.duration and container.duration > 0:
-            duration = container.duration / MICROSECONDS_PER_SECOND
-        media = OpenMedia(
-            Path(live.label), container, picture, sound, start, duration, False, settings, live=live
-        )
+            media.duration = container.duration / MICROSECONDS_PER_SECOND
         yield media
     finally:
-        opened = container if media is None else media.container
-        opened.close()
-
-
-def _tracks(
-    path: Path, container: Any, settings: MediaSettings, shape: "FileShape"
-) -> tuple[Any, Any]:
-    """Return the picture and the sound track to read, each None if it is missing, set up for
-    decoding."""
-    pictures = picture_tracks(container)
-    sounds = sound_tracks(container)
-    if not pictures and not sounds:
-        raise MediaError(
-            f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)"
-        )
-    picture = _track(pictures, shape.picture)
-    sound = _track(sounds, shape.sound)
-    if picture is not None:
-        set_up_picture(path, picture, settings)
-    return picture, sound
+        media.container.close()
 
 
 def _track(tracks: list[Any], index: int | None) -> Any:
     """Return the track of an index, else the first one."""
-    for track in tracks:
-        if track.index == index:
-            return track
-    return tracks[0] if tracks else None
+    chosen = [track for track in tracks if track.index == index]
+    return next(iter(chosen + tracks), None)
 
 
 @dataclass(frozen=True)
@@ -314,72 +291,71 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
     sounds = sound_tracks(container)
     status = path.stat()
     claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
-    formats = set(container.format.name.split(","))
-    is_joined = bool(formats & JOINED_FORMATS)
+    formats = _formats(container)
     is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
+    is_long = claimed > settings.max_duration
 
     # what has to be examined
-    questions = _Questions(
-        films=len(pictures) > 1,
-        sounds=len(sounds) > 1 and settings.audio_track is None,
-        clock=is_joined or is_sparse or claimed > settings.max_duration,
-        tail=claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
-    )
+    questions = {
+        "films": len(pictures) > 1,
+        "sounds": len(sounds) > 1 and settings.audio_track is None,
+        "clock": bool(formats & JOINED_FORMATS) or is_sparse or is_long,
+        "tail": claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
+    }
     shape = FileShape()
-    if any(vars(questions).values()):
+    if any(questions.values()):
         changed = status.st_size, status.st_mtime_ns
-        shape = _examine(path, changed, settings, questions)
+        shape = _examine(path, changed, settings, **questions)
     if settings.audio_track is not None and sounds:
         track = numbered_track(path, container, settings.audio_track)
         shape = replace(shape, sound=track.index)
     return shape
 
 
-@dataclass(frozen=True)
-class _Questions:
-    """What is to be examined: which track is a film, which is heard, whether the clock jumps.
-
-    tail: whether the clock jumps, where the file does not end when it claims.
-    """
-
-    films: bool
-    sounds: bool
-    clock: bool
-    tail: bool
-
-
 @functools.lru_cache(maxsize=256)
 def _examine(
-    path: Path, changed: tuple[int, int], settings: MediaSettings, questions: _Questions
+    path: Path,
+    changed: tuple[int, int],
+    settings: MediaSettings,
+    *,
+    films: bool,
+    sounds: bool,
+    clock: bool,
+    tail: bool,
 ) -> FileShape:
-    """Return what the packets of a file tell. changed: its size and time, by which it is known."""
-    log.debug("%s (%d bytes) is examined", path, changed[0])
-    picture = None
-    sound = None
-    end = None
+    """Return what the packets of a file show: which track is a film, which is heard, where it ends.
 
+    Args:
+        path: of the file.
+        changed: its size and time, by which it is known.
+        settings: how it is opened.
+        films: whether to find the track that is a film.
+        sounds: whether to find the track that is heard.
+        clock: whether to find its end where its clock jumps.
+        tail: the same, where the file does not end when it claims.
+    """
+    log.debug("%s (%d bytes) is examined", path, changed[0])
+    shape = FileShape()
     # each answer needs a file of its own, read from its start
-    if questions.films:
+    if films:
         with contextlib.closing(open_container(path, settings)) as container:
-            picture = film_index(container, picture_tracks(container))
-    if questions.sounds:
+            shape = replace(shape, picture=film_index(container, picture_tracks(container)))
+    if sounds:
         with contextlib.closing(open_container(path, settings)) as container:
-            sound = audible_index(container, sound_tracks(container))
-    if questions.clock or (questions.tail and not _ends_as_claimed(path, settings)):
-        end = _mended_end(path, settings, FileShape(picture, sound))
-    return FileShape(picture, sound, end)
+            shape = replace(shape, sound=audible_index(container, sound_tracks(container)))
+    if clock or (tail and not _ends_as_claimed(path, settings)):
+        shape = replace(shape, end=_mended_end(path, settings, shape))
+    return shape
 
 
 def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float | None:
     """Return the second at which a file ends whose time stamps jump, read to its end. None where
     they do not."""
-    container = open_container(path, settings)
-    with contextlib.closing(container):
-        picture, sound = _tracks(path, container, settings, shape)
-        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
-        media = OpenMedia(path, container, picture, sound, start, None, False, settings)
-        end = max((media.packet_end(packet) for packet in media.packets()), default=0.0)
-        return None if not media.damage.is_clock_broken else end
+    with contextlib.closing(open_container(path, settings)) as container:
+        media = OpenMedia(path, container, settings, shape=shape)
+        media.choose_tracks()
+        end = max(map(media.packet_end, media.packets()), default=0.0)
+        return end if media.damage.is_clock_broken else None
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
@@ -392,11 +368,9 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
         try:
             container.seek(container.duration, backward=True)
             for packet in container.demux():
-                stamp = packet.dts
-                if stamp is None:
-                    stamp = packet.pts
-                if stamp is not None and packet.time_base:
-                    ends[packet.stream.index] = float(stamp * packet.time_base)
+                second = decoding_second(packet)
+                if second is not None:
+                    ends[packet.stream.index] = second
         except av.error.FFmpegError:
             return False
         claimed = container.duration / MICROSECONDS_PER_SECOND
@@ -417,3 +391,115 @@ def picture_rate(stream: Any) -> float:
     be."""
     rate = stream.average_rate or stream.guessed_rate
     return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
+
+
+# ---------------------------------------------------------------- tracks
+
+
+def check_tracks(path: Path, container: Any, settings: MediaSettings) -> None:
+    """Raise MediaError where a file has more tracks than the limit."""
+    count = len(container.streams)
+    if count > settings.max_streams:
+        raise MediaError(
+            f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
+            "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
+        )
+
+
+def picture_tracks(container: Any) -> list[Any]:
+    """Return the tracks of pictures that can be decoded, without flagged covers, the default ones
+    first."""
+    from av.stream import Disposition
+
+    # a cover picture is not a picture stream
+    cover = Disposition.attached_pic | Disposition.timed_thumbnails
+    return _usable(stream for stream in container.streams.video if not stream.disposition & cover)
+
+
+def sound_tracks(container: Any) -> list[Any]:
+    """Return the tracks of sound that can be decoded, the default ones first."""
+    return _usable(container.streams.audio)
+
+
+def _usable(streams: Iterable[Any]) -> list[Any]:
+    from av.stream import Disposition
+
+    usable = [stream for stream in streams if stream.codec_context is not None]
+    return sorted(usable, key=lambda stream: not stream.disposition & Disposition.default)
+
+
+def film_index(container: Any, tracks: Sequence[Any]) -> int:
+    """Return the index of the first track that holds more than one picture, else of the first one.
+
+    Reads the container, which is to be opened again. A cover may lack its flag, and comes first.
+    """
+    counts = {stream.index: 0 for stream in tracks}
+    for number, packet in enumerate(container.demux(tracks)):
+        # An empty packet marks the end of a stream.
+        if packet.size:
+            counts[packet.stream.index] += 1
+        if min(counts.values()) > 1 or number >= MAX_PACKETS_TO_COUNT:
+            break
+    films = [index for index, count in counts.items() if count > 1]
+    return int((films or list(counts))[0])
+
+
+def numbered_track(path: Path, container: Any, number: int) -> Any:
+    """Return the sound track of a number, from 1 on in the order of the file. Raise MediaError
+    where that track is missing or cannot be decoded."""
+    tracks = list(container.streams.audio)
+    if number > len(tracks) or tracks[number - 1].codec_context is None:
+        raise MediaError(
+            f"{path}: no sound track {number} that can be decoded; "
+            f"give media.audio_track from 1 to {len(tracks)}"
+        )
+    return tracks[number - 1]
+
+
+def audible_index(container: Any, tracks: Sequence[Any]) -> int:
+    """Return the index of the first track in which something is heard, else of the first one.
+
+    Reads the container, which is to be opened again. Recorders write a track for each of their
+    inputs, and many of these are silent.
+    """
+    import av
+
+    loud: set[int] = set()
+    for number, packet in enumerate(container.demux(tracks)):
+        if number >= MAX_PACKETS_TO_HEAR * len(tracks):
+            break
+        try:
+            frames = packet.decode()
+        except av.error.FFmpegError:
+            continue
+        if any(_is_audible(frame) for frame in frames):
+            loud.add(packet.stream.index)
+            if packet.stream.index == tracks[0].index:
+                break
+    heard = [track for track in tracks if track.index in loud]
+    return int((heard or tracks)[0].index)
+
+
+def _is_audible(frame: Any) -> bool:
+    samples = np.asarray(frame.to_ndarray())
+    kind = samples.dtype.kind
+    highest = np.iinfo(samples.dtype).max if kind in "iu" else 1.0
+    # Unsigned samples are silent in the middle of their range.
+    middle = highest / 2 if kind == "u" else 0.0
+    peak = np.abs(samples.astype(np.float32) - middle).max(initial=0.0)
+    return bool(peak > MIN_PEAK * highest)
+
+
+def set_up_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
+    """Make a track of pictures ready for decoding. Raise MediaError where they are larger than the
+    limit."""
+    context = picture.codec_context
+    if context.width * context.height > settings.max_pixels:
+        raise MediaError(
+            f"{path}: pictures of {context.width}x{context.height} are more than "
+            f"media.max_pixels = {settings.max_pixels}; scale the video down "
+            "(ffmpeg -i IN -vf scale=-2:720 OUT)"
+        )
+    # pictures may grow in mid-stream
+    context.options = {"max_pixels": str(settings.max_pixels)}
+    context.thread_count = settings.threads

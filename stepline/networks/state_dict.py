@@ -14,7 +14,7 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final, NamedTuple
 
@@ -81,6 +81,33 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
         if value.dtype.kind == "f":
             tensors[name] = value.astype(np.float32)
     return tensors
+
+
+MAX_WRONG_WEIGHTS: Final = 3  # that an error names
+
+
+def check_weights(
+    path: Path,
+    network: str,
+    weights: Mapping[str, Array],
+    shapes: Mapping[str, tuple[int, ...]],
+    cure: str,
+) -> None:
+    """Raise ModelError unless weights are those of a network: names, shapes, and finite numbers."""
+    faults = [f"{name} is missing" for name in shapes if name not in weights]
+    faults += [f"{name} is unknown" for name in weights if name not in shapes]
+    for name, shape in shapes.items():
+        if name not in weights:
+            continue
+        if weights[name].shape != shape:
+            faults.append(f"{name} is {weights[name].shape}, not {shape}")
+        elif not np.isfinite(weights[name]).all():
+            faults.append(f"{name} holds NaN or infinity")
+    if faults:
+        names = ", ".join(faults[:MAX_WRONG_WEIGHTS])
+        if len(faults) > MAX_WRONG_WEIGHTS:
+            names += f" and {len(faults) - MAX_WRONG_WEIGHTS} more"
+        raise ModelError(f"{path}: not {network}'s weights: {names}; {cure}")
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:

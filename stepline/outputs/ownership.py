@@ -11,7 +11,6 @@ from pathlib import Path
 from stepline.errors import StoreError
 from stepline.files.atomic_files import FileSet, partial_files
 from stepline.files.digests import sha256
-from stepline.files.storage import read_record
 from stepline.limits import parse_json
 from stepline.outputs.page import record_digest
 from stepline.outputs.registry import (
@@ -27,6 +26,7 @@ from stepline.outputs.text import safe_stem
 from stepline.outputs.web_addresses import PAGE_MARK, WebAddresses
 from stepline.plugins import plugin_identities
 from stepline.records import Record, Video
+from stepline.storage import read_record
 
 # What an output that is made from the record alone may have been written with.
 EXTRAS_OF_REMADE = (OutputExtras(), OutputExtras(said_cues=False))

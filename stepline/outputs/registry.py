@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from stepline.errors import SettingsError
-from stepline.files.storage import to_json
 from stepline.outputs import documents, editing
 from stepline.outputs.alignment import alignment_npz
 from stepline.outputs.chapters import chapters
@@ -21,6 +20,7 @@ from stepline.outputs.text import safe_stem
 from stepline.outputs.web_addresses import RecordLinks, WebAddresses, media_link
 from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names, refuse_removed_output
 from stepline.records import Alignment, Record
+from stepline.storage import to_json
 
 NO_ADDRESSES = WebAddresses()
 PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs link

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from stepline.files.storage import to_json
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import (
     WARNING_MARK,
@@ -15,6 +14,7 @@ from stepline.outputs.text import (
 )
 from stepline.outputs.verdict import Verdict, headline, step_verdict
 from stepline.records import Record, Step
+from stepline.storage import to_json
 
 VERDICT_MARKS: dict[Verdict, str] = {
     "shown": "●",

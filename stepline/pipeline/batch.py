@@ -5,38 +5,65 @@ already.
 with each video.
 """
 
+import faulthandler
 import logging
 import math
 import os
+import pickle
 import re
-from collections.abc import Iterator, Sequence
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from logging.handlers import QueueHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 
-from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
+from stepline.errors import (
+    CaptionError,
+    MediaError,
+    SettingsError,
+    SteplineError,
+    StoreError,
+    error_line,
+)
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
-from stepline.files.storage import read_record
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
-from stepline.networks.device import current_device, set_device
+from stepline.networks.device import (
+    ComputeType,
+    core_count,
+    cpu_threads,
+    current_device,
+    set_device,
+)
 from stepline.numeric import one_blas_thread
-from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_SIDE, OutputOptions, write_files
 from stepline.pipeline.part import in_whole_video, part_info
-from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.sources import find_sources, is_taken, open_only_source
+from stepline.pipeline.request import Request, SourceOptions, StepsSettings
+from stepline.pipeline.sources import (
+    VideoSource,
+    find_sources,
+    is_taken,
+    open_only_source,
+    read_media_info,
+)
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
+from stepline.processes import worker_variables
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
+from stepline.storage import read_record
 from stepline.version import __version__
+from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
@@ -88,28 +115,19 @@ def steps(
     # what is asked
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
-    opened = open_only_source(
-        video,
-        settings,
-        folder,
-        captions=_optional_path(captions),
-        texts=_lines(texts),
-        part=part,
-        title=title,
-        graph=_graph(texts),
-    )
+    options = _source_options(texts, captions, part, title)
+    opened = open_only_source(video, settings, folder, **options)
 
     # the record, and in a folder its files
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
-            _refuse_odd_name(request.path)
             record = understand(request, settings, networks=networks, progress=progress).record
             return _advised(request, record, settings)
         from stepline.outputs import USUAL
 
-        options = OutputOptions(folder, USUAL)
-        return run_video(request, settings, options, networks=networks, progress=progress).record
+        outputs = OutputOptions(folder, USUAL)
+        return run_video(request, settings, outputs, networks=networks, progress=progress).record
 
 
 class VideoScores(NamedTuple):
@@ -140,7 +158,8 @@ def scores(
     shown then), all 0 in a sound without a picture. The other arguments as of `steps`.
     Raises SettingsError without a line, MediaError, CaptionError or ModelError, each with its cure.
     """
-    lines = _lines(texts)
+    options = _source_options(texts, captions, part)
+    lines = options["texts"]
     if not lines:
         raise SettingsError("no lines to score; give at least one text")
     if device is not None:
@@ -148,17 +167,7 @@ def scores(
 
     # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
-    opened = open_only_source(
-        video,
-        settings,
-        None,
-        captions=_optional_path(captions),
-        texts=lines,
-        part=part,
-        graph=_graph(texts),
-    )
-    with opened as request:
-        _refuse_odd_name(request.path)
+    with open_only_source(video, settings, None, **options) as request:
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
 
@@ -172,26 +181,23 @@ def scores(
     return VideoScores(alignment.scores, columns / alignment.rate)
 
 
-def _lines(texts: "Sequence[str] | str | TaskGraph") -> tuple[str, ...]:
-    """Return a user's texts, or of one text its lines that are not empty."""
+def _source_options(
+    texts: "Sequence[str] | str | TaskGraph" = (),
+    captions: Path | str | None = None,
+    part: Span | None = None,
+    title: str | None = None,
+) -> SourceOptions:
+    """Return what a caller gives with a video. Of one text, its lines that are not empty."""
     from stepline.grounding.task_graph import TaskGraph
 
+    options: SourceOptions = {"part": part, "title": title}
+    if captions is not None:
+        options["captions"] = Path(captions)
     if isinstance(texts, TaskGraph):
-        return texts.lines
-    if not isinstance(texts, str):
-        return tuple(texts)
-    return tuple(line.strip() for line in texts.splitlines() if line.strip())
-
-
-def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
-    """Return the graph whose lines the texts are, if there is one."""
-    from stepline.grounding.task_graph import TaskGraph
-
-    return texts if isinstance(texts, TaskGraph) else None
-
-
-def _optional_path(path: Path | str | None) -> Path | None:
-    return None if path is None else Path(path)
+        return {**options, "texts": texts.lines, "graph": texts}
+    if isinstance(texts, str):
+        texts = [line.strip() for line in texts.splitlines() if line.strip()]
+    return {**options, "texts": tuple(texts)}
 
 
 @dataclass(frozen=True)
@@ -244,9 +250,8 @@ def batch(
         record = None
         fault = None
         path = Path(source.label)
-        opened = source.open(options.out, settings, texts=_lines(texts), graph=_graph(texts))
         try:
-            with opened as request:
+            with source.open(options.out, settings, **_source_options(texts)) as request:
                 path = request.path
                 result = run_video(request, settings, options, networks=networks, progress=progress)
                 record = result.record
@@ -272,10 +277,9 @@ def transcribe(
     settings = settings or StepsSettings()
 
     # what is said
-    opened = open_only_source(video, settings, None, captions=_optional_path(captions), part=part)
-    with opened as request:
+    options = _source_options((), captions, part)
+    with open_only_source(video, settings, None, **options) as request:
         path = request.path
-        _refuse_odd_name(path)
         whole = read_media_info(request, settings)
         info = part_info(whole, part)
         models = shared_recognisers(settings.asr, current_device())
@@ -316,8 +320,6 @@ def run_video(
     """
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
-
-    _refuse_odd_name(request.path)
 
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
@@ -362,28 +364,30 @@ def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
 def _earlier_result(
     request: Request, settings: StepsSettings, options: OutputOptions, networks: Networks
 ) -> VideoResult | None:
-    """Return what another run has made of the same, where all that is asked for is there."""
+    """Return what another run of this version has made of the same video with the same settings,
+    where it is final and all that is asked for is there."""
     from stepline.outputs import clip_spans, missing_outputs, safe_stem
 
     if options.force:
         return None
-    path = options.out / f"{safe_stem(request.id)}.json"
-    record = _finished_record(request, settings, networks, path)
-    if record is None or missing_outputs(record, options.out, options.formats, options.web):
+    try:
+        record = read_record(options.out / f"{safe_stem(request.id)}.json")
+    except StoreError:
+        return None
+    if record.models.get("stepline") != __version__:
+        return None
+    if record.settings != fingerprint(request, settings, networks):
+        return None
+    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
+        return None
+    if not request.path.is_file() or record.video.sha256 != sha256(request.path):
+        return None
+    if missing_outputs(record, options.out, options.formats, options.web):
         return None
     clips = clip_spans(record, options.out) if options.clips else ()
     if not all(clip.is_file() for clip in clips):
         return None
     return VideoResult(record, (), earlier=True)
-
-
-def _refuse_odd_name(path: Path) -> None:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise MediaError(
-            f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file"
-        ) from error
 
 
 def refuse_overwriting(request: Request, options: OutputOptions) -> None:
@@ -408,26 +412,6 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
         reason = "an output would be written over this file, which is not as an earlier run left it"
         cure = "give another --out, or --overwrite to lose it"
         raise SettingsError(f"{foreign}: {reason}; {cure}")
-
-
-def _finished_record(
-    request: Request, settings: StepsSettings, networks: Networks, path: Path
-) -> Record | None:
-    """Return the record of a run with the same video, settings and version, if there is a final
-    one."""
-    try:
-        record = read_record(path)
-    except StoreError:
-        return None
-    if record.models.get("stepline") != __version__:
-        return None
-    if record.settings != fingerprint(request, settings, networks):
-        return None
-    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
-        return None
-    if not request.path.is_file() or record.video.sha256 != sha256(request.path):
-        return None
-    return record
 
 
 def _advised(request: Request, record: Record, settings: StepsSettings) -> Record:
@@ -485,3 +469,188 @@ def read_texts(path: Path) -> tuple[str, ...]:
         count = f"{len(texts)} lines are more than {MAX_TEXTS}"
         raise SettingsError(f"--texts {path}: {count}; give those of this video")
     return texts
+
+
+WORKER_BYTES = 2**30  # bytes of a process; 731 MB at most were measured with the default settings
+MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
+POLL_SECONDS = 0.5  # s between two looks while no worker has news
+END_SECONDS = 10.0  # s that workers have to clean up after an interrupt
+CGROUP_FOLDER = Path("/sys/fs/cgroup")  # where a container sees what memory it may use
+LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the process that started it
+
+
+@dataclass(frozen=True)
+class VideoWorkerSetup:
+    """What the main job does with every video.
+
+    Args:
+        request_parts: arguments of `VideoSource.open`.
+        device: as of `set_device`.
+        compute: as of `set_device`.
+        log_levels: of `LOGGER_NAMES`.
+    """
+
+    settings: StepsSettings
+    output: OutputOptions
+    request_parts: Mapping[str, Any]
+    device: str = "auto"
+    compute: ComputeType = "auto"
+    log_levels: tuple[int, ...] = (logging.WARNING, logging.ERROR)
+
+
+@dataclass(frozen=True)
+class VideoOutcome:
+    """The result of a video, or the error that ended it. label: what messages call the video."""
+
+    label: str
+    result: VideoResult | None = None
+    error: Exception | None = None
+
+
+def machine_jobs(settings: StepsSettings) -> int:
+    """Return how many videos this machine carries at the same time: each takes a core and memory.
+
+    OMP_NUM_THREADS: cores that each takes instead. One where they would share a GPU, or a local
+    language model.
+    """
+    # What cannot be shared between processes: a GPU, or a model that fills the memory.
+    has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.gguf is not None
+    is_local_model = has_local_writer or settings.vision.vlm.gguf is not None
+    if is_local_model or current_device().kind != "cpu":
+        return 1
+    cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1
+    by_memory = available_bytes() // video_bytes(settings)
+    return max(1, min(core_count() // cores_per_video, by_memory))
+
+
+def video_bytes(settings: StepsSettings) -> int:
+    """Return the memory that the main job takes on a video, with room to spare.
+
+    A recogniser that the settings name is fetched here where it is missing, once for all processes.
+    """
+    if settings.asr.model is None or settings.asr.recogniser != "whisper":
+        return WORKER_BYTES
+    from stepline.speech.whisper import find_model
+
+    # WORKER_BYTES was measured with the default model. A named one may be far larger.
+    files = find_model(settings.asr.model).glob("*.bin")
+    return WORKER_BYTES + MODEL_COPIES * sum(file.stat().st_size for file in files)
+
+
+def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
+    """Return the memory that can still be used: of the machine, or of the container's limit.
+
+    cgroup: folder of the container's numbers.
+    """
+    # A container's limit counts as well, and psutil reports the machine's memory.
+    free = int(psutil.virtual_memory().available)
+    files = (cgroup / "memory.max", cgroup / "memory.current")
+    limit, usage = (file.read_text().strip() if file.is_file() else "" for file in files)
+    # The limit is "max" where there is none.
+    if not (limit.isdecimal() and usage.isdecimal()):
+        return free
+    return min(free, max(0, int(limit) - int(usage)))
+
+
+class VideoPool(WorkerPool[WorkerProcess]):
+    """Worker processes that do the main job, at most `size`."""
+
+    def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
+        variables = worker_variables(max(1, core_count() // size))
+
+        def start(_: int) -> WorkerProcess:
+            target = f"{__name__}:start_worker"
+            return WorkerProcess(target, setup, variables=variables, show_output=True)
+
+        super().__init__(start, size, END_SECONDS)
+
+    def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
+        """Yield the outcome of each video, in the order in which they end. None now and then while
+        there is no news.
+
+        Raises SteplineError where no worker can start.
+        """
+        waiting = deque(sources)
+        while waiting or any(worker.is_busy for worker in self.workers):
+            # Free workers first: a new process has to load its networks.
+            for worker in self.workers:
+                if waiting and worker.is_free:
+                    worker.submit(waiting.popleft())
+            # Those that still start will each take a video, so they count as workers to come.
+            starting = sum(not worker.is_ready for worker in self.workers)
+            self.grow(len(self.workers) + len(waiting) - starting)
+            for worker, message in self.wait(POLL_SECONDS):
+                outcome = self._outcome(worker, message)
+                if outcome is not None:
+                    yield outcome
+            yield None
+
+    def _outcome(self, worker: WorkerProcess, message: object) -> VideoOutcome | None:
+        """Return the outcome of a worker's video, where that is the message. Log what it logs."""
+        source: VideoSource | None = worker.task if worker.is_busy else None
+        if isinstance(message, Reply):
+            outcome: VideoOutcome = message.value
+            return outcome
+        if isinstance(message, logging.LogRecord):
+            # Lines of several videos mix, so each names its own.
+            if source is not None:
+                message.msg = f"{source.label}: {message.msg}"
+            logging.getLogger(message.name).handle(message)
+        if isinstance(message, WorkerDeath):
+            if source is None:
+                what = f"a worker process ended by itself ({message.cause})"
+                raise SteplineError(f"{what}; try --jobs 1")
+            self.workers.remove(worker)
+            worker.close()
+            what = f"{source.label}: its process was ended ({message.cause})"
+            cure = "try it alone, or fewer --jobs where memory is short"
+            return VideoOutcome(source.label, error=SteplineError(f"{what}; {cure}"))
+        return None
+
+
+class MessageHandler(QueueHandler):
+    """Sends log records to the parent of this worker process."""
+
+    def __init__(self, send: Send) -> None:
+        super().__init__(SimpleQueue())
+        self._send = send
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a log record."""
+        self._send(record)
+
+
+def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
+    """Load the networks in a worker process, and return what does the main job on a video."""
+    faulthandler.enable()
+    logging.basicConfig(handlers=[MessageHandler(send)])
+    for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):
+        logging.getLogger(name).setLevel(level)
+    set_device(setup.device, setup.compute)
+    networks = load_networks(setup.settings, several=True)
+
+    def run(source: VideoSource) -> VideoOutcome:
+        try:
+            opened = source.open(setup.output.out, setup.settings, **setup.request_parts)
+            with opened as request:
+                result = run_video(request, setup.settings, setup.output, networks=networks)
+        except Exception as error:  # noqa: BLE001   sent to the parent, which prints it
+            return VideoOutcome(source.label, error=portable_error(error))
+        return VideoOutcome(source.label, result)
+
+    return run
+
+
+def portable_error(error: Exception) -> Exception:
+    """Return the error as it can be sent to another process, its trace in a note. Where it cannot
+    be, return a RuntimeError with its name and words."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        # An error that cannot be copied would break the pipe, so it is tried here.
+        copy: object = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001   whatever a library's own error does when it is copied
+        copy = None
+    if not isinstance(copy, Exception):
+        copy = RuntimeError(error_line(f"{type(error).__name__}: {error}"))
+    copy.add_note(trace)
+    return copy

@@ -10,30 +10,20 @@ the whole video's.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stepline.errors import SettingsError
-from stepline.records import (
-    Alignment,
-    FeatureSequence,
-    Material,
-    Record,
-    ScreenTarget,
-    Sentence,
-    Span,
-    Step,
-    Transcript,
-    WorkTime,
-)
+from stepline.records import Alignment, FeatureSequence, FrozenModel, Record, Span, Transcript
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
 
-Statement = TypeVar("Statement", Material, WorkTime)
+# The fields of a record, and of what is in them, that hold seconds of the video.
+TIME_FIELDS = {"transcript", "steps", "captions", "materials", "tools", "yields", "times"}
+TIME_FIELDS |= {"sentences", "words", "span", "spans", "said", "at", "target"}
 
 
 def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
@@ -52,12 +42,9 @@ def transcript_within(transcript: Transcript, part: Span | None) -> Transcript:
     """Return the sentences that begin in a part, on its clock."""
     if part is None:
         return transcript
-    inside = []
-    for sentence in transcript.sentences:
-        if sentence.span.start in part:
-            inside.append(sentence)
-    of_part = transcript.model_copy(update={"sentences": tuple(inside)})
-    return moved_transcript(of_part, -part.start)
+    inside = tuple(item for item in transcript.sentences if item.span.start in part)
+    moved: Transcript = _moved(transcript.model_copy(update={"sentences": inside}), -part.start)
+    return moved
 
 
 def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequence:
@@ -75,41 +62,27 @@ def in_whole_video(
 ) -> tuple[Record, Alignment | None]:
     """Return what was found in a part with the times of the whole video. start: second at which the
     part begins."""
-    transcript = None
-    if record.transcript is not None:
-        transcript = moved_transcript(record.transcript, start)
-    moved = record.model_copy(
-        update={
-            "transcript": transcript,
-            "steps": _moved_steps(record.steps, start),
-            "captions": _moved_steps(record.captions, start),
-            "materials": _moved_statements(record.materials, start),
-            "tools": _moved_statements(record.tools, start),
-            "yields": _moved_statements(record.yields, start),
-            "times": _moved_statements(record.times, start),
-        }
-    )
     if alignment is not None:
         # nothing is known of the rows before
         before = round(start * alignment.rate)
         scores = np.pad(alignment.scores, ((0, 0), (before, 0)))  # (K, before + T)
         alignment = replace(alignment, scores=scores)
-    return moved, alignment
+    return _moved(record, start), alignment
 
 
-def moved_transcript(transcript: Transcript, seconds: float) -> Transcript:
-    """Return the transcript that many seconds later."""
-    sentences = [_moved_sentence(sentence, seconds) for sentence in transcript.sentences]
-    return transcript.model_copy(update={"sentences": tuple(sentences)})
-
-
-def _moved_sentence(sentence: Sentence, seconds: float) -> Sentence:
-    words = []
-    for word in sentence.words:
-        word_span = moved_span(word.span, seconds) if word.span is not None else None
-        words.append(word.model_copy(update={"span": word_span}))
-    span = moved_span(sentence.span, seconds)
-    return sentence.model_copy(update={"span": span, "words": tuple(words)})
+def _moved(value: Any, seconds: float) -> Any:
+    """Return a second, a span, or whatever holds some, that many seconds later."""
+    if isinstance(value, Span):
+        return moved_span(value, seconds)
+    if isinstance(value, int | float):
+        return round(value + seconds, 6)
+    if isinstance(value, tuple):
+        return tuple(_moved(item, seconds) for item in value)
+    if not isinstance(value, FrozenModel):
+        return value
+    names = TIME_FIELDS & type(value).model_fields.keys()
+    update = {name: _moved(getattr(value, name), seconds) for name in names}
+    return value.model_copy(update=update)
 
 
 def moved_span(span: Span, seconds: float) -> Span:
@@ -119,31 +92,3 @@ def moved_span(span: Span, seconds: float) -> Span:
     start = max(0.0, round(span.start + seconds, 6))
     end = round(span.end + seconds, 6)
     return Span(start, max(end, start + 1e-3))
-
-
-def moved_target(target: ScreenTarget, seconds: float) -> ScreenTarget:
-    """Return what is clicked that many seconds later."""
-    return target.model_copy(update={"at": round(target.at + seconds, 6)})
-
-
-def _moved_statements(statements: tuple[Statement, ...], seconds: float) -> tuple[Statement, ...]:
-    moved = []
-    for statement in statements:
-        at = round(statement.at + seconds, 6)
-        moved.append(statement.model_copy(update={"at": at}))
-    return tuple(moved)
-
-
-def _moved_steps(steps: Sequence[Step], seconds: float) -> tuple[Step, ...]:
-    moved = []
-    for step in steps:
-        spans = [moved_span(span, seconds) for span in step.spans]
-        update: dict[str, object] = {"spans": tuple(spans)}
-        if step.at is not None:
-            update["at"] = round(step.at + seconds, 6)
-        if step.said is not None:
-            update["said"] = moved_span(step.said, seconds)
-        if step.target is not None:
-            update["target"] = moved_target(step.target, seconds)
-        moved.append(step.model_copy(update=update))
-    return tuple(moved)

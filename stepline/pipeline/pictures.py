@@ -167,7 +167,7 @@ def extract_features(
     warnings += motion.warnings
     screen = None
     if options.screens:
-        from stepline.pipeline.screen_reading import read_if_screen
+        from stepline.pipeline.screen import read_if_screen
 
         screen = read_if_screen(request, info, settings, motion.screen_likeness())
     return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))

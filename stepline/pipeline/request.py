@@ -3,7 +3,7 @@ adds."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from stepline.media.settings import LinkSettings, MediaSettings
 from stepline.models.nasva.settings import NasvaSettings
@@ -30,6 +30,21 @@ class StepsSettings(Settings):
     judge: JudgeSettings = JudgeSettings()
     procx: DescribeSettings = DescribeSettings()
     links: LinkSettings = LinkSettings()
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a user may give with a video, as `Request` holds it."""
+
+    part: Span | None
+    title: str | None
+    graph: "TaskGraph | None"
+
+
+class SourceOptions(RequestOptions, total=False):
+    """Also what the page of a link may give. texts: None is the titles of its chapters."""
+
+    captions: Path | None
+    texts: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,23 @@ from pydantic import JsonValue
 
 from stepline.grounding.screens.captions import typed_captions, without_captions
 from stepline.grounding.screens.clicks import Click, place_clicks
-from stepline.grounding.screens.reading import ScreenEvent, ScreenReading, sampled_likeness
+from stepline.grounding.screens.reading import (
+    TEXT_LOOKS,
+    ScreenEvent,
+    ScreenReading,
+    has_screen_text,
+    read_screen,
+    sampled_likeness,
+)
+from stepline.networks.weights import weights_fetched
 from stepline.outputs.text import one_line, shorten
 from stepline.pipeline.placing import PlacedSteps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.screen_reading import read_if_screen
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
+from stepline.vision.cues import TEXT_WEIGHTS
 
 if TYPE_CHECKING:
+    from stepline.grounding.screens.changes import ScreenLikeness
     from stepline.media import MediaInfo
 
 log = logging.getLogger(__name__)
@@ -154,3 +163,39 @@ def _with_click_rows(
             inside = (seconds >= click.span.start) & (seconds < click.span.end)
             scores[row] = np.where(inside, _probability(click), 0.0)
     return replace(alignment, scores=scores)
+
+
+# Times as long as wide, beyond which a picture is not a screen. A look at one of 16 x 4,000 pixels
+# took 3.6 GB, since looks have one width.
+MAX_ASPECT_RATIO = 4.0
+
+
+def read_if_screen(
+    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
+) -> ScreenReading | None:
+    """Return what is on the screen of a screen recording, None of any other video.
+
+    likeness: of its pictures. Without the weights that read text nothing is a screen recording.
+    """
+    vision = settings.vision
+    # "auto" needs the cheap signs first, then text in sampled pictures.
+    if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
+        return None
+    if vision.screen == "auto":
+        if not (vision.screen_text and likeness.is_candidate and _has_screen_shape(info)):
+            return None
+        # The middles of equal pieces of the video.
+        seconds = [
+            request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
+        ]
+        if not has_screen_text(request.path, seconds):
+            return None
+    reading = read_screen(request.path, info, settings.media, request.part)
+    log.info("a screen recording; it changes %d times", len(reading.events))
+    return reading
+
+
+def _has_screen_shape(info: "MediaInfo") -> bool:
+    """Return whether a picture is no longer and no wider than screens are."""
+    shorter = min(info.width, info.height)
+    return max(info.width, info.height) <= MAX_ASPECT_RATIO * shorter

@@ -1,11 +1,12 @@
-"""The videos that a command is given: files, folders of them, and links, each fetched when its turn
-comes.
+"""The videos that a command is given: files, folders of them, captions without their video, and
+links, each fetched when its turn comes.
 
     for source in find_sources(["films", "https://example.org/whisk.mp4"], out, settings):
         with source.open(out, settings) as request:
             run_video(request, settings, options)
 
-What links bring goes to OUT/downloads.
+What an argument is, `input_kind` alone decides: it is asked once, and the answer is the kind of a
+`VideoSource`. What links bring goes to OUT/downloads.
 """
 
 import contextlib
@@ -15,26 +16,20 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 
 from stepline.errors import CaptionError, MediaError, StoreError
-from stepline.files.storage import read_record
+from stepline.language_tags import split_language
 from stepline.outputs.shared_folder import unshared_files_below
-from stepline.pipeline.captions_alone import (
-    FOLDER_SUFFIXES,
-    is_captions,
-    is_folder_captions,
-    without_sidecars,
-)
-from stepline.pipeline.request import Request, StepsSettings
-from stepline.records import Span
+from stepline.pipeline.request import Request, RequestOptions, SourceOptions, StepsSettings
+from stepline.storage import read_record
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.media import MediaInfo
     from stepline.media.links import Link
     from stepline.media.page_videos import Report
 
@@ -48,6 +43,13 @@ VIDEO_ENDINGS = (
     ".mpg .mpeg .mpe .m2v .vob .vro .ts .mts .m2t .m2ts .mxf .wtv .rm .rmvb .nut"
 )
 VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
+# The captions that a folder is searched for. JSON and csv hold other things too, so they must be
+# named.
+FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv", ".ttml", ".dfxp"))
+CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
+CAPTIONS_ALONE = (
+    "captions alone, no picture: steps are placed by their words, and none counts as shown"
+)
 
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
 DOWNLOADS_FOLDER = "downloads"  # folder in an OUT for what links brought
@@ -65,14 +67,65 @@ def is_site(path: Path | None) -> bool:
     return path == SITE_PATH and not SITE_PATH.exists()
 
 
+InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
+
+
+def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind | None:
+    """Return what an argument is. None: a file of a folder that is not read.
+
+    Args:
+        argument: a path, or an address of http(s).
+        in_folder: whether it was found in a folder. Then it counts by its suffix, unless it is
+            hidden or Stepline wrote it. A file that is named is tried whatever it is called: one
+            that is no captions counts as a video, and `media.probe` reports what it is instead.
+    """
+    if is_link(str(argument)):
+        return "link"
+    path = Path(argument)
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return "folder"
+    if not in_folder:
+        return "captions" if suffix in CAPTION_SUFFIXES else "video"
+    if path.name.startswith("."):
+        return None
+    if suffix in FOLDER_SUFFIXES:
+        return None if _is_record(path.with_suffix(".json")) else "captions"
+    return "video" if suffix in VIDEO_SUFFIXES and not _is_own_video(path) else None
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        read_record(path)
+    except StoreError:
+        return False
+    return True
+
+
+def _is_own_video(file: Path) -> bool:
+    """Tell whether Stepline cut or copied a video, by the record next to it. A clip is in a folder
+    that has one."""
+    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
+    from stepline.pipeline.output_files import SUMMARY_SUFFIX
+
+    for suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):
+        if file.name.endswith(suffix):
+            return file.with_name(file.name.removesuffix(suffix) + ".json").is_file()
+    folder = file.parent
+    stem = folder.name.removesuffix(CLIPS_SUFFIX)
+    return stem != folder.name and folder.with_name(f"{stem}.json").is_file()
+
+
 @dataclass(frozen=True)
 class VideoSource:
     """One video that a command is given: a file, or a link that is fetched when it is opened.
 
+    kind: "video" or "captions" of a file.
     id: of a file, as `name_videos` gives it. A link has none before it is fetched.
     """
 
     place: "Path | Link"
+    kind: InputKind
     id: str | None = None
 
     @property
@@ -84,11 +137,6 @@ class VideoSource:
 
         return display_url(self.place.url)
 
-    @property
-    def is_link(self) -> bool:
-        """Whether it is fetched first."""
-        return not isinstance(self.place, Path)
-
     @contextmanager
     def open(
         self,
@@ -97,42 +145,39 @@ class VideoSource:
         *,
         captions: Path | None = None,
         texts: tuple[str, ...] | None = (),
-        part: Span | None = None,
-        title: str | None = None,
-        graph: "TaskGraph | None" = None,
         keep: bool = True,
         report: "Report | None" = None,
         force: bool = False,
+        **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
         """Yield what the main job is asked of it. What a link brings stays in OUT with `keep`.
 
-        title: what the user calls it. force: fetch a link again.
-        captions: SITE_PATH is those of the link's page. graph: whose lines the texts are.
+        captions: SITE_PATH is those of the link's page.
         texts: None is the titles of the page's chapters.
+        force: fetch a link again.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
             if is_site(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
-            id = self.id or next(iter(name_videos([self.place], out)))
-            if is_captions(self.place):
+            if self.kind == "captions":
                 if captions not in (None, self.place):
                     cure = "give the video, or leave --captions out"
                     raise CaptionError(f"{self.place}: captions already; {cure}")
                 captions = self.place
-            yield Request(self.place, id, captions, texts, part=part, title=title, graph=graph)
+            id = self.id or self.place.stem
+            yield Request(self.place, id, captions, texts, **options)
             return
         from stepline.media.links import fetch_link, forget_link
 
         folder = out / DOWNLOADS_FOLDER
-        language = (settings.asr.language or "en").partition("-")[0]
         with_captions = is_site(captions)
         video = fetch_link(
             self.place,
             folder,
             captions=with_captions,
-            language=language,
+            language=(settings.asr.language or "en").partition("-")[0],
             report=report,
             force=force,
         )
@@ -145,8 +190,7 @@ class VideoSource:
             if with_captions:
                 captions = video.captions
             (id,) = name_videos([video.path], out)
-            request = Request(video.path, id, captions, texts, video.origin, kept=keep, part=part)
-            yield replace(request, title=title, graph=graph)
+            yield Request(video.path, id, captions, texts, video.origin, kept=keep, **options)
         finally:
             if not keep:
                 forget_link(self.place.url, folder)
@@ -170,15 +214,15 @@ def find_sources(
     """
     # Files come first. A fault of a link is raised only where nothing else could be done.
     paths, urls = _paths_and_links(arguments)
-    files = name_sources(find_videos(paths, captions=captions), out)
+    files = name_sources(find_inputs(paths, captions=captions), out)
     is_only = len(files) + len(urls) == 1
     links = _find_links(urls, out, settings, is_only=is_only, force=force)
-    return [*files, *(VideoSource(link) for link in links)]
+    return [*files, *(VideoSource(link, "link") for link in links)]
 
 
-def name_sources(files: Sequence[Path], out: Path) -> list[VideoSource]:
-    """Return files as sources, each with its id."""
-    return [VideoSource(path, id) for id, path in name_videos(files, out).items()]
+def name_sources(files: Mapping[Path, InputKind], out: Path) -> list[VideoSource]:
+    """Return files of these kinds as sources, each with its id."""
+    return [VideoSource(path, files[path], id) for id, path in name_videos(files, out).items()]
 
 
 @contextmanager
@@ -187,45 +231,31 @@ def open_only_source(
     settings: StepsSettings,
     out: Path | None,
     *,
-    captions: Path | None = None,
-    texts: tuple[str, ...] = (),
-    part: Span | None = None,
-    title: str | None = None,
-    graph: "TaskGraph | None" = None,
     report: "Report | None" = None,
+    **options: Unpack[SourceOptions],
 ) -> Iterator[Request]:
     """Yield the one video that a command takes. Of a link, it is fetched into `out`, or for as long
     as it is worked on.
 
-    A file is named by its stem alone.
+    A file is named by its stem alone. options: as `VideoSource.open` takes them.
     """
     with contextlib.ExitStack() as stack:
-        if is_link(str(argument)):
-            from stepline.files.remote.addresses import display_url
-
+        kind = input_kind(argument)
+        if kind == "link":
             if out is None:
                 out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepline-")))
             sources = find_sources([argument], out, settings)
             if len(sources) > 1:
+                from stepline.files.remote.addresses import display_url
+
                 cure = "give the address of one of them"
                 name = display_url(str(argument))
                 raise MediaError(f"{name}: a playlist of {len(sources)} videos; {cure}")
-        else:  # whatever it is, whoever reads it reports
-            out = Path()
+        else:
+            # A folder is no video, which `media.probe` reports.
             path = Path(argument)
-            sources = [VideoSource(path, path.stem)]
-
-        # the one video
-        opened = sources[0].open(
-            out,
-            settings,
-            captions=captions,
-            texts=texts,
-            part=part,
-            title=title,
-            graph=graph,
-            report=report,
-        )
+            sources = [VideoSource(path, kind or "video", path.stem)]
+        opened = sources[0].open(out or Path(), settings, report=report, **options)
         yield stack.enter_context(opened)
 
 
@@ -256,7 +286,7 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 
 
 def _find_links(
-    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
+    urls: list[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
     """Return the videos of addresses. Where several are given, a fault is kept for its turn."""
     if not urls:
@@ -274,10 +304,16 @@ def _find_links(
     return links
 
 
-def find_videos(
+def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
+    """Return the files of `find_inputs`, captions only where they are named."""
+    return list(find_inputs(paths, needed=needed))
+
+
+def find_inputs(
     paths: Iterable[Path], *, needed: bool = True, captions: bool = False
-) -> list[Path]:
-    """Return the named files and the videos inside named folders, in the order named, each once.
+) -> dict[Path, InputKind]:
+    """Return the named files and the videos inside named folders, in the order named, each once,
+    with what each is.
 
     A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
     summaries that Stepline cut are left out. captions: as of `find_sources`. Those of a video that
@@ -285,23 +321,45 @@ def find_videos(
     Raises MediaError where a folder holds none and one is needed.
     """
     # each file once, also where two names lead to it
-    videos: dict[Path, Path] = {}
+    found: dict[str, tuple[Path, InputKind]] = {}
     for path in paths:
-        files = [path]
-        if path.is_dir():
+        kind = input_kind(path)
+        files: dict[Path, InputKind | None] = {path: kind}
+        if kind == "folder":
             below = unshared_files_below(path)
-            files = [file for file in below if _is_input(file, captions=captions)]
+            wanted = ("video", "captions") if captions else ("video",)
+            kinds = {file: input_kind(file, in_folder=True) for file in below}
+            files = {file: kind for file, kind in kinds.items() if kind in wanted}
             if needed:
                 _report_left_out(path, below)
         if not files and needed:
-            kinds = ", ".join(sorted(VIDEO_SUFFIXES))
+            suffixes = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
-                kinds += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
-            raise MediaError(f"{path}: no video in this folder ({kinds}); name the files instead")
-        for file in files:
-            videos.setdefault(Path(os.path.realpath(file)), file)
-    files = list(videos.values())
-    return without_sidecars(files) if captions else files
+                suffixes += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
+            cure = "name the files instead"
+            raise MediaError(f"{path}: no video in this folder ({suffixes}); {cure}")
+        for file, kind in files.items():
+            if kind is not None:
+                found.setdefault(os.path.realpath(file), (file, kind))
+    inputs = dict(found.values())
+    return _without_sidecars(inputs) if captions else inputs
+
+
+def _without_sidecars(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
+    """Return the files without captions that belong to another of them: talk.vtt and talk.en.vtt
+    next to talk.mp4, and talk.vtt next to talk.srt."""
+    # A sidecar is known by the name of its video, with or without a language tag.
+    names = {file: file.absolute().with_suffix("") for file in files}
+    owners = {names[file] for file, kind in files.items() if kind != "captions"}
+    remaining = {}
+    for file, kind in files.items():
+        if kind == "captions":
+            name = names[file]
+            if name in owners or name.with_name(split_language(name.name)[0]) in owners:
+                continue
+            owners.add(name)
+        remaining[file] = kind
+    return remaining
 
 
 # What someone may take for a video of a folder: sound alone, playlists, animated pictures.
@@ -312,7 +370,7 @@ KIN_ENDINGS = (
 KIN_SUFFIXES = frozenset(KIN_ENDINGS.split())
 
 
-def _report_left_out(folder: Path, files: Sequence[Path]) -> None:
+def _report_left_out(folder: Path, files: Iterable[Path]) -> None:
     """Say which files of a folder are left out though someone may take them for videos."""
     suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
     counts = Counter(suffix for suffix in suffixes if suffix in KIN_SUFFIXES)
@@ -321,41 +379,16 @@ def _report_left_out(folder: Path, files: Sequence[Path]) -> None:
         log.warning("%s: left out: %s; name the files to read them", folder, kinds)
 
 
-def _is_input(file: Path, *, captions: bool) -> bool:
-    return _is_video(file) or (captions and is_folder_captions(file))
-
-
-def _is_video(file: Path) -> bool:
-    """Tell whether a file is a video, and none of the clips, summaries and copies that Stepline
-    made."""
-    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
-    from stepline.pipeline.summary import SUMMARY_SUFFIX
-
-    if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
-        return False
-    # A summary or a copy has its record next to it. A clip is in a folder that has.
-    output = file.parent
-    suffix = CLIPS_SUFFIX
-    for whole_suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):
-        if file.name.endswith(whole_suffix):
-            output = file
-            suffix = whole_suffix
-            break
-    if not output.name.endswith(suffix):
-        return True
-    return not output.with_name(output.name.removesuffix(suffix) + ".json").is_file()
-
-
-def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
+def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
     """Return id -> path: the file's stem, made longer where another video of the run or in `out`
     has that stem."""
-    stems = [path.stem for path in paths]
-
+    paths = list(paths)
+    stems = Counter(path.stem for path in paths)
     # a stem that is not unique gets a digest of the path
     named = {}
     for path in paths:
         id = path.stem
-        if stems.count(path.stem) > 1 or is_taken(path, out):
+        if stems[id] > 1 or is_taken(path, out):
             # A digest of the path, not of the content: the same run gives the same name again.
             real_path = os.path.realpath(path)
             digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
@@ -374,3 +407,42 @@ def is_taken(path: Path, out: Path) -> bool:
     except StoreError:
         return False
     return owner is not None and os.path.realpath(owner) != os.path.realpath(path)
+
+
+def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
+    """Return what the request's file holds. Of captions: how long they last and no stream.
+
+    Raises MediaError where a video cannot be read or its name is not UTF-8, CaptionError where
+    captions hold no sentence.
+    """
+    from stepline.media import MediaInfo, probe
+    from stepline.media.container import check_duration
+
+    try:
+        str(request.path).encode()
+    except UnicodeEncodeError as error:
+        reason = "its name is not UTF-8, which no JSON can hold"
+        raise MediaError(f"{str(request.path)!a}: {reason}; rename the file") from error
+    if not request.captions_alone:
+        return probe(request.path, settings.media)
+    from stepline.speech import read_captions
+
+    captions = read_captions(request.path, video_id=request.id, settings=settings.asr)
+    sentences = captions.transcript.sentences
+    if not sentences:
+        cure = "give other captions"
+        raise CaptionError(f"{request.path}: holds no sentence to write steps from; {cure}")
+    # How long the video is remains unknown. The last word ends it.
+    duration = max(sentence.span.end for sentence in sentences)
+    check_duration(request.path, duration, settings.media)
+    return MediaInfo(
+        path=request.path,
+        duration=duration,
+        width=0,
+        height=0,
+        rotation=0,
+        frame_rate=0.0,
+        has_picture=False,
+        has_sound=False,
+        warnings=(CAPTIONS_ALONE,),
+    )

@@ -20,20 +20,25 @@ the other encodes pictures.
 import contextlib
 import logging
 import math
+import re
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import JsonValue
 
 from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
+from stepline.grounding.evidence import picture_warning
+from stepline.grounding.fusion import part_neighbours
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
-from stepline.pipeline.captions_alone import read_media_info
-from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
-from stepline.pipeline.judging import judge_sentences
+from stepline.outputs.text import one_line, sentence_case, shorten
+from stepline.pipeline.describe import check_amounts, describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
@@ -43,7 +48,7 @@ from stepline.pipeline.pictures import (
     extract_features,
     load_text_encoder,
 )
-from stepline.pipeline.placing import PlacedSteps, describe_with_vlm, place_steps
+from stepline.pipeline.placing import PlacedSteps, describe_with_vlm, judge_sentences, place_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.screen import (
     CAPTIONS_NOTE,
@@ -53,6 +58,7 @@ from stepline.pipeline.screen import (
     screen_report,
     with_clicks,
 )
+from stepline.pipeline.sources import read_media_info
 from stepline.pipeline.speech import (
     Speech,
     SpeechInVideo,
@@ -60,18 +66,17 @@ from stepline.pipeline.speech import (
     near_the_video,
     recognise_speech,
 )
-from stepline.pipeline.titles import choose_title, find_author, find_publication_date
-from stepline.pipeline.user_lines import UserLines, place_user_lines
-from stepline.pipeline.work_needs import needed_things, work_times, work_yields
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
-from stepline.records import Alignment, Record, Step, Transcript, Video
+from stepline.records import Alignment, Record, Step, TitleSource, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
+from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
-    from stepline.writing import WrittenSteps
+    from stepline.writing import WrittenSteps, check_writer, write_steps
     from stepline.writing.extractive.reading import NarrationReading
 
 log = logging.getLogger(__name__)
@@ -109,18 +114,6 @@ class SoundAndPicture:
     narration: "NarrationReading | None" = None
 
 
-@dataclass(frozen=True)
-class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anyone did."""
-
-    evidence: SoundAndPicture
-    inside: SpeechInVideo
-    placed: PlacedSteps
-    descriptions: Descriptions
-    transcript: Transcript
-    judge: str | None
-
-
 @embedded_once()
 @one_blas_thread()
 def understand(
@@ -133,12 +126,17 @@ def understand(
 ) -> StepsResult:
     """Return the steps of a video with the seconds in which they are shown.
 
-    networks: what `load_networks` made of the same settings, where several videos share them.
-    thumbnails: what keeps pictures of the seconds that are looked at, for a page.
+    Args:
+        networks: what `load_networks` made of the same settings, where several videos share them.
+        thumbnails: what keeps pictures of the seconds that are looked at, for a page.
+
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
     limit_malloc_arenas()
-    _check_writer_before_recognition(request, settings)
+    # A language model that is not there ends the run before the recognition. With captions it is
+    # asked immediately, and its cached replies serve without it.
+    if request.captions is None and not request.texts and settings.procx.when != "alone":
+        check_writer(settings.writing)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
     run = VideoRun(request, settings, networks, part_info(whole, request.part))
@@ -148,16 +146,18 @@ def understand(
 
     evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
-    duration = _decoded_seconds(run, evidence.speech, evidence.visual)
-    results = _find_steps(run, evidence, duration)
+    # The real duration is what could be decoded, or else what the file claims.
+    decoded = max(evidence.speech.end, evidence.visual.end)
+    duration = round(decoded or run.info.duration, MEDIA_DECIMALS)
+    if duration <= 0:
+        cure = "convert it to mp4 and try again"
+        raise MediaError(f"{request.path}: nothing in it can be decoded; {cure}")
 
-    if request.part is not None:
-        duration = round(whole.duration, MEDIA_DECIMALS)
     title, title_source = choose_title(request, run.info, evidence.narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
-        duration=duration,
+        duration=round(whole.duration, MEDIA_DECIMALS) if request.part else duration,
         title=title,
         sha256=digest,
         origin=request.origin,
@@ -165,49 +165,31 @@ def understand(
         author=find_author(request, run.info),
         publication_date=find_publication_date(request, run.info),
     )
-    record = _build_record(run, video, results, made_from)
+    result = _find_steps(run, evidence, duration, video, made_from)
     if request.part is None:
-        return StepsResult(record, results.placed.alignment)
-    return StepsResult(*in_whole_video(record, results.placed.alignment, request.start))
+        return result
+    return StepsResult(*in_whole_video(result.record, result.alignment, request.start))
 
 
-def _check_writer_before_recognition(request: Request, settings: StepsSettings) -> None:
-    """Raise where a language model is to write what is to be recognised first, and is not there.
-
-    With captions it is asked immediately: then its cached replies serve without it.
-    """
-    from stepline.writing import check_writer
-
-    if request.captions is None and not request.texts and settings.procx.when != "alone":
-        check_writer(settings.writing)
-
-
-def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
-    """Return how long the video really is: what could be decoded, or else what its file claims."""
-    duration = round(max(speech.end, visual.end) or run.info.duration, MEDIA_DECIMALS)
-    if duration <= 0:
-        cure = "convert it to mp4 and try again"
-        raise MediaError(f"{run.request.path}: nothing in it can be decoded; {cure}")
-    return duration
-
-
-def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> StageResults:
-    """Place, describe and judge: all that follows once sound and picture have been read."""
-    request = run.request
-    settings = run.settings
-    networks = run.networks
-    visual = evidence.visual
+def _find_steps(
+    run: VideoRun,
+    evidence: SoundAndPicture,
+    duration: float,
+    video: Video,
+    made_from: dict[str, JsonValue],
+) -> StepsResult:
+    """Place, describe and judge: all that follows once sound and picture have been read. Return the
+    record, with every warning and everything that was left out."""
+    request, settings, networks = run.request, run.settings, run.networks
+    speech, written, visual = evidence.speech, evidence.written, evidence.visual
 
     # where each step is shown
     inside = drop_speech_past_end(
-        duration,
-        evidence.speech.transcript,
-        evidence.written.steps,
-        keep_all_steps=bool(request.texts),
+        duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
     sentence_probabilities = None
-    if isinstance(evidence.written, UserLines):
-        sentence_probabilities = evidence.written.sentence_probabilities
+    if isinstance(written, UserLines):
+        sentence_probabilities = written.sentence_probabilities
     placed = place_steps(
         request,
         run.info,
@@ -241,21 +223,46 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
         descriptions = replace(descriptions, steps=checked)
 
     # which sentences are shown
-    transcript = inside.transcript
-    judge = None
+    transcript, judge = inside.transcript, None
     if run.info.has_picture:
-        # A detector reads whole files, so a part of a video gives it none.
-        whole_file = request.path if request.part is None else None
         transcript, judge = judge_sentences(
-            inside.transcript,
+            transcript,
             placed.steps,
             placed.alignment,
             visual,
             settings.judge,
             networks.detector,
-            whole_file,
+            # A detector reads whole files, so a part of a video gives it none.
+            request.path if request.part is None else None,
         )
-    return StageResults(evidence, inside, placed, descriptions, transcript, judge)
+
+    seconds = run.info.duration if request.part else duration
+    stage_warnings = _placing_warnings(placed, visual, seconds)
+    warnings = [*run.info.warnings, *speech.warnings, *visual.warnings, *written.notes]
+    warnings += [*stage_warnings, *inside.warnings, *descriptions.notes]
+    if visual.screen is not None:
+        warnings.append(SCREEN_NOTE)
+    record = Record(
+        id=request.id,
+        video=video,
+        transcript=transcript,
+        steps=placed.steps or part_neighbours(descriptions.steps),
+        recipe=request.texts,
+        captions=descriptions.captions,
+        dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
+        warnings=tuple(dict.fromkeys(warnings)),  # each once
+        settings=made_from,
+        models=_models_used(
+            run,
+            evidence,
+            placed,
+            recogniser=transcript.recogniser,
+            judge=judge,
+            describer=descriptions.network,
+        ),
+        **_work_needs(evidence.narration, transcript, video.title or ""),
+    )
+    return StepsResult(record, placed.alignment)
 
 
 def _with_checked_amounts(
@@ -265,91 +272,54 @@ def _with_checked_amounts(
     return tuple(check_amounts(step, inside.transcript, lines, run.request.start) for step in steps)
 
 
-def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
-    """Return what the user should know of seconds without a picture."""
-    from stepline.grounding.evidence import picture_warning
-
-    if visual.activity is None or visual.screen is not None:  # a screen stays still
-        return []
-    lines = visual.cues.lines if visual.cues is not None else ()
-    warning = picture_warning(visual.activity, math.ceil(duration), lines)
-    return [] if warning is None else [warning]
-
-
-def _build_record(
-    run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
-) -> Record:
-    """Return the record of a video, with every warning and everything that was left out."""
-    from stepline.grounding.fusion import part_neighbours
-
-    placed = results.placed
-    descriptions = results.descriptions
-    evidence = results.evidence
-
-    # the warnings, in the order of the stages
-    warnings = [*run.info.warnings, *evidence.speech.warnings, *evidence.visual.warnings]
-    warnings += evidence.written.notes
-    seconds = run.info.duration if run.request.part else video.duration or 0.0
-    without_picture = _picture_warnings(evidence.visual, seconds)
-    warnings += without_picture
+def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: float) -> list[str]:
+    """Return what the user should know of seconds without a picture, and of how sure the places
+    are."""
+    warnings = []
+    if visual.activity is not None and visual.screen is None:  # a screen stays still
+        lines = visual.cues.lines if visual.cues is not None else ()
+        warning = picture_warning(visual.activity, math.ceil(seconds), lines)
+        if warning is not None:
+            warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)
     # where nothing can be shown, that the pictures do not fit the words goes without saying. The
     # clicks of a screen recording fit them
     is_clicked = any(step.target is not None for step in placed.steps)
-    is_comparable = (is_placed or not without_picture) and not is_clicked
-    if placed.grounding is not None and is_comparable:
+    if placed.grounding is not None and ((is_placed or not warnings) and not is_clicked):
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes
-    warnings += [*results.inside.warnings, *descriptions.notes]
-    if evidence.visual.screen is not None:
-        warnings.append(SCREEN_NOTE)
-
-    # what was left out, and what the work needs
-    dropped = evidence.speech.dropped + evidence.written.dropped + results.inside.dropped
-    narration = evidence.narration
-    needed = needed_things(narration, results.transcript)
-    return Record(
-        id=run.request.id,
-        video=video,
-        transcript=results.transcript,
-        materials=needed.materials,
-        tools=needed.tools,
-        yields=work_yields(narration, results.transcript, video.title or ""),
-        times=work_times(narration, results.transcript),
-        steps=placed.steps or part_neighbours(descriptions.steps),
-        recipe=run.request.texts,
-        captions=descriptions.captions,
-        dropped=dropped + descriptions.dropped,
-        warnings=tuple(dict.fromkeys(warnings)),  # each once
-        settings=made_from,
-        models=_models_used(run, results),
-    )
+    return warnings
 
 
-def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
-    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them
-    come the device where it is not a CPU and the sound track where there are several."""
-    placed = results.placed
-    backbone = results.evidence.visual.backbone
-    writer: str | None = run.settings.writing.writer
-    if run.request.texts or run.settings.procx.when == "alone":
-        writer = None
+def _models_used(
+    run: VideoRun,
+    evidence: SoundAndPicture,
+    placed: PlacedSteps,
+    *,
+    recogniser: str | None,
+    judge: str | None,
+    describer: JsonValue,
+) -> dict[str, JsonValue]:
+    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them come the device
+    where it is not a CPU and the sound track where there are several."""
+    backbone, screen = evidence.visual.backbone, evidence.visual.screen
+    is_written = not run.request.texts and run.settings.procx.when != "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
-        "asr": results.transcript.recogniser,
-        "writer": writer,
+        "asr": recogniser,
+        "writer": run.settings.writing.writer if is_written else None,
         "vision": backbone.name if backbone else None,
         "grounding": asdict(placed.grounding.report) if placed.grounding else None,
-        "judge": results.judge,
-        "describer": results.descriptions.network,
+        "judge": judge,
+        "describer": describer,
     }
     if placed.answers is not None:
         models["witness"] = placed.answers.report
-    if results.evidence.speech.audio_track is not None:
-        models["audio_track"] = results.evidence.speech.audio_track
-    if results.evidence.visual.screen is not None:
-        models["screen"] = screen_report(results.evidence.visual.screen)
+    if evidence.speech.audio_track is not None:
+        models["audio_track"] = evidence.speech.audio_track
+    if screen is not None:
+        models["screen"] = screen_report(screen)
     if current_device().label != "cpu":
         models["device"] = current_device().label
     return models
@@ -363,11 +333,7 @@ def _read_sound_and_picture(
 
     Hours of sound in which no one speaks end the look too: no step is sought in the pictures then.
     """
-    from stepline.writing import WrittenSteps
-
-    request = run.request
-    info = run.info
-    settings = run.settings
+    request, info, settings = run.request, run.info, run.settings
     stop = Event()
 
     def stop_if_failed(look: "Future[VisualFeatures]") -> None:
@@ -393,7 +359,9 @@ def _read_sound_and_picture(
             trim_memory()  # the recogniser's memory, before the grammar is loaded
 
             # nothing to look for in the pictures: the look ends
-            if speech.end > 0 and not _pictures_are_needed(run, speech):
+            is_described = run.networks.describer is not None or settings.vision.vlm.named
+            is_needed = is_described or speech.transcript.sentences or request.texts
+            if speech.end > 0 and not is_needed:
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
@@ -413,13 +381,6 @@ def _read_sound_and_picture(
             raise
         finally:
             stop.set()
-
-
-def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
-    """Whether there is something to find in the pictures, or something that describes them."""
-    if speech.transcript.sentences or run.request.texts:
-        return True
-    return run.networks.describer is not None or run.settings.vision.vlm.named
 
 
 def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
@@ -478,8 +439,6 @@ def propose_steps(
     info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
     was read already.
     """
-    from stepline.writing import WrittenSteps, write_steps
-
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
@@ -496,9 +455,120 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    title = ""
-    if request.origin:
-        title = request.origin.title or ""
+    title = (request.origin and request.origin.title) or ""
     return write_steps(
         transcript, settings.writing, pictures=pictures, title=title, narration=narration
     )
+
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class UserLines(WrittenSteps):
+    """sentence_probabilities: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
+
+    sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
+
+
+def place_user_lines(
+    lines: Sequence[str],
+    transcript: Transcript,
+    settings: StepsSettings,
+    graph: "TaskGraph | None" = None,
+) -> UserLines:
+    """Return the lines as steps, in the order given, with `said` where the narration says them.
+
+    graph: what other videos of the task do, whose lines these are.
+    """
+    from stepline.grounding.speech import place_texts
+    from stepline.grounding.task_graph import graph_prior
+    from stepline.text import embed
+    from stepline.writing.extractive.writer import transcript_step_probabilities
+
+    # A graph of the task says in which order lines are likely.
+    prior = None
+    if graph is not None:
+        prior = graph_prior(graph, settings.nasva.coarse, embed)
+    sentences = [sentence.text for sentence in transcript.sentences]
+    placed = place_texts(
+        lines,
+        transcript,
+        embed(sentences),
+        embed(lines),
+        step_probabilities=transcript_step_probabilities(transcript, settings.writing),
+        settings=settings.nasva.coarse,
+        prior=prior,
+    )
+    return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
+
+
+def _work_needs(
+    narration: "NarrationReading | None", transcript: Transcript, title: str
+) -> dict[str, Any]:
+    """Return what the speaker says that the work needs, makes and takes, as fields of a record."""
+    from stepline.writing.materials import (
+        find_materials,
+        find_times,
+        find_yields,
+        materials_within,
+        times_within,
+    )
+
+    if narration is None:
+        return {}
+    count = len(transcript.sentences)
+    needed = find_materials(narration)
+    return {
+        "materials": materials_within(needed.materials, count),
+        "tools": materials_within(needed.tools, count),
+        "yields": materials_within(find_yields(narration, title), count),
+        "times": times_within(find_times(narration), count),
+    }
+
+
+MAX_TITLE_CHARS = 200
+# what stands for a space in a name: not the hyphens and points between two digits (2024-05-06)
+NAME_JOINT_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
+
+
+def choose_title(
+    request: Request, info: "MediaInfo", narration: "NarrationReading | None"
+) -> tuple[str, TitleSource]:
+    """Return the title of a video and its source, the first that has one: user, link, file, speech,
+    name."""
+    # Titles that people or files give.
+    candidates: dict[TitleSource, str | None] = {
+        "user": request.title,
+        "link": request.origin.title if request.origin else None,
+        "file": info.title,
+    }
+    for source, text in candidates.items():
+        title = one_line(text or "")
+        if any(letter.isalnum() for letter in title):
+            return shorten(title, MAX_TITLE_CHARS), source
+    # Else what is said, and last the file's name.
+    if narration is not None:
+        from stepline.writing.extractive.titles import narration_title
+
+        spoken = narration_title(narration)
+        if spoken is not None:
+            return shorten(spoken, MAX_TITLE_CHARS), "speech"
+    return readable_name(request.path.stem) or request.id, "name"
+
+
+def find_author(request: Request, info: "MediaInfo") -> str | None:
+    """Return who made a video, as the page of its link says, or the file's metadata."""
+    author = (request.origin and request.origin.uploader) or info.author
+    return author and one_line(author)
+
+
+def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
+    """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
+    return (request.origin and request.origin.upload_date) or info.publication_date
+
+
+def readable_name(stem: str) -> str:
+    """Return the name of a file as a title: "my_lemonade-v2" is "My lemonade v2"."""
+    words = one_line(NAME_JOINT_PATTERN.sub(" ", stem))
+    return shorten(sentence_case(words), MAX_TITLE_CHARS)

@@ -10,9 +10,9 @@ from pydantic import Field, ValidationError
 
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import write_atomic
-from stepline.files.storage import read_parquet, read_record
 from stepline.limits import MAX_RECORD_BYTES, parse_json_text, read_limited
 from stepline.records import FrozenModel, Record, Span
+from stepline.storage import read_parquet, read_record
 
 MIN_CLIP_SECONDS = 3.0  # a shorter sentence is widened around its middle: WYS2's clips are 3 s
 

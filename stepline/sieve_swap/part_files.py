@@ -15,8 +15,8 @@ from typing import Any
 from stepline.errors import StoreError, first_line
 from stepline.files.atomic_files import atomic_path, remove_file, remove_partial_files
 from stepline.files.parquet import ParquetError, ParquetReader
-from stepline.files.storage import to_json
 from stepline.records import Record
+from stepline.storage import to_json
 
 # folders of a run's output
 TRAIN_SPLIT = "train"

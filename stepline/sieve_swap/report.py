@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import atomic_path, write_atomic
-from stepline.files.storage import read_parquet
 from stepline.pages.layout import page_html
 from stepline.records import Record
 from stepline.sieve_swap.pairing import (
@@ -39,6 +38,7 @@ from stepline.sieve_swap.statistics import (
 )
 from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, length
+from stepline.storage import read_parquet
 
 PAGE_TEMPLATE = """{% extends "layout.html" %}
 {% block title %}Sieve & Swap{% endblock %}

@@ -33,13 +33,13 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.files.atomic_files import files_below
 from stepline.files.parquet import read_text_column
-from stepline.files.storage import from_json, read_record
 from stepline.limits import MAX_SECOND
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
 from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
 from stepline.speech.caption_formats import parse_csv
-from stepline.speech.caption_text import read_caption_text
+from stepline.speech.text_encodings import read_caption_text
+from stepline.storage import from_json, read_record
 
 # HowTo100M's tables
 VIDEOS_FILE = "HowTo100M_v1.csv"
@@ -244,7 +244,7 @@ def _record(text: str | bytes, location: str) -> VideoOrRejected:
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
-        text = read_caption_text(file).text
+        text, _ = read_caption_text(file)
         cues = parse_csv(text, str(file))
     except CaptionError as error:
         return _rejected(error, str(file))

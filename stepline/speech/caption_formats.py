@@ -9,32 +9,15 @@ import difflib
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
 from stepline.errors import CaptionError
 from stepline.limits import MAX_SECOND, parse_json_text
-from stepline.records import Span, Word, covering_span
-
-MIN_CUE_SECONDS = 0.2  # a cue shown no longer is an artefact of rolling captions (TAN)
-# between two cues up to which the second can be a longer version of the first
-MAX_CUE_GAP_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Cue:
-    """Text shown from start to end seconds. None where the file gives no usable time.
-
-    text: may hold line breaks.
-    words: where the format times them, each with the space before it.
-    """
-
-    text: str
-    start: float | None
-    end: float | None
-    words: tuple[Word, ...] = ()
+from stepline.records import Word, covering_span
+from stepline.speech.shown_captions import Cue, TimedPiece, span_of, words_of_pieces
 
 
 def parse_seconds(value: object) -> float | None:
@@ -63,13 +46,6 @@ def unusable_time_reason(cue: Cue) -> str | None:
     return None
 
 
-def span_of(start: float | None, end: float | None) -> Span | None:
-    """Return the span of two times that can be one, else None."""
-    if start is None or end is None or not 0.0 <= start < end <= MAX_SECOND:
-        return None
-    return Span(start, end)
-
-
 # ---------------------------------------------------------------- csv
 
 CSV_COLUMNS = ("start", "end", "text")
@@ -78,10 +54,8 @@ CSV_COLUMNS = ("start", "end", "text")
 def has_csv_header(text: str) -> bool:
     """Return whether the first line names the columns start, end and text."""
     header = text.lstrip("\n").split("\n", 1)[0]
-    names = set()
-    for cell in header.split(","):
-        names.add(cell.strip().strip('"').lower())
-    return names.issuperset(CSV_COLUMNS)
+    names = [cell.strip().strip('"').lower() for cell in header.split(",")]
+    return set(CSV_COLUMNS) <= set(names)
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
@@ -113,7 +87,6 @@ def parse_csv(text: str, name: str) -> list[Cue]:
 # ---------------------------------------------------------------- JSON
 
 Json: TypeAlias = object  # what json.loads gives; every use checks its type
-Piece: TypeAlias = tuple[str, float | None]  # text of an event, its offset in milliseconds
 
 FIRST_CJK_LETTER = "\u2e80"  # from here on scripts are written without spaces between words
 JSON_FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
@@ -177,18 +150,15 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
         return [_cue_of_segment(part) for part in _dicts(segments)]
 
     # three lists, one row of them per cue
-    columns = []
-    for key in ("text", "start", "end"):
-        column = tree.get(key)
-        if not isinstance(column, list):
-            return None
-        columns.append(column)
-    lengths = [len(column) for column in columns]
+    columns = [tree.get(key) for key in ("text", "start", "end")]
+    lists = [column for column in columns if isinstance(column, list)]
+    if len(lists) < len(columns):
+        return None
+    lengths = [len(column) for column in lists]
     if min(lengths) != max(lengths):
-        sizes = ", ".join(map(str, lengths))
         rule = "text, start and end must be equally long lists"
-        raise CaptionError(f"{name}: {rule}, not {sizes}; write them again")
-    return [_cue(*row) for row in zip(*columns, strict=True)]
+        raise CaptionError(f"{name}: {rule}, not {lengths}; write them again")
+    return [_cue(*row) for row in zip(*lists, strict=True)]
 
 
 def _cue(text: Json, start: Json, end: Json) -> Cue:
@@ -205,12 +175,8 @@ def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
     span = covering_span(word.span for word in words)
     if span is None:
         return cue
-    start = cue.start
-    if start is None:
-        start = span.start
-    end = cue.end
-    if end is None:
-        end = span.end
+    start = span.start if cue.start is None else cue.start
+    end = span.end if cue.end is None else cue.end
     return replace(cue, start=start, end=end, words=tuple(words))
 
 
@@ -230,33 +196,26 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
     # A word carries the space before it, but for scripts without spaces.
     if text[0] < FIRST_CJK_LETTER:
         text = f" {text}"
-    score = item.get("score", item.get("probability"))
-    confidence = parse_seconds(score)
+    confidence = parse_seconds(item.get("score", item.get("probability")))
     if confidence is not None:
         confidence = min(1.0, max(0.0, confidence))
-    start = parse_seconds(item.get("start"))
-    end = parse_seconds(item.get("end"))
-    span = span_of(start, end)
+    span = span_of(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
     return [Word(text=text, span=span, confidence=confidence)]
 
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
     """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until
     the next begins."""
-    spoken_events = []
-    starts = []
+    spoken = []
     for event in _dicts(events):
-        pieces = _pieces(event)
-        if pieces:
-            spoken_events.append((event, pieces))
-            starts.append(parse_seconds(event.get("tStartMs")))
+        parts = _dicts(event.get("segs"))
+        text = "".join(str(part.get("utf8", "")) for part in parts)
+        if text.strip():
+            spoken.append((event, parts, text, _milliseconds(event.get("tStartMs"))))
     cues = []
-    for (event, pieces), (start, after) in zip(
-        spoken_events, pairwise([*starts, None]), strict=True
-    ):
-        # times of the event, in milliseconds
-        text = "".join(piece for piece, _ in pieces)
-        length = parse_seconds(event.get("dDurationMs"))
+    for number, (event, parts, text, start) in enumerate(spoken):
+        after = spoken[number + 1][3] if number + 1 < len(spoken) else None
+        length = _milliseconds(event.get("dDurationMs"))
         end = start + length if start is not None and length is not None else after
         if start is None or end is None:
             cues.append(Cue(text, None, None))
@@ -265,35 +224,19 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
             end = after
 
         # words, where the event times more than one
+        pieces = []
+        for part in parts:
+            offset = _milliseconds(part.get("tOffsetMs"))
+            second = None if offset is None else min(start + offset, end)
+            pieces.append(TimedPiece(str(part.get("utf8", "")), second))
         words: list[Word] = []
-        has_offsets = any(offset is not None for _, offset in pieces)
-        if len(pieces) > 1 and has_offsets:
-            words = _words_of_pieces(pieces, start, end)
-        cue = Cue(text, start / 1000, end / 1000, tuple(words))
-        cues.append(cue)
+        if len(pieces) > 1 and any(piece.start is not None for piece in pieces):
+            words = words_of_pieces(pieces, start, end)
+        cues.append(Cue(text, start, end, tuple(words)))
     return cues
 
 
-def _words_of_pieces(pieces: Sequence[Piece], start: float, end: float) -> list[Word]:
-    """Return the words of an event. start, end: of the event, in milliseconds."""
-    edges = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
-    end_seconds = end / 1000
-    edges.append(end_seconds)
-    words = []
-    for (piece, _), (first, last) in zip(pieces, pairwise(edges), strict=True):
-        text = piece.strip()
-        if text:
-            span = span_of(first, min(last, end_seconds))
-            words.append(Word(text=f" {text}", span=span))
-    return words
-
-
-def _pieces(event: Mapping[str, Json]) -> list[Piece]:
-    """Return the event's pieces of text, none where they are empty."""
-    pieces = []
-    for part in _dicts(event.get("segs")):
-        text = str(part.get("utf8", ""))
-        offset = parse_seconds(part.get("tOffsetMs"))
-        pieces.append((text, offset))
-    whole_text = "".join(text for text, _ in pieces)
-    return [] if not whole_text.strip() else pieces
+def _milliseconds(value: Json) -> float | None:
+    """Return a time that a file gives in milliseconds, in seconds."""
+    milliseconds = parse_seconds(value)
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,14 +1,10 @@
-"""What of a caption's text is words: bytes to text, markup and sounds left out."""
+"""What of a caption's text is words: markup, marks of speakers and sounds left out."""
 
 import html
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-from stepline.errors import CaptionError
-from stepline.limits import MAX_CAPTIONS_BYTES, LimitError, read_limited
 from stepline.records import Word
-from stepline.speech.text_encodings import DecodedText, decode_text
 
 # <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML. Others are
 # words.
@@ -50,40 +46,6 @@ SOUND_ENDING = re.compile(
 SPOKEN_LANGUAGE = re.compile(
     r"(?:foreign|foreign language|(?:speaking|speaks) \w+)$", re.IGNORECASE
 )
-
-
-def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
-    """Return a caption file as text with plain line ends. encoding: what the user says it is in.
-
-    Raises CaptionError for what cannot be read, is too large or is not a text.
-    """
-    # A file that can be read, and is not too large.
-    try:
-        data = read_limited(path, MAX_CAPTIONS_BYTES)
-    except LimitError as error:
-        raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
-    except OSError as error:
-        raise CaptionError(
-            f"{path}: cannot be read ({error.strerror}); give a caption file"
-        ) from error
-    # Its text, in the encoding that is named, marked or guessed.
-    try:
-        decoded = decode_text(data, encoding)
-    except UnicodeDecodeError as error:
-        damage = f"begins as {error.encoding} but is damaged at byte {error.start}"
-        if encoding is not None:
-            damage = f"is not {error.encoding} at byte {error.start}"
-        raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
-    except LookupError as error:
-        cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
-        raise CaptionError(f"{path}: encoding {encoding!r} is not known; {cure}") from error
-    # Binary data, or two bytes per letter without a mark.
-    if "\0" in decoded.text:
-        raise CaptionError(
-            f"{path}: holds zero bytes, so it is not caption text; give srt, vtt, csv or json"
-        )
-    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
-    return DecodedText(text, decoded.guess)
 
 
 def strip_markup(text: str) -> str:

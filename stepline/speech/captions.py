@@ -5,28 +5,35 @@ In JSON it is, by TAN's rule, where it is last repeated. No two cues overlap.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 
 from stepline.errors import CaptionError
 from stepline.limits import MAX_CUE_CHARS, MAX_TRANSCRIPT_WORDS
-from stepline.records import Rejected, Span, Transcript, Word
+from stepline.records import Rejected, Transcript
 from stepline.speech.caption_formats import (
-    MAX_CUE_GAP_SECONDS,
-    MIN_CUE_SECONDS,
-    Cue,
     has_csv_header,
     parse_csv,
     parse_json,
     unusable_time_reason,
 )
-from stepline.speech.caption_text import read_caption_text, strip_sounds, words_without_sounds
+from stepline.speech.caption_text import strip_sounds, words_without_sounds
 from stepline.speech.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
-from stepline.speech.shown_captions import ShownCaption, ShownLine, TimedPiece, first_appearances
-from stepline.speech.subtitles import SubtitleFile, has_sbv_timing, parse_subtitles
+from stepline.speech.shown_captions import (
+    MAX_CUE_GAP_SECONDS,
+    MIN_CUE_SECONDS,
+    Cue,
+    ShownCaption,
+    SubtitleFile,
+    TimedPiece,
+    first_appearances,
+    words_of_pieces,
+)
+from stepline.speech.subtitles import has_sbv_timing, parse_subtitles
+from stepline.speech.text_encodings import read_caption_text
 from stepline.speech.transcribe import DEFAULT_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 from stepline.speech.ttml import is_ttml, parse_ttml
 
@@ -34,16 +41,6 @@ NO_CUE_REASON = "it is outside of every caption, so it has no time"
 TITLE_REASON = "placed as a title on the picture, not as speech"
 CAPTION_CURE = "give srt, vtt, json or a csv with start,end,text, or sbv, ttml, dfxp"
 MAX_NOTE_CHARS = 60  # of a note that a warning shows
-
-
-@dataclass
-class _CaptionFile:
-    """Content of a file. rolling: its cues may repeat lines by TAN's rule."""
-
-    cues: list[Cue]
-    dropped: list[Rejected]
-    warnings: list[str]
-    rolling: bool = False
 
 
 def read_captions(
@@ -58,28 +55,39 @@ def read_captions(
     settings.encoding: of the file, by Python's name for it. None: UTF-8, or guessed with a warning.
     Raises CaptionError for a file that cannot be read or has another form.
     """
-    file = _read_file(Path(path), video_id, settings.encoding)
-    cues, dropped = _usable_cues(file.cues)
+    path = Path(path)
+    text, guess = read_caption_text(path, settings.encoding)
+    warnings = []
+    # An encoding that is a guess is reported.
+    if guess:
+        cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
+        warnings.append(f"{path.name}: {guess}; {cure}")
+    dropped: list[Rejected] = []
+    subtitles = _read_subtitles(path, text)
+    if subtitles is None:
+        cues = parse_json(text, str(path), video_id)
+    else:
+        cues = _cues_of_subtitles(path, subtitles, dropped, warnings)
+    cues = _usable_cues(cues, dropped)
 
     # cues without the times of their words are repaired
     plain = [cue for cue in cues if not cue.words]
-    if file.rolling:
+    if subtitles is None:
         plain = repair_rolling_captions(plain)
     else:
-        plain = _on_one_line(plain)
-        plain = _cut_overlaps(plain)
+        plain = _cut_overlaps([replace(cue, text=_flat_text(cue.text)) for cue in plain])
     timed = [cue for cue in cues if cue.words]
     cues = sorted(plain + timed, key=_times)
 
     # words, with punctuation
-    if sum(_word_count(cue) for cue in cues) > MAX_TRANSCRIPT_WORDS:
+    if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > MAX_TRANSCRIPT_WORDS:
         cure = "cut this video's part out of it"
         raise CaptionError(
             f"{path}: more than {MAX_TRANSCRIPT_WORDS} words, which no video says; {cure}"
         )
     groups = []
     for cue in cues:
-        groups.append(list(cue.words) or _interpolate_words(cue))
+        groups.append(list(cue.words) or words_of_pieces([TimedPiece(cue.text)], *_times(cue)))
     words = list(chain(*groups))
     if lacks_punctuation(words, settings.language):
         words = restore_punctuation(words)
@@ -89,71 +97,48 @@ def read_captions(
         groups = [words]
 
     # sentences
-    pause = settings.pause
-    longest = settings.longest
     sentences = []
     for group in groups:
-        sentences += split_sentences(group, pause=pause, longest=longest)
+        sentences += split_sentences(group, pause=settings.pause, longest=settings.longest)
     sentences.sort(key=start_and_end)
     transcript = Transcript(
         language=settings.language, sentences=tuple(sentences), recogniser="captions"
     )
-    all_dropped = file.dropped + dropped
-    return TranscriptionResult(transcript, tuple(all_dropped), tuple(file.warnings))
+    return TranscriptionResult(transcript, tuple(dropped), tuple(warnings))
 
 
 def _times(cue: Cue) -> tuple[float, float]:
     return cue.start or 0.0, cue.end or 0.0
 
 
-def _word_count(cue: Cue) -> int:
-    """Return how many words a cue will have."""
-    return len(cue.words) if cue.words else cue.text.count(" ") + 1
-
-
-def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
-    decoded = read_caption_text(path, encoding)
-    text = decoded.text
-    warnings = []
-    # An encoding that is a guess is reported.
-    if decoded.guess:
-        cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
-        warnings.append(f"{path.name}: {decoded.guess}; {cure}")
+def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
+    """Return what a file of captions shows, None for one of JSON."""
     # A subtitle may begin with "[Music]", which is not JSON.
     begin = text.lstrip()[:6]
     suffix = path.suffix.lower()
     has_arrows = "-->" in text
-    is_subtitles = suffix == ".sbv"
-    if suffix in (".srt", ".vtt"):
-        is_subtitles = has_arrows
-    is_json = begin.startswith(("{", "["))
-    if is_json and not is_subtitles:
-        cues = parse_json(text, str(path), video)
-        return _CaptionFile(cues, [], warnings, rolling=True)
-    # All other forms list what is shown.
+    is_subtitles = has_arrows if suffix in (".srt", ".vtt") else suffix == ".sbv"
+    if begin.startswith(("{", "[")) and not is_subtitles:
+        return None
     if suffix == ".csv" or has_csv_header(text):
-        rows = parse_csv(text, str(path))
-        subtitles = SubtitleFile([_shown_row(row) for row in rows])
-    elif is_ttml(text):
-        subtitles = parse_ttml(text, str(path))
-    elif begin == "WEBVTT" or has_arrows or has_sbv_timing(text):
-        subtitles = parse_subtitles(text, str(path))
-    else:
-        raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
-    return _cues_of_subtitles(path, subtitles, warnings)
+        rows = []
+        for cue in parse_csv(text, str(path)):
+            lines = [[TimedPiece(line)] for line in cue.text.splitlines()]
+            rows.append(ShownCaption(cue.start, cue.end, lines))
+        return SubtitleFile(rows)
+    if is_ttml(text):
+        return parse_ttml(text, str(path))
+    if begin == "WEBVTT" or has_arrows or has_sbv_timing(text):
+        return parse_subtitles(text, str(path))
+    raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
 
 
-def _shown_row(cue: Cue) -> ShownCaption:
-    lines = []
-    for line in cue.text.splitlines():
-        piece = TimedPiece(line)
-        lines.append(ShownLine((piece,)))
-    return ShownCaption(cue.start, cue.end, tuple(lines))
-
-
-def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _CaptionFile:
-    """Return a cue for what each caption is the first to show. What is not speech is dropped."""
-    dropped = [_rejected(text, NO_CUE_REASON) for text in file.outside]
+def _cues_of_subtitles(
+    path: Path, file: SubtitleFile, dropped: list[Rejected], warnings: list[str]
+) -> list[Cue]:
+    """Return a cue for what each caption is the first to show. What is not speech is added to
+    `dropped`, with warnings."""
+    dropped += [_rejected(text, NO_CUE_REASON) for text in file.outside]
     captions = [caption for caption in file.captions if caption.texts]
     title_count = sum(caption.title for caption in captions)
     # Where most are up there, that is where this file puts speech.
@@ -161,10 +146,9 @@ def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _
     usable = []
     broken = []
     for caption in captions:
-        text = "\n".join(caption.texts)
-        cue = Cue(text, caption.start, caption.end)
+        cue = Cue("\n".join(caption.texts), caption.start, caption.end)
         if caption.title and has_titles:
-            dropped.append(_rejected(text, TITLE_REASON))
+            dropped.append(_rejected(cue.text, TITLE_REASON))
         elif unusable_time_reason(cue) is not None:
             broken.append(cue)
         else:
@@ -178,21 +162,11 @@ def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _
         first = file.notes[0][:MAX_NOTE_CHARS]
         count = f"{len(file.notes)} notes that are not speech are left out"
         warnings.append(f"{path.name}: {count}, the first: {first!r}")
-    cues = first_appearances(usable)
-    return _CaptionFile([*cues, *broken], dropped, warnings)
+    return [*first_appearances(usable), *broken]
 
 
 def _rejected(text: str, reason: str) -> Rejected:
-    shortened = _flat_text(text)[:MAX_DROPPED_CHARS]
-    return Rejected(what="sentence", text=shortened, reason=reason)
-
-
-def _on_one_line(cues: Sequence[Cue]) -> list[Cue]:
-    flat = []
-    for cue in cues:
-        text = _flat_text(cue.text)
-        flat.append(replace(cue, text=text))
-    return flat
+    return Rejected(what="sentence", text=_flat_text(text)[:MAX_DROPPED_CHARS], reason=reason)
 
 
 def _flat_text(text: str) -> str:
@@ -200,11 +174,10 @@ def _flat_text(text: str) -> str:
     return " ".join(text.split())
 
 
-def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
-    """Return the cues that say something at a usable time, sorted, and the others with their
-    reasons."""
+def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
+    """Return the cues that say something at a usable time, sorted. The others are added to
+    `dropped`."""
     usable: list[Cue] = []
-    dropped: list[Rejected] = []
     for cue in cues:
         if not cue.text.strip():
             continue
@@ -218,11 +191,9 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         timed_text = "".join(word.text for word in words)
         if _letters(timed_text) != _letters(speech):
             words = ()
-        start, _ = _times(cue)
-        start = max(0.0, start)
-        usable.append(replace(cue, text=speech, start=start, words=words))
+        usable.append(replace(cue, text=speech, start=max(0.0, cue.start or 0.0), words=words))
     usable.sort(key=lambda cue: cue.start or 0.0)
-    return usable, dropped
+    return usable
 
 
 def _unusable_reason(cue: Cue, speech: str) -> str | None:
@@ -242,23 +213,6 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
 def _letters(text: str) -> str:
     """Return a text without its spaces."""
     return "".join(text.split())
-
-
-def _interpolate_words(cue: Cue) -> list[Word]:
-    """Return the words of a cue, each with an equal part of its seconds."""
-    tokens = cue.text.split()
-    start, end = _times(cue)
-    edges = []
-    for number in range(len(tokens)):
-        edges.append(start + number * (end - start) / len(tokens))
-    edges.append(end)
-    words = []
-    for number, token in enumerate(tokens):
-        first = edges[number]
-        last = edges[number + 1]
-        span = Span(first, last) if first < last else None
-        words.append(Word(text=f" {token}", span=span))
-    return words
 
 
 # ---------------------------------------------------------------- rolling captions
@@ -315,16 +269,14 @@ def _merge_growing(cues: Sequence[Cue]) -> list[Cue]:
 
 
 def _grows_into(cue: Cue, following: Cue) -> bool:
-    if not _touching(cue, following):
-        return False
-    text = f"{following.text} "
-    return text.startswith(f"{cue.text} ")
+    return _touching(cue, following) and f"{following.text} ".startswith(f"{cue.text} ")
 
 
 def _touching(cue: Cue, following: Cue) -> bool:
-    if cue.end is None or following.start is None:
-        return False
-    return following.start - cue.end <= MAX_CUE_GAP_SECONDS
+    gap = float("inf")
+    if cue.end is not None and following.start is not None:
+        gap = following.start - cue.end
+    return gap <= MAX_CUE_GAP_SECONDS
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:

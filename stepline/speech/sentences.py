@@ -46,9 +46,7 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     timed = order_word_times(join_pieces(spoken))
     if not timed:
         return []
-    stops = []
-    for word, following in pairwise(timed):
-        stops.append(ends_sentence(word.text, following.text))
+    stops = [ends_sentence(word.text, following.text) for word, following in pairwise(timed)]
     has_stops = any(stops) or ends_sentence(timed[-1].text)
 
     # groups of words, by full stops and pauses
@@ -57,7 +55,9 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
         before = timed[number]
         is_end = stops[number]
         if not is_end and _silence(before, word) >= pause:
-            is_end = not (has_stops and _runs_on(before, word))
+            # no mark and no capital letter parts them
+            runs_on = before.text.strip()[-1].isalnum() and word.text.strip()[0].islower()
+            is_end = not (has_stops and runs_on)
         if is_end:
             groups.append([])
         groups[-1].append(word)
@@ -86,7 +86,8 @@ def join_pieces(words: Sequence[Word]) -> Words:
     """
     joined: list[Word] = []
     for word in words:
-        if joined and _is_piece(word.text):
+        first = word.text[0]
+        if joined and not first.isspace() and not first.isalnum():
             before = joined.pop()
             confidences = _confidences([before, word])
             word = Word(
@@ -96,11 +97,6 @@ def join_pieces(words: Sequence[Word]) -> Words:
             )
         joined.append(word)
     return joined
-
-
-def _is_piece(text: str) -> bool:
-    first_letter = text[0]
-    return False if first_letter.isspace() else not first_letter.isalnum()
 
 
 def _confidences(words: Sequence[Word]) -> list[float]:
@@ -116,8 +112,7 @@ def order_word_times(words: Sequence[Word]) -> Words:
         if word.span is not None:
             last = max(word.span.start, last)
             end = max(word.span.end, last + MIN_WORD_SECONDS)
-            change = {"span": Span(last, end)}
-            word = word.model_copy(update=change)
+            word = word.model_copy(update={"span": Span(last, end)})
         ordered.append(word)
     return ordered
 
@@ -130,33 +125,21 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
         return False
     if bare[-1] != ".":
         return True
-    stem = bare.rstrip(".").lower()
-    stem = stem.lstrip(OPENING_MARKS)
+    stem = bare.rstrip(".").lower().lstrip(OPENING_MARKS)
     if stem in ABBREVIATION_WORDS:
         return False
     # An initial ends nothing, but "I." may.
-    is_letter = len(stem) == 1 and stem.isalpha()
-    if is_letter and stem != "i":
+    if len(stem) == 1 and stem.isalpha() and stem != "i":
         return False
     if following is None:
         return True
     next_text = following.strip()
     # "Wait... and then" is one sentence.
-    goes_on = next_text[:1].islower()
-    if goes_on and bare.endswith("..."):
+    if next_text[:1].islower() and bare.endswith("..."):
         return False
     # "3." before "5" is a decimal point.
     is_decimal = stem.isdigit() and re.match(r"\d", next_text)
     return not is_decimal
-
-
-def _runs_on(word: Word, following: Word) -> bool:
-    """Return whether no mark and no capital letter parts two words."""
-    text = word.text.strip()
-    next_text = following.text.strip()
-    last_letter = text[-1:]
-    next_letter = next_text[:1]
-    return last_letter.isalnum() and next_letter.islower()
 
 
 def _silence(word: Word, following: Word) -> float:
@@ -200,15 +183,10 @@ def _sentence(words: list[Word]) -> Sentence | None:
     spans = _spans(words)
     if not spans:
         return None
-    confidence = None
     confidences = _confidences(words)
-    if confidences:
-        confidence = sum(confidences) / len(confidences)
+    confidence = sum(confidences) / len(confidences) if confidences else None
     end = max(span.end for span in spans)
-    plain_words = []
-    for word in words:
-        change = {"text": word.text.strip()}
-        plain_words.append(word.model_copy(update=change))
+    plain_words = [word.model_copy(update={"text": word.text.strip()}) for word in words]
     # A word carries the space before it, as Whisper writes it. Chinese has none.
     text = "".join(word.text for word in words)
     return Sentence(

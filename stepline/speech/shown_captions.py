@@ -4,16 +4,35 @@ Rolling captions show a line again in the cue after it, and again while another 
 belongs where it first appears: there it is said.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
-from stepline.records import Word
-from stepline.speech.caption_formats import MAX_CUE_GAP_SECONDS, MIN_CUE_SECONDS, Cue, span_of
+from stepline.limits import MAX_SECOND
+from stepline.records import Span, Word
+
+MIN_CUE_SECONDS = 0.2  # a cue shown no longer is an artefact of rolling captions (TAN)
+# between two cues up to which the second can be a longer version of the first
+MAX_CUE_GAP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class TimedPiece:
+class Cue:
+    """Text shown from start to end seconds. None where the file gives no usable time.
+
+    text: may hold line breaks.
+    words: where the format times them, each with the space before it.
+    """
+
+    text: str
+    start: float | None
+    end: float | None
+    words: tuple[Word, ...] = ()
+
+
+class TimedPiece(NamedTuple):
     """A part of a line. start: second from which it is said, None where the file does not time
     it."""
 
@@ -21,17 +40,7 @@ class TimedPiece:
     start: float | None = None
 
 
-@dataclass(frozen=True)
-class ShownLine:
-    """A line on the screen, without its markup."""
-
-    pieces: tuple[TimedPiece, ...]
-
-    @property
-    def text(self) -> str:
-        """The words of the line, one space between them."""
-        text = "".join(piece.text for piece in self.pieces)
-        return " ".join(text.split())
+ShownLine: TypeAlias = Sequence[TimedPiece]  # without its markup
 
 
 @dataclass(frozen=True)
@@ -43,24 +52,42 @@ class ShownCaption:
 
     start: float | None
     end: float | None
-    lines: tuple[ShownLine, ...]
+    lines: Sequence[ShownLine]
     title: bool = False
 
-    @property
-    def texts(self) -> tuple[str, ...]:
+    @functools.cached_property
+    def texts(self) -> list[str]:
         """The words of each line that has some."""
-        texts = (line.text for line in self.lines)
-        return tuple(text for text in texts if text)
+        return list(filter(None, map(_line_text, self.lines)))
 
-    @property
-    def has_word_times(self) -> bool:
-        """Whether a word of it has a time of its own."""
-        return any(_has_times(line.pieces) for line in self.lines)
+
+@dataclass
+class SubtitleFile:
+    """What a file shows.
+
+    outside: texts that belong to no caption.
+    notes: comments of the file.
+    """
+
+    captions: list[ShownCaption] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _line_text(line: ShownLine) -> str:
+    text = "".join(piece.text for piece in line)
+    return " ".join(text.split())
 
 
 def _has_times(pieces: Iterable[TimedPiece]) -> bool:
-    """Whether a piece has a time of its own."""
     return any(piece.start is not None for piece in pieces)
+
+
+def span_of(start: float | None, end: float | None) -> Span | None:
+    """Return the span of two times that can be one, else None."""
+    if start is None or end is None or not 0.0 <= start < end <= MAX_SECOND:
+        return None
+    return Span(start, end)
 
 
 @dataclass
@@ -72,19 +99,6 @@ class _Appearance:
     words: list[Word]
     text: str
     timed: bool
-
-    @property
-    def cue(self) -> Cue:
-        """The cue of these words, with their times where the file gives some."""
-        words: tuple[Word, ...] = ()
-        if self.timed:
-            words = tuple(self.words)
-        return Cue(self.text, self.start, self.end, words)
-
-    @property
-    def is_flash(self) -> bool:
-        """Whether it is on the screen no longer than the shortest cue."""
-        return self.end - self.start <= MIN_CUE_SECONDS
 
 
 def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
@@ -98,57 +112,62 @@ def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
     keys: set[tuple[object, ...]] = set()
     in_order = sorted(captions, key=lambda caption: caption.start or 0.0)
     # YouTube, which times words, shows a line again after any gap.
-    rolls = any(caption.has_word_times for caption in in_order)
+    rolls = any(_has_times(line) for caption in in_order for line in caption.lines)
     for caption in in_order:
-        key = (caption.start, caption.end, caption.texts)
-        if not caption.texts or key in keys:
-            continue
-        keys.add(key)
-        repeated, grown = _repeated_lines(before, caption, rolls=rolls)
-        whole = before is not None and repeated == len(before.texts)
-        _add_caption(appearances, caption, repeated, grown, whole=whole)
-        before = caption
-    cues = [appearance.cue for appearance in appearances]
-    for number, following in enumerate(cues[1:]):
-        cues[number] = _end_at(cues[number], following.start)
+        key = (caption.start, caption.end, *caption.texts)
+        if caption.texts and key not in keys:
+            keys.add(key)
+            _add_caption(appearances, caption, before, rolls=rolls)
+            before = caption
+    for shown, following in pairwise(appearances):
+        # Rolling cues stay on the screen longer than they are spoken.
+        if shown.timed and shown.words and shown.start < following.start < shown.end:
+            shown.end = following.start
+            shown.words = [_end_word(word, shown.end) for word in shown.words]
+    cues = []
+    for shown in appearances:
+        words = tuple(shown.words) if shown.timed else ()
+        cues.append(Cue(shown.text, shown.start, shown.end, words))
     return cues
 
 
+def _end_word(word: Word, second: float) -> Word:
+    if word.span is None or word.span.end <= second:
+        return word
+    return word.model_copy(update={"span": span_of(word.span.start, second)})
+
+
 def _add_caption(
-    appearances: list[_Appearance], caption: ShownCaption, repeated: int, grown: str, *, whole: bool
+    appearances: list[_Appearance],
+    caption: ShownCaption,
+    before: ShownCaption | None,
+    *,
+    rolls: bool,
 ) -> None:
-    """Add what a caption shows that the one before it does not. whole: it shows all of that again."""
+    """Add what a caption shows that the one before it does not."""
     start = caption.start or 0.0
     end = caption.end or 0.0
-    lines = [line for line in caption.lines if line.text]
-    fresh = lines[repeated:]
+    repeated, grown = _repeated_lines(before, caption, rolls=rolls)
+    lines = [line for line in caption.lines if _line_text(line)][repeated:]
     if appearances:
         last = appearances[-1]
         # Words that are still shown: the whole caption again, a grown line, or a mere flash.
-        is_long = end - start > MIN_CUE_SECONDS
-        if repeated and ((whole and not fresh and is_long) or grown or last.is_flash):
+        is_again = before is not None and repeated == len(before.texts) and not lines
+        is_flash = last.end - last.start <= MIN_CUE_SECONDS
+        if repeated and ((is_again and end - start > MIN_CUE_SECONDS) or grown or is_flash):
             last.end = max(last.end, end)
         if grown:
-            piece = TimedPiece(grown)
-            last.words += words_of_pieces([piece], start, end)
+            last.words += words_of_pieces([TimedPiece(grown)], start, end)
             last.text = f"{last.text} {grown}"
             last.timed = True
-    if fresh:
-        appearances.append(_appearance_of_lines(fresh, start, end))
-
-
-def _appearance_of_lines(lines: Sequence[ShownLine], start: float, end: float) -> _Appearance:
-    pieces: list[TimedPiece] = []
-    for line in lines:
-        pieces += line.pieces
-        pieces.append(TimedPiece("\n"))
-    words = words_of_pieces(pieces, start, end)
-    is_timed = _has_times(pieces)
-    text = "\n".join(line.text for line in lines)
-    if is_timed:
-        text = "".join(word.text for word in words)
-        text = text.strip()
-    return _Appearance(start, end, words, text, is_timed)
+    if lines:
+        pieces = [piece for line in lines for piece in (*line, TimedPiece("\n"))]
+        words = words_of_pieces(pieces, start, end)
+        is_timed = _has_times(pieces)
+        text = "\n".join(map(_line_text, lines))
+        if is_timed:
+            text = "".join(word.text for word in words).strip()
+        appearances.append(_Appearance(start, end, words, text, is_timed))
 
 
 def _repeated_lines(
@@ -196,27 +215,7 @@ def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> l
     words: list[Word] = []
     for text, (begin, after) in zip(texts, pairwise(times), strict=True):
         tokens = text.split()
-        step = (after - begin) / max(1, len(tokens))
-        for number, token in enumerate(tokens):
-            span = span_of(begin + number * step, begin + (number + 1) * step)
-            word = Word(text=f" {token}", span=span)
-            words.append(word)
+        edges = [begin + number * (after - begin) / len(tokens) for number in range(len(tokens))]
+        for token, (first, last) in zip(tokens, pairwise([*edges, after]), strict=True):
+            words.append(Word(text=f" {token}", span=span_of(first, last)))
     return words
-
-
-def _end_at(cue: Cue, second: float | None) -> Cue:
-    """End a cue with word times where the next one's words begin: rolling cues stay on the screen
-    longer than they are spoken."""
-    if not cue.words or second is None:
-        return cue
-    if cue.start is None or cue.end is None:
-        return cue
-    if not cue.start < second < cue.end:
-        return cue
-    words = []
-    for word in cue.words:
-        if word.span is not None and word.span.end > second:
-            span = span_of(word.span.start, second)
-            word = word.model_copy(update={"span": span})
-        words.append(word)
-    return replace(cue, end=second, words=tuple(words))

@@ -5,12 +5,12 @@ text of a caption is listed as such.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from stepline.errors import CaptionError
 from stepline.speech.caption_text import strip_markup, strip_speaker_marks
-from stepline.speech.shown_captions import ShownCaption, ShownLine, TimedPiece
+from stepline.speech.shown_captions import ShownCaption, ShownLine, SubtitleFile, TimedPiece
 
 CLOCK_PATTERN = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
 TIMING_PATTERN = re.compile(rf"\s*{CLOCK_PATTERN}\s*-->\s*{CLOCK_PATTERN}(?:\s(.*))?$")
@@ -33,21 +33,7 @@ CLOCK_RATE = 90_000  # of MPEG-TS: ticks a second
 CLOCK_WRAP = 2**33
 
 
-@dataclass
-class SubtitleFile:
-    """What a file shows.
-
-    outside: texts that belong to no caption.
-    notes: comments of the file.
-    """
-
-    captions: list[ShownCaption] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Timing:
+class _Timing(NamedTuple):
     line: int  # its number from 0
     start: float
     end: float
@@ -72,49 +58,36 @@ def parse_subtitles(text: str, name: str) -> SubtitleFile:
             f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
         )
     reader = _SubtitleReader(is_webvtt)
-    ends = [timing.line for timing in timings]
-    ends.append(len(lines))
+    ends = [*(timing.line for timing in timings), len(lines)]
     # What is before the first timing belongs to no caption.
     reader.read_chunk(None, lines[: ends[0]], has_next=bool(timings))
     for timing, end in zip(timings, ends[1:], strict=True):
-        chunk = lines[timing.line + 1 : end]
-        has_next = timing is not timings[-1]
-        reader.read_chunk(timing, chunk, has_next=has_next)
+        reader.read_chunk(timing, lines[timing.line + 1 : end], has_next=timing is not timings[-1])
     return reader.file
 
 
 def _timings(lines: list[str], name: str) -> list[_Timing]:
     arrows = []
+    others = []  # SubViewer's, which count only in a file without arrows
     for number, line in enumerate(lines):
+        if match := SBV_TIMING_PATTERN.match(line):
+            others.append(_timing(number, match))
         if "-->" not in line:
             continue
-        match = TIMING_PATTERN.match(line)
-        if match:
-            timing = _timing(number, match)
-            arrows.append(timing)
+        if match := TIMING_PATTERN.match(line):
+            arrows.append(_timing(number, match))
         elif BROKEN_TIMING_PATTERN.match(line):
             wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
             raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
-    # SubViewer's timings count only in a file without arrows.
-    if arrows:
-        return arrows
-    timings = []
-    for number, line in enumerate(lines):
-        match = SBV_TIMING_PATTERN.match(line)
-        if match:
-            timing = _timing(number, match)
-            timings.append(timing)
-    return timings
+    return arrows or others
 
 
 def _timing(number: int, match: re.Match[str]) -> _Timing:
     groups = match.groups()
-    start = clock_seconds(groups[:4])
-    end = clock_seconds(groups[4:8])
-    return _Timing(number, start, end, groups[8] or "")
+    return _Timing(number, clock_seconds(groups[:4]), clock_seconds(groups[4:8]), groups[8] or "")
 
 
-def clock_seconds(parts: tuple[str | None, ...]) -> float:
+def clock_seconds(parts: Sequence[str | None]) -> float:
     """Return hours, minutes, seconds and the digits of a fraction as seconds."""
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
@@ -136,7 +109,10 @@ class _SubtitleReader:
         chunk = self._without_number(chunk, has_next=has_next)
         body = self._webvtt_body(chunk, has_next=has_next) if self._is_webvtt else chunk
         if timing is None:
-            self.file.outside += _paragraphs_of_text(body)
+            for paragraph in _paragraphs(body):
+                text = " ".join(strip_markup("\n".join(paragraph)).split())
+                if text:
+                    self.file.outside.append(text)
             return
         body_text = "\n".join(body).strip("\n")
         caption = ShownCaption(
@@ -150,8 +126,8 @@ class _SubtitleReader:
     def _without_number(self, chunk: list[str], *, has_next: bool) -> list[str]:
         """Return a chunk without the number of the caption that follows. A number of the text
         stays."""
-        if not has_next:
-            chunk = _rstrip_blank(chunk)
+        while chunk and not has_next and not chunk[-1].strip():
+            chunk = chunk[:-1]
         if not chunk:
             return chunk
         # The line above a timing may be its number.
@@ -176,10 +152,10 @@ class _SubtitleReader:
         body: list[str] = []
         paragraphs = list(_paragraphs(chunk))
         for number, paragraph in enumerate(paragraphs):
-            header = _header_line(paragraph)
-            if header is not None:
-                body += paragraph[:header]
-                self._read_header(paragraph[header:])
+            headers = [line for line, text in enumerate(paragraph) if WEBVTT_LINE.match(text)]
+            if headers:
+                body += paragraph[: headers[0]]
+                self._read_header(paragraph[headers[0] :])
                 continue
             first = paragraph[0]
             is_behind_blank = number > 0 or not chunk[0]
@@ -187,7 +163,9 @@ class _SubtitleReader:
             is_before_timing = is_last and has_next and bool(chunk[-1].strip())
             is_name = len(paragraph) == 1 and is_before_timing
             if is_behind_blank and COMMENT_LINE.match(first):
-                self._read_comment(paragraph)
+                note = " ".join(" ".join(paragraph).split()).removeprefix("NOTE").strip()
+                if note and not first.startswith(("STYLE", "REGION")):
+                    self.file.notes.append(note)
             elif is_behind_blank and is_name:
                 # a name of several words may be text that lost its place
                 name = first.strip()
@@ -197,15 +175,6 @@ class _SubtitleReader:
                 body += paragraph
                 body.append("")
         return body
-
-    def _read_comment(self, lines: list[str]) -> None:
-        if lines[0].startswith(("STYLE", "REGION")):
-            return
-        text = " ".join(lines)
-        text = " ".join(text.split())
-        note = text.removeprefix("NOTE").strip()
-        if note:
-            self.file.notes.append(note)
 
     def _read_header(self, lines: list[str]) -> None:
         title = lines[0].removeprefix("WEBVTT").strip(" \t-")
@@ -224,8 +193,7 @@ class _SubtitleReader:
         if ticks is None or local is None:
             self.file.outside.append(line.strip())
             return
-        local_second = clock_seconds(local.groups())
-        offset = int(ticks[1]) / CLOCK_RATE - local_second
+        offset = int(ticks[1]) / CLOCK_RATE - clock_seconds(local.groups())
         if self._first_offset is None:
             self._first_offset = offset
         shift = offset - self._first_offset
@@ -234,14 +202,6 @@ class _SubtitleReader:
         if shift < -wrap / 2:
             shift += wrap
         self._offset = shift
-
-
-def _header_line(lines: list[str]) -> int | None:
-    """Return the number of the line with which a header of WebVTT begins, None without one."""
-    for number, line in enumerate(lines):
-        if WEBVTT_LINE.match(line):
-            return number
-    return None
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
@@ -256,41 +216,18 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
             paragraph = []
 
 
-def _paragraphs_of_text(lines: list[str]) -> list[str]:
-    texts = []
-    for paragraph in _paragraphs(lines):
-        text = strip_markup("\n".join(paragraph))
-        text = " ".join(text.split())
-        if text:
-            texts.append(text)
-    return texts
-
-
-def _rstrip_blank(lines: list[str]) -> list[str]:
-    end = len(lines)
-    while end and not lines[end - 1].strip():
-        end -= 1
-    return lines[:end]
-
-
 def _shown_lines(body: str, shift: float) -> Iterator[ShownLine]:
     """Yield the lines of a caption. shift: seconds that its word times are late."""
-    text = TAG_WITH_BREAK.sub(_without_breaks, body)
-    text = text.replace("[br]", "\n")
-    for line in text.split("\n"):
+    text = TAG_WITH_BREAK.sub(lambda tag: tag.group().replace("\n", " "), body)
+    for line in text.replace("[br]", "\n").split("\n"):
         # text, then four clock parts and text again and again
         parts = INLINE_TIME.split(line)
         texts = [strip_markup(text) for text in parts[::5]]
         pieces = [TimedPiece(strip_speaker_marks(texts[0]))]
         for number, text in enumerate(texts[1:]):
             clock = parts[5 * number + 1 : 5 * number + 5]
-            start = clock_seconds(tuple(clock)) + shift
-            pieces.append(TimedPiece(text, start))
-        yield ShownLine(tuple(pieces))
-
-
-def _without_breaks(tag: re.Match[str]) -> str:
-    return tag.group().replace("\n", " ")
+            pieces.append(TimedPiece(text, clock_seconds(clock) + shift))
+        yield pieces
 
 
 def _is_title(settings: str, body: str) -> bool:

@@ -8,7 +8,11 @@ letters wins.
 import codecs
 import re
 import unicodedata
-from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from stepline.errors import CaptionError
+from stepline.limits import MAX_CAPTIONS_BYTES, LimitError, read_limited
 
 ENCODING_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -19,70 +23,64 @@ ENCODING_MARKS = (
 )
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How a language is written in an encoding.
-
-    letters: its usual ones, of a Latin script all beyond ASCII.
-    """
+class Reading(NamedTuple):
+    """An encoding, and the usual letters of a language in it: of a Latin script those beyond ASCII."""
 
     encoding: str
-    name: str
-    letters: frozenset[str]
+    letters: str
 
 
-_RUSSIAN_LETTERS = frozenset("оеаинтсрвлкмдпу")
-_GREEK_LETTERS = frozenset("αοιετσνηυρκπμςόίάέήώ")
+_RUSSIAN_LETTERS = "оеаинтсрвлкмдпу"
+_GREEK_LETTERS = "αοιετσνηυρκπμςόίάέήώ"
 # the usual characters of modern texts, by their counts in public frequency lists
-_CHINESE_CHARACTERS = frozenset(
+_CHINESE_CHARACTERS = (
     "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用"
     "道行所然家种事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实把日"
 )
-_TRADITIONAL_CHARACTERS = frozenset(
+_TRADITIONAL_CHARACTERS = (
     "的一是不了在人有我他這個們中來上大為和國地到以說時要就出會可也你對生能而子那得於著下自之年過發後作裡用"
     "道行所然家種事成方多經麼去法學如都同現當沒動面起看定天分還進好小部其些主樣理心她本前開但因只從想實把日"
 )
-_KOREAN_SYLLABLES = frozenset(
-    "이다는을의에가고하지로도서한은를기나사어리시대자인스아그해라있게수일정보주들여요세면만것으니습합러용물"
+_KOREAN_SYLLABLES = (
+    "이다는을의에가고하지로도서한은를기나사어리시대자인스"
+    "아그해라있게수일정보주들여요세면만것으니습합러용물"
 )
-_JAPANESE_KANA = frozenset(
-    "のにはをたがてとしでいるれさなもんこまらかすりくうよきあっつけせおだみそちめ"
-)
+_JAPANESE_KANA = "のにはをたがてとしでいるれさなもんこまらかすりくうよきあっつけせおだみそちめ"
 
 # Where two are as good, the first wins.
 LATIN_READINGS = (
-    Reading("cp1252", "Windows-1252", frozenset("éèêëàâçîïôùûœ«»")),
-    Reading("cp1252", "Windows-1252", frozenset("äöüß")),
-    Reading("cp1252", "Windows-1252", frozenset("áéíóúñü¿¡")),
-    Reading("cp1252", "Windows-1252", frozenset("ãõáàâçéêíóôú")),
-    Reading("cp1252", "Windows-1252", frozenset("àèéìòù")),
-    Reading("cp1252", "Windows-1252", frozenset("æøåé")),
-    Reading("cp1252", "Windows-1252", frozenset("åäöé")),
-    Reading("cp1250", "Windows-1250", frozenset("ąćęłńóśźż")),
-    Reading("cp1250", "Windows-1250", frozenset("áčďéěíňóřšťúůýžľĺŕôä")),
-    Reading("cp1250", "Windows-1250", frozenset("áéíóöőúüű")),
-    Reading("cp1250", "Windows-1250", frozenset("ăâîşţ")),
-    Reading("cp1250", "Windows-1250", frozenset("čćđšž")),
-    Reading("cp1254", "Windows-1254", frozenset("çğıöşüâ")),
-    Reading("cp1252", "Windows-1252", frozenset("ðþáéíóúýæö")),
+    Reading("cp1252", "éèêëàâçîïôùûœ«»"),
+    Reading("cp1252", "äöüß"),
+    Reading("cp1252", "áéíóúñü¿¡"),
+    Reading("cp1252", "ãõáàâçéêíóôú"),
+    Reading("cp1252", "àèéìòù"),
+    Reading("cp1252", "æøåé"),
+    Reading("cp1252", "åäöé"),
+    Reading("cp1250", "ąćęłńóśźż"),
+    Reading("cp1250", "áčďéěíňóřšťúůýžľĺŕôä"),
+    Reading("cp1250", "áéíóöőúüű"),
+    Reading("cp1250", "ăâîşţ"),
+    Reading("cp1250", "čćđšž"),
+    Reading("cp1254", "çğıöşüâ"),
+    Reading("cp1252", "ðþáéíóúýæö"),
 )
 OTHER_READINGS = (
-    Reading("cp1251", "Windows-1251", _RUSSIAN_LETTERS),
-    Reading("koi8_r", "KOI8-R", _RUSSIAN_LETTERS),
-    Reading("cp866", "CP866", _RUSSIAN_LETTERS),
-    Reading("iso8859_5", "ISO-8859-5", _RUSSIAN_LETTERS),
-    Reading("cp1253", "Windows-1253", _GREEK_LETTERS),
-    Reading("cp1255", "Windows-1255", frozenset("יוהלאתרמבשנםחדכע")),
-    Reading("cp1256", "Windows-1256", frozenset("اليمنوتربةعدسفهكق")),
-    Reading("cp874", "Windows-874", frozenset("านรอกเงทยลวมสตหแไดค่้ี")),
+    Reading("cp1251", _RUSSIAN_LETTERS),
+    Reading("koi8_r", _RUSSIAN_LETTERS),
+    Reading("cp866", _RUSSIAN_LETTERS),
+    Reading("iso8859_5", _RUSSIAN_LETTERS),
+    Reading("cp1253", _GREEK_LETTERS),
+    Reading("cp1255", "יוהלאתרמבשנםחדכע"),
+    Reading("cp1256", "اليمنوتربةعدسفهكق"),
+    Reading("cp874", "านรอกเงทยลวมสตหแไดค่้ี"),
 )
 # Two bytes a character. A usual first byte: of the part of the character set that modern texts use.
 EAST_ASIAN_READINGS = (
-    Reading("gb18030", "GB18030", _CHINESE_CHARACTERS),
-    Reading("big5", "Big5", _TRADITIONAL_CHARACTERS),
-    Reading("cp949", "CP949", _KOREAN_SYLLABLES),
-    Reading("cp932", "Shift JIS", _JAPANESE_KANA),
-    Reading("euc_jp", "EUC-JP", _JAPANESE_KANA),
+    Reading("gb18030", _CHINESE_CHARACTERS),
+    Reading("big5", _TRADITIONAL_CHARACTERS),
+    Reading("cp949", _KOREAN_SYLLABLES),
+    Reading("cp932", _JAPANESE_KANA),
+    Reading("euc_jp", _JAPANESE_KANA),
 )
 USUAL_FIRST_BYTES = {
     "gb18030": ("gb2312", range(0xA1, 0xD8)),
@@ -106,41 +104,57 @@ INNER_CAPITAL_WEIGHT = 0.9  # a text in capitals is rare
 BROKEN_SHARE = 0.1  # of the characters beyond ASCII: up to this a text is damaged UTF-8
 
 
-@dataclass(frozen=True)
-class DecodedText:
-    """A text, and how its encoding was guessed: "" where nothing had to be."""
+def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
+    """Return a caption file as text with plain line ends, and how its encoding was guessed.
 
-    text: str
-    guess: str = ""
-
-
-def decode_text(data: bytes, encoding: str | None = None) -> DecodedText:
-    """Return bytes as text. encoding: what the user names, instead of the mark, UTF-8 or a guess.
-
-    Raises UnicodeDecodeError for a damaged text with a mark, or of a named encoding. Raises
-    LookupError for a name that Python does not know.
+    encoding: what the user says it is in. The second is "" where nothing had to be guessed.
+    Raises CaptionError for what cannot be read, is too large or is not a text.
     """
-    mark = next((name for start, name in ENCODING_MARKS if data.startswith(start)), None)
-    if mark is not None:
-        return DecodedText(data.decode(mark))
-    if encoding is not None:
-        return DecodedText(data.decode(encoding))
     try:
-        return DecodedText(data.decode("utf-8"))
+        data = read_limited(path, MAX_CAPTIONS_BYTES)
+        text, guess = _decode_text(data, encoding)
+    except LimitError as error:
+        raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
+    except OSError as error:
+        raise CaptionError(
+            f"{path}: cannot be read ({error.strerror}); give a caption file"
+        ) from error
+    except UnicodeDecodeError as error:
+        problem = f"damaged at byte {error.start}, not {error.encoding}"
+        raise CaptionError(f"{path}: {problem}; save it as UTF-8") from error
+    except LookupError as error:
+        cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
+        raise CaptionError(f"{path}: encoding {encoding!r} is not known; {cure}") from error
+    # Binary data, or two bytes per letter without a mark.
+    if "\0" in text:
+        raise CaptionError(
+            f"{path}: holds zero bytes, so it is not caption text; give srt, vtt, csv or json"
+        )
+    return text.replace("\r\n", "\n").replace("\r", "\n"), guess
+
+
+def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:
+    """Return bytes as text by their mark, the named encoding, as UTF-8 or by a guess, and that
+    guess."""
+    for mark, marked_encoding in ENCODING_MARKS:
+        if data.startswith(mark):
+            return data.decode(marked_encoding), ""
+    if encoding is not None:
+        return data.decode(encoding), ""
+    try:
+        return data.decode("utf-8"), ""
     except UnicodeDecodeError as error:
         repaired = data.decode("utf-8", errors="replace")
         # Few broken characters among many good ones: damaged UTF-8.
         foreign = len(re.sub(r"[\x00-\x7f]", "", repaired))
         if repaired.count("\ufffd") <= BROKEN_SHARE * foreign:
-            return DecodedText(repaired, f"damaged at byte {error.start}; read as UTF-8")
-    reading = guess_reading(data)
-    text = data.decode(reading.encoding, errors="replace")
-    return DecodedText(text, f"no UTF-8; read as {reading.name} by its letters")
+            return repaired, f"damaged at byte {error.start}; read as UTF-8"
+    guess = guess_encoding(data)
+    return data.decode(guess, errors="replace"), f"no UTF-8; read as {guess} by its letters"
 
 
-def guess_reading(data: bytes) -> Reading:
-    """Return the reading that gives most of a language's usual letters, Windows-1252 where none
-    does."""
+def guess_encoding(data: bytes) -> str:
+    """Return the encoding that gives most of a language's usual letters, cp1252 where none does."""
     # Lines of ASCII say nothing of the encoding.
     lines = [line for line in data.split(b"\n") if not line.isascii()]
     sample = b"\n".join(lines)
@@ -149,16 +163,16 @@ def guess_reading(data: bytes) -> Reading:
     # Two bytes per character, nearly all of them usual ones.
     east_asian = _best_east_asian(sample)
     if east_asian is not None and _usual_share(east_asian, sample) >= MIN_USUAL_SHARE:
-        return east_asian
+        return east_asian.encoding
     # Another script, where most foreign words hold no letter of ASCII.
     words = len(WORD_WITH_FOREIGN_BYTES.findall(sample))
     if 2 * len(FOREIGN_WORD.findall(sample)) > words:
         reading = _best(OTHER_READINGS, sample)
         if reading is not None and _usual_share(reading, sample) >= MIN_CLEAR_SHARE:
-            return reading
-        if east_asian is not None or reading is not None:
-            return east_asian or reading or USUAL_READING
-    return _best(LATIN_READINGS, sample) or USUAL_READING
+            return reading.encoding
+        if east_asian or reading:
+            return (east_asian or reading or USUAL_READING).encoding
+    return (_best(LATIN_READINGS, sample) or USUAL_READING).encoding
 
 
 def _best_east_asian(sample: bytes) -> Reading | None:
@@ -195,13 +209,8 @@ def _first_byte_share(reading: Reading, sample: bytes) -> float:
 
 
 def _best(readings: tuple[Reading, ...], sample: bytes) -> Reading | None:
-    best = None
-    best_share = MIN_USUAL_SHARE
-    for reading in readings:
-        share = _usual_share(reading, sample)
-        if share > best_share:
-            best, best_share = reading, share
-    return best
+    best = max(readings, key=lambda reading: _usual_share(reading, sample))
+    return best if _usual_share(best, sample) > MIN_USUAL_SHARE else None
 
 
 def _usual_share(reading: Reading, sample: bytes) -> float:

@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 from stepline.errors import CaptionError
 from stepline.limits import MAX_DEPTH
 from stepline.speech.caption_text import strip_speaker_marks
-from stepline.speech.shown_captions import ShownCaption, ShownLine, TimedPiece
-from stepline.speech.subtitles import MAX_TITLE_PERCENT, SubtitleFile
+from stepline.speech.shown_captions import ShownCaption, SubtitleFile, TimedPiece
+from stepline.speech.subtitles import MAX_TITLE_PERCENT, clock_seconds
 
 TTML_START = re.compile(r"\s*(?:<\?xml[^>]*\?>|<!--.*?-->|\s)*<(?:\w+:)?tt[\s>]", re.DOTALL)
 ENTITY_DECLARATION = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
-CLOCK_TIME = re.compile(r"(\d{1,6}):(\d{1,4}):(\d{1,2})(?:([.,])(\d{1,18})|:(\d{1,4})(?:\.\d+)?)?$")
+CLOCK_TIME = re.compile(r"(\d{1,6}):(\d{1,4}):(\d{1,2})(?:[.,](\d{1,18})|:(\d{1,4})(?:\.\d+)?)?$")
 OFFSET_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,18})?)(h|ms|m|s|f|t)$")
 UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PERCENT_PAIR = re.compile(r"[\d.]+%\s+([\d.]+)%")
@@ -34,21 +34,14 @@ class _Clock:
         text = (value or "").strip()
         if clock := CLOCK_TIME.match(text):
             # 00:00:01.5, or with frames 00:00:01:12
-            hours, minutes, seconds, _, fraction, frames = clock.groups()
-            time = float(int(hours) * 3600 + int(minutes) * 60)
-            time += int(seconds)
-            time += float(f"0.{fraction or 0}")
-            time += int(frames or 0) / self.frame_rate
-            return time
+            *parts, frames = clock.groups()
+            return clock_seconds(parts) + int(frames or 0) / self.frame_rate
         # 1.5s, 36f, 15000t
         if offset := OFFSET_TIME.match(text):
             number = float(offset[1])
+            rates = {"f": self.frame_rate, "t": self.tick_rate}
             unit = offset[2]
-            if unit == "f":
-                return number / self.frame_rate
-            if unit == "t":
-                return number / self.tick_rate
-            return number * UNIT_SECONDS[unit]
+            return number / rates[unit] if unit in rates else number * UNIT_SECONDS[unit]
         return None
 
 
@@ -137,17 +130,12 @@ class _TtmlReader:
         duration = self._clock.seconds(element.get("dur"))
         end = self._clock.seconds(element.get("end"))
         base = outer.start or 0.0
-        place = outer
-        if begin is not None:
-            place = replace(place, start=base + begin)
-        if end is not None:
-            place = replace(place, end=base + end)
+        start = outer.start if begin is None else base + begin
+        end = outer.end if end is None else base + end
         if duration is not None:
-            start = place.start or 0.0
-            place = replace(place, end=start + duration)
-        if element.get("region") in self._tops or _is_top(element):
-            place = replace(place, title=True)
-        return place
+            end = (start or 0.0) + duration
+        is_top = element.get("region") in self._tops or _is_top(element)
+        return _Place(start, end, outer.title or is_top)
 
     def _read_paragraph(self, element: ElementTree.Element, place: _Place) -> None:
         keeps_blanks = element.get(XML_SPACE) == "preserve"
@@ -167,23 +155,19 @@ class _TtmlReader:
             # XML folds blanks, unless it says to preserve them.
             if not keeps_blanks and text != "\n":
                 text = BLANK_RUN.sub(" ", text)
-            first, *others = text.split("\n")
-            _add_text(lines[-1], first, start)
-            for other in others:
-                lines.append([])
-                _add_text(lines[-1], other, start)
+            for number, part in enumerate(text.split("\n")):
+                if number:
+                    lines.append([])
+                if part:
+                    lines[-1].append(TimedPiece(part, start))
         # A paragraph without times has those of its spans.
         if place.start is None:
             place = replace(place, start=min(starts, default=None))
         if place.end is None:
             place = replace(place, end=max(ends, default=None))
-        caption = ShownCaption(
-            start=place.start,
-            end=place.end,
-            lines=tuple(_shown_line(line) for line in lines),
-            title=place.title,
-        )
-        self.file.captions.append(caption)
+        for line in filter(None, lines):
+            line[0] = line[0]._replace(text=strip_speaker_marks(line[0].text))
+        self.file.captions.append(ShownCaption(place.start, place.end, lines, place.title))
 
     def _texts(
         self, element: ElementTree.Element, place: _Place, depth: int
@@ -207,19 +191,6 @@ class _TtmlReader:
                 yield child.tail, span
 
 
-def _add_text(line: list[TimedPiece], text: str, start: float | None) -> None:
-    if text:
-        line.append(TimedPiece(text, start))
-
-
-def _shown_line(pieces: list[TimedPiece]) -> ShownLine:
-    if not pieces:
-        return ShownLine(())
-    first, *others = pieces
-    text = strip_speaker_marks(first.text)
-    return ShownLine((replace(first, text=text), *others))
-
-
 def _tag(element: ElementTree.Element) -> str:
     """Return the name of an element without its namespace, "" for a comment."""
     return "" if not isinstance(element.tag, str) else element.tag.rpartition("}")[2]
@@ -238,9 +209,7 @@ def _clock(root: ElementTree.Element) -> _Clock:
     rate = _positive(_attribute(root, "frameRate"), 30.0)
     parts = _attribute(root, "frameRateMultiplier").replace(":", " ").split()
     if len(parts) == 2:
-        numerator = _positive(parts[0], 1.0)
-        denominator = _positive(parts[1], 1.0)
-        rate *= numerator / denominator
+        rate *= _positive(parts[0], 1.0) / _positive(parts[1], 1.0)
     default_ticks = rate if _attribute(root, "frameRate") else 1.0
     tick_rate = _positive(_attribute(root, "tickRate"), default_ticks)
     return _Clock(rate, tick_rate)
@@ -255,13 +224,9 @@ def _positive(text: str, default: float) -> float:
 
 def _top_regions(root: ElementTree.Element) -> frozenset[str]:
     """Return the ids of the regions in the upper half of the picture."""
-    names = []
-    for element in root.iter():
-        if _tag(element) != "region":
-            continue
-        if any(_is_top(part) for part in element.iter()):
-            names.append(_attribute(element, "id"))
-    return frozenset(names)
+    regions = [element for element in root.iter() if _tag(element) == "region"]
+    tops = [region for region in regions if any(_is_top(part) for part in region.iter())]
+    return frozenset(_attribute(region, "id") for region in tops)
 
 
 def _is_top(element: ElementTree.Element) -> bool:

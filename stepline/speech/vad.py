@@ -1,5 +1,6 @@
 """Where someone speaks: Silero's voice detector, which faster-whisper carries."""
 
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -21,11 +22,8 @@ def voice_probability(samples: Samples) -> Samples:
 
     if not len(samples):
         return np.zeros(0, np.float32)
-    missing_count = -len(samples) % FRAME_SAMPLES
-    padded = np.pad(samples, (0, missing_count))
-    voice = get_vad_model()(padded)
-    voice = np.asarray(voice, np.float32)
-    return voice.reshape(-1)
+    padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES))
+    return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
 
 
 def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
@@ -50,23 +48,12 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
 
     # A run is widened, but never past the middle of the silence next to it.
     margin = round(pad * SAMPLE_RATE)
-    starts = []
-    ends = []
-    for first, last in runs:
-        starts.append(first * FRAME_SAMPLES)
-        ends.append(last * FRAME_SAMPLES)
-    limits = [0]
-    for number, start in enumerate(starts[1:]):
-        middle = (ends[number] + start) // 2
-        limits.append(middle)
-    limits.append(len(voice) * FRAME_SAMPLES)
+    spans = [(first * FRAME_SAMPLES, last * FRAME_SAMPLES) for first, last in runs]
+    middles = [(before[1] + after[0]) // 2 for before, after in pairwise(spans)]
+    limits = pairwise([0, *middles, len(voice) * FRAME_SAMPLES])
     widened = []
-    for number, start in enumerate(starts):
-        low = limits[number]
-        high = limits[number + 1]
-        first = max(low, start - margin)
-        last = min(high, ends[number] + margin)
-        widened.append((first, last))
+    for (first, last), (low, high) in zip(spans, limits, strict=False):
+        widened.append((max(low, first - margin), min(high, last + margin)))
     return widened
 
 
@@ -78,20 +65,12 @@ def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
     silences = runs_of(voice < threshold)
     if not silences:
         return int(np.argmin(voice))
-    first, last = max(silences, key=_length_and_start)
+    first, last = max(silences, key=lambda run: (run[1] - run[0], run[0]))
     return (first + last) // 2
-
-
-def _length_and_start(run: Run) -> tuple[int, int]:
-    first, last = run
-    return last - first, first
 
 
 def runs_of(mask: npt.NDArray[np.bool_]) -> list[Run]:
     """Return the runs of True as (first, last + 1) index pairs, in order."""
-    flags = mask.astype(np.int8)
-    closed = np.concatenate(([0], flags, [0]))
+    closed = np.pad(mask.astype(np.int8), 1)
     edges = np.flatnonzero(np.diff(closed)).tolist()
-    starts = edges[::2]
-    ends = edges[1::2]
-    return list(zip(starts, ends, strict=True))
+    return list(zip(edges[::2], edges[1::2], strict=True))

@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from stepline.files.storage import to_json
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
 from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
@@ -25,6 +24,7 @@ from stepline.outputs import OUTPUTS
 from stepline.pages.web.local_server import file_response, is_whole_number
 from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
+from stepline.storage import to_json
 from stepline.studio import media
 from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import (

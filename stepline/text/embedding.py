@@ -80,9 +80,7 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     def encode(rows: list[int]) -> Matrix:
         return encoder.encode([tokens[row] for row in rows])
 
-    threads = 1
-    if not encoder.device.needs_torch:
-        threads = cpu_threads()
+    threads = cpu_threads() if not encoder.device.needs_torch else 1
     shape = (len(tokens), encoder.dim)
     vectors = np.empty(shape, dtype=np.float32)
     batch_vectors = run_batches(encode, batches, threads=threads)

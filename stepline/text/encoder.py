@@ -15,25 +15,183 @@ tokenizer.json, model.safetensors
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from stepline.errors import ModelError
-from stepline.limits import MAX_HEADER_BYTES, parse_json
+from stepline.limits import parse_json, read_safetensors_header
 from stepline.networks.device import Device, current_device
 from stepline.networks.onnx_graph import OnnxGraph
 from stepline.records import Matrix
-from stepline.text.encoder_config import (
-    MAX_DISTANCE_TOKENS,
-    UNUSED_WEIGHTS,
-    Array,
-    EncoderConfig,
-    layer_parts,
-    read_encoder_config,
-)
+
+Array: TypeAlias = npt.NDArray[Any]
+KNOWN_ARCHITECTURES = ("bert", "mpnet")
+MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
+
+MAX_DISTANCE_TOKENS = 128  # MPNet puts all larger distances into one bucket
+# Our name of each part of a layer -> its name in the checkpoint.
+FEED_FORWARD = {
+    "widen": "intermediate.dense",
+    "narrow": "output.dense",
+    "narrow_norm": "output.LayerNorm",
+}
+UNUSED_WEIGHTS = (
+    "pooler.",
+    "embeddings.position_ids",
+)  # what checkpoints carry beyond the sentence vector
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes of a sentence encoder.
+
+    longest: tokens per text, with its marks. The rest of a text is not read.
+    """
+
+    kind: Literal["bert", "mpnet"]
+    layers: int
+    heads: int
+    width: int
+    inner: int
+    vocabulary: int
+    positions: int
+    epsilon: float  # of every LayerNorm
+    pad: int  # id of the padding token; MPNet counts its positions from the next number
+    longest: int
+    pooling: Literal["mean", "cls"]
+    buckets: int  # of relative distance, MPNet only
+
+
+def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
+    """Return our name of each part of a layer -> its name in the checkpoint."""
+    parts = LAYER_PARTS[config.kind].items()
+    return {part: f"encoder.layer.{layer}.{name}" for part, name in parts}
+
+
+def read_encoder_config(folder: Path) -> EncoderConfig:
+    """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
+    # All files of the layout.
+    for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
+        if not (folder / file).is_file():
+            cure = "give a folder in the sentence-transformers layout with safetensors"
+            raise ModelError(f"{folder}: no {file}; {cure}")
+    parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
+    if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
+        raise ModelError(
+            f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported"
+        )
+    pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
+    config = _json(folder / "config.json")
+    limits = folder / "sentence_bert_config.json"
+    # Sizes, and how much of a text is read.
+    try:
+        kind = config["model_type"]
+        if kind not in KNOWN_ARCHITECTURES or config["hidden_act"] != "gelu":
+            cure = f"give {' or '.join(KNOWN_ARCHITECTURES)} with gelu"
+            raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
+        longest = _json(limits).get("max_seq_length") if limits.is_file() else None
+        # MPNet leaves its first two positions unused.
+        room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
+        return EncoderConfig(
+            kind=kind,
+            layers=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            width=config["hidden_size"],
+            inner=config["intermediate_size"],
+            vocabulary=config["vocab_size"],
+            positions=config["max_position_embeddings"],
+            epsilon=config["layer_norm_eps"],
+            pad=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
+            longest=min(longest or room, room),
+            pooling=_pooling(folder, pooling),
+            buckets=config.get("relative_attention_num_buckets", 32),
+        )
+    except KeyError as error:
+        raise ModelError(f"{folder}/config.json: no {error}; give a BERT or MPNet model") from error
+
+
+def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
+    """Read both spellings: one flag a mode (sentence-transformers < 5.3) and `pooling_mode`."""
+    modes: list[Any] = []
+    if "pooling_mode" in config:
+        modes = [config["pooling_mode"]]
+    else:
+        for key, is_on in config.items():
+            if key.startswith("pooling_mode_") and is_on:
+                mode = key.removeprefix("pooling_mode_")
+                modes.append(mode.removesuffix("_tokens").removesuffix("_token"))
+    if modes not in (["mean"], ["cls"]):
+        raise ModelError(f"{folder}: pooling {modes}; only 'mean' or 'cls' is supported")
+    return "mean" if modes == ["mean"] else "cls"
+
+
+LAYER_PARTS = {
+    "bert": {
+        "query": "attention.self.query",
+        "key": "attention.self.key",
+        "value": "attention.self.value",
+        "mix": "attention.output.dense",
+        "mix_norm": "attention.output.LayerNorm",
+        **FEED_FORWARD,
+    },
+    "mpnet": {
+        "query": "attention.attn.q",
+        "key": "attention.attn.k",
+        "value": "attention.attn.v",
+        "mix": "attention.attn.o",
+        "mix_norm": "attention.LayerNorm",
+        **FEED_FORWARD,
+    },
+}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
+
+
+class TokenEncoder:
+    """Token ids to token vectors. Immutable once loaded, so that threads may share it."""
+
+    def __init__(
+        self, folder: Path, config: EncoderConfig, weights: dict[str, Array], device: Device
+    ) -> None:
+        """weights: as `load_encoder_weights` returns them, taken out one by one."""
+        self._config = config
+        # Looked up in the file: the table of words is half of the weights.
+        del weights[WORD_VECTORS_NAME]
+        self._words = WordTable(folder, config)
+        self._positions = np.array(weights.pop("embeddings.position_embeddings.weight"))
+        if config.kind == "bert":
+            # All text is of type 0.
+            self._positions = self._positions + weights.pop(TYPE_VECTORS_NAME)[0]
+        self._distances: Array | None = None  # (buckets, H)
+        if config.kind == "mpnet":
+            # MPNet counts positions from the number after its padding.
+            self._positions = self._positions[config.pad + 1 :]
+            self._distances = np.array(weights.pop("encoder.relative_attention_bias.weight"))
+        if device.needs_torch:
+            from stepline.text.torch_encoder import TorchTransformer
+
+            self._transform: Transformer = TorchTransformer(config, weights, device)
+        else:
+            self._transform = compile_transformer(config, weights)
+
+    def encode(self, ids: Array, keep: Array) -> Array:
+        """Return the last layer's vectors (B, L, D) of tokens (B, L). keep: 0 where one is padding."""
+        length = ids.shape[1]
+        inputs = {"hidden": self._words[ids] + self._positions[:length], "keep": keep}
+        if self._distances is not None:
+            bias = self._distances[distance_buckets(length, self._config.buckets)]  # (L, L, H)
+            inputs["bias"] = np.ascontiguousarray(bias.transpose(2, 0, 1)[None])  # (1, H, L, L)
+        return self._transform(**inputs)
 
 
 class SentenceEncoder:
@@ -44,23 +202,7 @@ class SentenceEncoder:
         self.dim = self.config.width  # D of a sentence vector
         self.device = device or current_device()
         weights = load_encoder_weights(folder, self.config)
-        # Looked up here: the table of words is half of the weights.
-        del weights[WORD_VECTORS_NAME]
-        self._words = WordTable(folder, self.config)
-        self._positions = np.array(weights.pop("embeddings.position_embeddings.weight"))
-        if self.config.kind == "bert":
-            types = weights.pop("embeddings.token_type_embeddings.weight")
-            self._positions = self._positions + types[0]
-        # (buckets, H)
-        self._distances = weights.pop("encoder.relative_attention_bias.weight", None)
-        if self._distances is not None:
-            self._distances = np.array(self._distances)
-        if self.device.needs_torch:
-            from stepline.text.torch_encoder import TorchTransformer
-
-            self._transform: Transformer = TorchTransformer(self.config, weights, self.device)
-        else:
-            self._transform = compile_transformer(self.config, weights)
+        self._encoder = TokenEncoder(folder, self.config, weights, self.device)
         self._tokenizer = _load_tokenizer(folder / "tokenizer.json")
         self._tokenizer.enable_truncation(self.config.longest)
         self._tokenizer.no_padding()
@@ -82,29 +224,14 @@ class SentenceEncoder:
             ids[row, :length] = text_ids
             keep[row, :length] = 1
 
-        # vectors of words and positions, and what distances add to attention
-        # MPNet counts positions from the number after its padding.
-        first = 0
-        if self.config.kind == "mpnet":
-            first = self.config.pad + 1
-        positions = self._positions[first : first + longest]  # (L, D)
-        inputs = {"hidden": self._words[ids] + positions, "keep": keep}
-        if self._distances is not None:
-            buckets = distance_buckets(longest, self.config.buckets)  # (L, L)
-            bias = self._distances[buckets]  # (L, L, H)
-            bias = bias.transpose(2, 0, 1)[None]  # (1, H, L, L)
-            inputs["bias"] = np.ascontiguousarray(bias)
-
         # unit vectors of texts
-        hidden = self._transform(**inputs)  # (B, L, D)
+        hidden = self._encoder.encode(ids, keep)  # (B, L, D)
         if self.config.pooling == "cls":
             pooled = hidden[:, 0]  # (B, D)
         else:
             weight = keep[:, :, None].astype(np.float32)
-            summed = (hidden * weight).sum(1)
-            pooled = summed / weight.sum(1)
-        norms = np.linalg.norm(pooled, axis=1, keepdims=True)
-        vectors: Matrix = pooled / norms
+            pooled = (hidden * weight).sum(1) / weight.sum(1)
+        vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
 
 
@@ -142,9 +269,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
         return graph.constant(weights.pop(name))
 
     def norm(name: str) -> tuple[str, str]:
-        scale = vector(f"{name}.weight")
-        shift = vector(f"{name}.bias")
-        return scale, shift
+        return vector(f"{name}.weight"), vector(f"{name}.bias")
 
     def add_norm(rows: str, before: str, linear: str, norm_name: str) -> str:
         narrow = graph.add("MatMul", rows, matrix(linear))
@@ -171,8 +296,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
         matrices = stacked(names, "weight")
         biases = stacked(names, "bias")
         into = graph.constant(matrices.T)  # (D, 3 D)
-        bias = graph.constant(biases)
-        inputs = (hidden, into, bias, keep, "", distances)
+        inputs = (hidden, into, graph.constant(biases), keep, "", distances)
         mixed = graph.add("Attention", *inputs, num_heads=config.heads, **fused)
         hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
 
@@ -204,17 +328,16 @@ def distance_buckets(length: int, buckets: int) -> Array:
     growth = growth / np.log(max_ratio)
     far = exact + (growth * (half - exact)).astype(int)
     far = np.minimum(far, half - 1)
-    near_or_far = np.where(steps < exact, steps, far)
-    bucket: Array = near_or_far + half * (distance > 0)
+    bucket: Array = np.where(steps < exact, steps, far) + half * (distance > 0)
     return bucket
 
 
 # How safetensors names the numbers that a checkpoint may have. bfloat16 is the upper half of a
 # float32.
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
-HEADER_LENGTH_BYTES = 8  # at the start of the file
 WEIGHTS_FILE = "model.safetensors"
 WORD_VECTORS_NAME = "embeddings.word_embeddings.weight"  # (vocabulary, D)
+TYPE_VECTORS_NAME = "embeddings.token_type_embeddings.weight"  # (2, D)
 
 
 class WordTable:
@@ -232,8 +355,7 @@ class WordTable:
         self._file = self._path.open("rb", buffering=0)
         weakref.finalize(self, self._file.close)
         for name, place in _tensor_places(self._path):
-            own_name = name.removeprefix(f"{config.kind}.")
-            if own_name == WORD_VECTORS_NAME:
+            if name.removeprefix(f"{config.kind}.") == WORD_VECTORS_NAME:
                 self._place = place
 
     def __getitem__(self, ids: Array) -> Array:
@@ -301,21 +423,19 @@ class TensorPlace(NamedTuple):
         """Return float32 for numbers that were read from the file. Others than bfloat16 are of a
         kind that NumPy has."""
         if self.number_name == "BF16":
-            bits = values.astype(np.uint32) << 16
-            return bits.view(np.float32)
+            return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32, copy=False)
 
 
 def _tensor_places(path: Path) -> Iterator[tuple[str, TensorPlace]]:
     """Yield the tensors of a safetensors file by name."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
-        header = parse_json(file.read(min(length, MAX_HEADER_BYTES)))
+        header, begin = read_safetensors_header(file)
     for name, entry in header.items():
         if name == "__metadata__":
             continue
         start, end = entry["data_offsets"]
-        offset = HEADER_LENGTH_BYTES + length + start
+        offset = begin + start
         shape = tuple(entry["shape"])
         yield name, TensorPlace(entry["dtype"], offset, end - start, shape)
 
@@ -337,13 +457,13 @@ def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     inner = config.inner
     # Words and positions.
     shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (config.vocabulary, width),
+        WORD_VECTORS_NAME: (config.vocabulary, width),
         "embeddings.position_embeddings.weight": (config.positions, width),
         "embeddings.LayerNorm.weight": (width,),
         "embeddings.LayerNorm.bias": (width,),
     }
     if config.kind == "bert":
-        shapes["embeddings.token_type_embeddings.weight"] = (2, width)
+        shapes[TYPE_VECTORS_NAME] = (2, width)
     else:
         shapes["encoder.relative_attention_bias.weight"] = (config.buckets, config.heads)
     # The layers. A bias is as long as its matrix has rows.

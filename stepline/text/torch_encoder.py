@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.networks.device import Device
-from stepline.text.encoder_config import Array, EncoderConfig, layer_parts
+from stepline.text.encoder import Array, EncoderConfig, layer_parts
 
 NO_ATTENTION = float("-inf")  # what is added to the score of a padded token
 
@@ -36,8 +36,7 @@ class PostNormLayers:
         query = self._heads(part["query"], hidden)
         key = self._heads(part["key"], hidden)
         value = self._heads(part["value"], hidden)
-        attend = F.scaled_dot_product_attention
-        mixed = attend(query, key, value, attn_mask=bias)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
         mixed = mixed.transpose(1, 2)
         mixed = mixed.flatten(2)  # (B, L, D)
         mixed = self._linear(part["mix"], mixed)
@@ -49,16 +48,12 @@ class PostNormLayers:
         inner = F.gelu(inner)
         narrow = self._linear(part["narrow"], inner)  # (B, L, D)
         hidden = hidden + narrow
-        norm = part["narrow_norm"]
-        return self._norm(norm, hidden)
+        return self._norm(part["narrow_norm"], hidden)
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         """Return a linear layer's rows, split by head: (B, H, L, D / H)."""
         rows = self._linear(name, hidden)  # (B, L, D)
-        head_count = self.config.heads
-        sizes = (head_count, -1)
-        parts = rows.unflatten(2, sizes)
-        return parts.transpose(1, 2)
+        return rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2)
 
     def _linear(self, name: str, hidden: Tensor) -> Tensor:
         weight = self.weights[f"{name}.weight"]

@@ -35,8 +35,7 @@ def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
     if vectors.ndim != 2 or vectors.shape[1] != width:
         need = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
         raise ShapeError(f"a probability by wording {need}")
-    log_odds = vectors.astype(np.float64) @ weights + intercept
-    return sigmoid(log_odds)
+    return sigmoid(vectors.astype(np.float64) @ weights + intercept)
 
 
 @functools.cache

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.errors import ModelError
 from stepline.networks.device import cpu_threads, current_device
 from stepline.networks.onnx_graph import TENSOR_TYPES, OnnxGraph, run_batches
-from stepline.networks.state_dict import Array, read_tensors
+from stepline.networks.state_dict import Array, check_weights, read_tensors
 from stepline.processes import trim_memory
 from stepline.records import Matrix
 from stepline.vision.encode import Pictures
@@ -318,14 +317,5 @@ def _load_state_dict(path: Path) -> dict[str, Array]:
         shapes[f"{convolution.name}.weight"] = convolution.shape
         for name in NORM_WEIGHTS:
             shapes[f"{convolution.norm}.{name}"] = convolution.shape[:1]
-    # All names, then all shapes.
-    wrong_names = sorted(shapes.keys() ^ weights.keys())
-    if wrong_names:
-        faults = f"{len(wrong_names)} weights missing or unknown ({wrong_names[0]!r})"
-        raise ModelError(f"{path}: {faults}; give EfficientNet-Lite0")
-    for name, shape in shapes.items():
-        if weights[name].shape != shape:
-            raise ModelError(
-                f"{path}: {name} is {weights[name].shape}, not {shape}; give EfficientNet-Lite0"
-            )
+    check_weights(path, "EfficientNet-Lite0", weights, shapes, "give its state dict")
     return weights

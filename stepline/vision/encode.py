@@ -15,6 +15,8 @@ from stepline.errors import SettingsError, ShapeError
 from stepline.records import FeatureSequence, Matrix
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stepline.media import Frame
 
 Pictures: TypeAlias = npt.NDArray[np.uint8]  # (B, H, W, 3) RGB
@@ -67,6 +69,35 @@ def check_pictures(pictures: Pictures) -> None:
     is_rgb = pictures.ndim == 4 and shape[3] == 3 and pictures.dtype == np.uint8
     if not is_rgb or 0 in shape[1:]:
         raise ShapeError(f"pictures must be (B, H, W, 3) uint8 RGB, not {shape} {pictures.dtype}")
+
+
+def check_clips(clips: Clips, *, even: bool = False) -> None:
+    """Raise ShapeError unless `clips` is (B, T, H, W, 3) uint8, T above 0, and even where asked."""
+    if clips.ndim != 5 or not clips.shape[1] or (even and clips.shape[1] % 2):
+        length = "an even T" if even else "T"
+        raise ShapeError(f"clips must be (B, T, H, W, 3) with {length} above 0, not {clips.shape}")
+    check_pictures(clips.reshape(-1, *clips.shape[2:]))
+
+
+def still_clips(pictures: Pictures, frames: int) -> Clips:
+    """Return clips of so many frames in which each picture is still."""
+    check_pictures(pictures)
+    return np.broadcast_to(pictures[:, None], (len(pictures), frames, *pictures.shape[1:]))
+
+
+def square_clips(clips: "Tensor", square: int, side: int) -> "Tensor":
+    """Return (B, 3, T, side, side) float, 0 to 255: the middle squares of uint8 clips
+    (B, T, H, W, 3), of `square` px."""
+    import torch.nn.functional as F
+
+    b, t, height, width, _ = clips.shape
+    y = (height - square) // 2
+    x = (width - square) // 2
+    middle = clips[:, :, y : y + square, x : x + square].flatten(0, 1)
+    planes = middle.permute(0, 3, 1, 2)  # (B T, 3, square, square)
+    if square != side:
+        planes = F.interpolate(planes, (side, side), mode="bilinear", antialias=True)
+    return planes.float().unflatten(0, (b, t)).transpose(1, 2)
 
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ InternVideo's features answers a video of the user's own. Source: Wang et al. 20
 import gzip
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline.errors import ModelError, SettingsError, ShapeError, first_line
+from stepline.errors import ModelError, SettingsError, first_line
 from stepline.networks.device import current_device
-from stepline.networks.state_dict import read_tensors
+from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Pictures, check_pictures
+from stepline.vision.encode import Clips, Pictures, check_clips, square_clips, still_clips
 from stepline.vision.internvideo_network import InternVideoNetwork, network_sizes
 from stepline.vision.settings import VisionSettings
 
@@ -35,7 +35,6 @@ PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training pictures,
 PIXEL_SPREAD = (0.26862954, 0.26130258, 0.27577711)
 TOWER_PREFIX = "clip."  # begins the names of the two towers' weights
 TOWER_NAMES = ("visual.", "transformer.")  # of whose weights none may be left over
-MAX_NAMES = 3  # wrong names that an error repeats
 
 MERGES_FILE = "bpe_simple_vocab_16e6.txt.gz"
 TEXT_START = "<|startoftext|>"
@@ -116,50 +115,28 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
     """
     name = "InternVideo-MM"
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
+    # The weights of the two towers, whose shapes say the sizes of the network.
     own = {}
-    shapes = {}
-    # The weights of the two towers.
     for key, values in read_tensors(path, name, cure).items():
         if key.startswith(TOWER_PREFIX):
-            weight = torch.from_numpy(values)
-            weight_name = key.removeprefix(TOWER_PREFIX)
-            own[weight_name] = weight
-            shapes[weight_name] = tuple(weight.shape)
-    # Their shapes say the sizes of the network.
+            own[key.removeprefix(TOWER_PREFIX)] = values
     try:
-        sizes = network_sizes(shapes)
+        sizes = network_sizes({key: values.shape for key, values in own.items()})
     except ModelError as error:
         raise ModelError(f"{path}: {error}; {cure}") from error
     # Without memory, since names and shapes are compared first.
     with torch.device("meta"):
         network = InternVideoNetwork(sizes)
-    expected = network.state_dict()
-    faults = _weight_faults(own, expected)
-    if faults:
-        names = ", ".join(faults[:MAX_NAMES])
-        raise ModelError(f"{path}: not the weights of {name}: {names}; {cure}")
-    network.load_state_dict({key: own[key] for key in expected}, assign=True)
+    shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+    # None of a tower's weights may be left over, those of other parts may.
+    for key in list(own):
+        if key not in shapes and not key.startswith(TOWER_NAMES):
+            del own[key]
+    check_weights(path, name, own, shapes, cure)
+    weights = {key: torch.from_numpy(values) for key, values in own.items()}
+    network.load_state_dict(weights, assign=True)
     network.eval()
     return network
-
-
-def _weight_faults(own: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
-    """Return why weights are not those of the two towers: missing, unknown, of other shapes, or not
-    finite."""
-    faults = [f"{key} is missing" for key in expected if key not in own]
-    for key in own:
-        if key.startswith(TOWER_NAMES) and key not in expected:
-            faults.append(f"{key} is unknown")
-    for key, weight in own.items():
-        if key not in expected:
-            continue
-        shape = tuple(weight.shape)
-        own_shape = tuple(expected[key].shape)
-        if shape != own_shape:
-            faults.append(f"{key} is {shape}, not {own_shape}")
-        elif not weight.isfinite().all():
-            faults.append(f"{key} holds NaN or infinity")
-    return faults
 
 
 class InternVideoBackbone:
@@ -185,10 +162,7 @@ class InternVideoBackbone:
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, D) rows for uint8 RGB clips (B, T, H, W, 3)."""
-        if clips.ndim != 5 or not clips.shape[1]:
-            raise ShapeError(f"clips must be (B, T, H, W, 3) with T above 0, not {clips.shape}")
-        picture_shape = clips.shape[2:]
-        check_pictures(clips.reshape(-1, *picture_shape))
+        check_clips(clips)
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         pixels = torch.from_numpy(np.ascontiguousarray(clips))
@@ -199,11 +173,7 @@ class InternVideoBackbone:
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, D) rows of clips in which each picture is still."""
-        check_pictures(pictures)
-        picture_shape = pictures.shape[1:]
-        shape = (len(pictures), CLIP_FRAMES, *picture_shape)
-        clips = np.broadcast_to(pictures[:, None], shape)
-        return self.encode_clips(clips)
+        return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) rows. A text longer than the network's limit is cut there."""
@@ -231,23 +201,10 @@ def prepare(clips: Tensor, side: int) -> Tensor:
 
     The middle square of 7/8 of the shorter side, less CLIP's mean and over its spread.
     """
-    # the middle square
-    b, t, height, width, _ = clips.shape
-    square = max(1, round(min(height, width) * KEPT_SIDE))
-    y = (height - square) // 2
-    x = (width - square) // 2
-    middle = clips[:, :, y : y + square, x : x + square]
-    middle = middle.reshape(b * t, square, square, 3)
-    middle = middle.permute(0, 3, 1, 2)  # (B T, 3, square, square)
-    if square != side:
-        middle = F.interpolate(middle, (side, side), mode="bilinear", antialias=True)
-
-    # as CLIP's colours
-    mean = torch.tensor(PIXEL_MEAN).view(1, 3, 1, 1)
-    spread = torch.tensor(PIXEL_SPREAD).view(1, 3, 1, 1)
-    scaled = (middle.float() / 255 - mean) / spread
-    pictures = scaled.unflatten(0, (b, t))  # (B, T, 3, side, side)
-    return pictures.transpose(1, 2)
+    square = max(1, round(min(clips.shape[2:4]) * KEPT_SIDE))
+    mean = torch.tensor(PIXEL_MEAN).view(3, 1, 1, 1)
+    spread = torch.tensor(PIXEL_SPREAD).view(3, 1, 1, 1)
+    return (square_clips(clips, square, side) / 255 - mean) / spread
 
 
 def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:

@@ -8,7 +8,7 @@ Source: Miech et al. 2020 (MIL-NCE). Its released code and TAN's differ in how t
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.errors import ModelError, SettingsError, ShapeError, first_line
+from stepline.errors import ModelError, SettingsError, first_line
 from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.networks.device import current_device
-from stepline.networks.state_dict import read_tensors
+from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Pictures, check_pictures
+from stepline.vision.encode import Clips, Pictures, check_clips, square_clips, still_clips
 from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
 
@@ -107,12 +107,7 @@ def read_dictionary(path: Path) -> WordDictionary:
 TEXT_TOWER = "text_module"  # begins the names of the text tower's weights
 WORD_VECTORS = f"{TEXT_TOWER}.word_embd.weight"
 COUNTER_SUFFIX = ".num_batches_tracked"  # useless at rest, and older files lack it
-MAX_NAMES = 3  # wrong names that an error repeats
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    tensors = read_tensors(path, "S3D", "give s3d_howto100m.pth")
-    return {name: torch.from_numpy(value) for name, value in tensors.items()}
+CURE = "give s3d_howto100m.pth"
 
 
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
@@ -121,22 +116,22 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
 
     Raises ModelError, naming what does not fit, for any other file.
     """
-    weights = _read_tensors(path)
+    arrays = read_tensors(path, "S3D", CURE)
     with torch.device("meta"):
         video = S3D()
         words = TextTower(dictionary_size)
     video.add_module(TEXT_TOWER, words)  # as released: one network
-    expected = video.state_dict()
-    for name in expected:
+    shapes = {name: tuple(value.shape) for name, value in video.state_dict().items()}
+    for name in shapes:
         if name.endswith(COUNTER_SUFFIX):
-            weights.setdefault(name, torch.zeros((), dtype=torch.int64))
-    mismatches = _mismatches(expected, weights)
-    if mismatches:
-        names = ", ".join(mismatches[:MAX_NAMES])
-        count = len(mismatches) - MAX_NAMES
-        if count > 0:
-            names += f" and {count} more"
-        raise ModelError(f"{path}: not S3D's weights: {names}; give s3d_howto100m.pth")
+            arrays.setdefault(name, np.zeros((), np.int64))
+    # the file is of another dictionary
+    vectors = arrays.get(WORD_VECTORS, np.zeros(0))
+    if vectors.ndim == 2 and len(vectors) != dictionary_size:
+        fault = f"{len(vectors) - 1} word vectors for a dictionary of {dictionary_size - 1} words"
+        raise ModelError(f"{path}: not S3D's weights: {fault}; {CURE}")
+    check_weights(path, "S3D", arrays, shapes, CURE)
+    weights = {name: torch.from_numpy(value) for name, value in arrays.items()}
     # The tensors of the file become the weights, since those on `meta` have no memory.
     video.load_state_dict(weights, assign=True)
     delattr(video, TEXT_TOWER)
@@ -150,38 +145,15 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
     That file's dictionary is written next to it, so that `vision.path` takes it.
     """
     weights = {}
-    for name, value in _read_tensors(released).items():
+    for name, value in read_tensors(released, "S3D", CURE).items():
         if name.startswith(TEXT_TOWER):
-            weights[name] = value
+            weights[name] = torch.from_numpy(value)
     for name, value in video.state_dict().items():
         weights[name] = value.detach().cpu()
     with atomic_path(path) as partial:
         torch.save(weights, partial)
     dictionary = (released.parent / DICTIONARY_FILE).read_bytes()
     write_atomic(path.parent / DICTIONARY_FILE, dictionary)
-
-
-def _mismatches(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
-    """Return what is wrong with the weights' names, shapes and numbers."""
-    shapes = {name: tuple(value.shape) for name, value in expected.items()}
-    sizes = {name: tuple(value.shape) for name, value in weights.items()}
-
-    # the file is of another dictionary
-    words = shapes[WORD_VECTORS]
-    vectors = sizes.get(WORD_VECTORS, ())
-    if vectors[1:] == words[1:] and vectors[0] != words[0]:
-        return [f"{vectors[0] - 1} word vectors for a dictionary of {words[0] - 1} words"]
-
-    mismatches = [f"{name} is missing" for name in shapes if name not in sizes]
-    mismatches += [f"{name} is unknown" for name in sizes if name not in shapes]
-    both = [name for name in shapes if name in sizes]
-    for name in both:
-        if sizes[name] != shapes[name]:
-            mismatches.append(f"{name} is {sizes[name]}, not {shapes[name]}")
-    for name in both:
-        if not weights[name].isfinite().all():
-            mismatches.append(f"{name} holds NaN or infinity")
-    return mismatches
 
 
 # px of a clip, a square from the middle of the picture, as HowTo100M's features were made
@@ -225,12 +197,7 @@ class S3DBackbone:
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
-        if clips.ndim != 5 or clips.shape[1] % 2 or not clips.shape[1]:
-            raise ShapeError(
-                f"clips must be (B, T, H, W, 3) with an even T above 0, not {clips.shape}"
-            )
-        picture_shape = clips.shape[2:]
-        check_pictures(clips.reshape(-1, *picture_shape))
+        check_clips(clips, even=True)
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         # resized on the CPU, from uint8, so that every device sees the same clip
@@ -245,11 +212,7 @@ class S3DBackbone:
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture is still."""
-        check_pictures(pictures)
-        picture_shape = pictures.shape[1:]
-        shape = (len(pictures), CLIP_FRAMES, *picture_shape)
-        clips = np.broadcast_to(pictures[:, None], shape)
-        return self.encode_clips(clips)
+        return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows. Words that the dictionary lacks do not count."""
@@ -266,20 +229,7 @@ def prepare(clips: Tensor) -> Tensor:
 
     It is the middle square. Neither mean nor spread is taken off, as in training.
     """
-    # The middle square.
-    b, t, height, width, _ = clips.shape
-    side = min(height, width)
-    y = (height - side) // 2
-    x = (width - side) // 2
-    square = clips[:, :, y : y + side, x : x + side]
-    square = square.reshape(b * t, side, side, 3)
-    square = square.permute(0, 3, 1, 2)  # (B T, 3, side, side)
-    if side != CLIP_SIDE:
-        square = F.interpolate(square, (CLIP_SIDE, CLIP_SIDE), mode="bilinear", antialias=True)
-    # From 0 to 1, frames first again.
-    scaled = square.float() / 255
-    pictures = scaled.unflatten(0, (b, t))  # (B, T, 3, 224, 224)
-    return pictures.transpose(1, 2)
+    return square_clips(clips, min(clips.shape[2:4]), CLIP_SIDE) / 255
 
 
 def load_s3d(settings: VisionSettings) -> S3DBackbone:

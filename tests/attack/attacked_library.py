@@ -7,10 +7,10 @@ from contextlib import closing
 
 from studio_server import library
 
-from stepline.files.storage import write_parquet
 from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_parquet
 from stepline.studio.store import Studio
 
 SECRET = "the secret"

@@ -17,7 +17,6 @@ from starlette.exceptions import HTTPException
 from studio_server import library, serving
 
 from stepline.files.digests import sha256
-from stepline.files.storage import read_record, write_record
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction, RecordChangedError
 from stepline.library.database import LibraryDatabase
@@ -25,6 +24,7 @@ from stepline.library.file_digests import FileDigests
 from stepline.library.mcp_server import LibraryTools
 from stepline.outputs.shared_folder import SHARE_MARK
 from stepline.pipeline.sources import find_videos
+from stepline.storage import read_record, write_record
 from stepline.studio import media
 from stepline.studio.access import Password
 from stepline.studio.live import MAX_READ_BYTES, follow_log

@@ -15,8 +15,8 @@ from studio_process import ROOT, StudioProcess
 from studio_server import library
 from surroundings import NOBODY, JumpingClock, memory_limit, other_user, read_only_disk, small_disk
 
-from stepline.files.storage import read_record
 from stepline.library.corrected_library import video_id
+from stepline.storage import read_record
 
 NO_HOME = {"HOME": "/none", "STEPLINE_WEIGHTS": "/none"}
 WORKER_BYTES = 80 * 2**20  # less than the studio has, and less than a job needs

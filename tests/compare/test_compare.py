@@ -9,8 +9,8 @@ from stepline.compare.align import StepPlace, match_in_order, sort_groups
 from stepline.compare.settings import CompareSettings
 from stepline.compare.write import to_json, to_lines
 from stepline.errors import SettingsError, StoreError
-from stepline.files.storage import write_record
 from stepline.records import Amount, Material, Record, Span, Step, Video
+from stepline.storage import write_record
 
 PANCAKES = {
     "anna": (

@@ -10,11 +10,11 @@ from stepline.compare import compare, read_task_graph, task_graph
 from stepline.compare.task_graph import read_lines
 from stepline.compare.write import to_json
 from stepline.errors import SettingsError
-from stepline.files.storage import read_record
 from stepline.live.spoken_steps import SpokenSteps
 from stepline.pipeline.networks import Networks, fingerprint
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Span, Step, Video
+from stepline.storage import read_record
 
 # the salt before the onions in one; garlic between the common steps in one; no oil in one
 SOUPS = {

@@ -27,8 +27,8 @@ from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import StageFailure
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
-from stepline.files.storage import write_parquet
 from stepline.review.answers import Answer
+from stepline.storage import write_parquet
 
 SETTINGS = ReportSettings(frames=False)
 EVIL = "</script><img src=x onerror=alert(1)>"

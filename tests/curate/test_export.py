@@ -15,7 +15,7 @@ from stepline.features import FeatureStore
 from stepline.files.digests import sha256
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import RemoteSettings
-from stepline.files.storage import read_parquet
+from stepline.storage import read_parquet
 
 
 def files_of(folder):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepline.curate.stages.gather import read_left_out
-from stepline.files.storage import read_parquet
+from stepline.storage import read_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["train.train.epochs=2", "refine.train.epochs=2", "refine.rounds.teacher_epochs=2"]

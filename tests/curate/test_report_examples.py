@@ -8,8 +8,8 @@ from stepline.curate.report.examples import example_video, video_link
 from stepline.curate.report.write import write_report
 from stepline.curate.settings import ReportSettings
 from stepline.files.remote import RemotePath
-from stepline.files.storage import write_parquet
 from stepline.records import LinkOrigin
+from stepline.storage import write_parquet
 
 EVIL = '"><img src=x onerror=alert(1)>'
 

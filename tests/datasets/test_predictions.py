@@ -6,8 +6,8 @@ from official_forms import write
 from stepline.datasets import PredictedSegment, SegmentPredictions, read_predictions
 from stepline.datasets.predictions.types import parse_interval, parse_seconds
 from stepline.errors import DatasetError
-from stepline.files.storage import write_parquet, write_record
 from stepline.records import Record, Span, Step, Video
+from stepline.storage import write_parquet, write_record
 
 ONE = (PredictedSegment(1.0, 2.5, "mix"),)
 

@@ -156,8 +156,8 @@ def _settings(path: Path) -> None:
 
 
 def _record(path: Path) -> None:
-    from stepline.files.storage import read_record
     from stepline.outputs import OUTPUTS, OutputExtras, step_table
+    from stepline.storage import read_record
 
     record = read_record(path)
     step_table(record)
@@ -174,8 +174,8 @@ def _records(path: Path) -> None:
 
 
 def _record_table(path: Path) -> None:
-    from stepline.files.storage import read_parquet
     from stepline.sieve_swap.videos import read_videos
+    from stepline.storage import read_parquet
 
     _drained(read_videos(path))
     _drained(read_parquet(path))
@@ -313,7 +313,7 @@ def _tars() -> dict[str, bytes]:
 
 
 def _parquet() -> dict[str, bytes]:
-    from stepline.files.storage import from_json, write_parquet
+    from stepline.storage import from_json, write_parquet
 
     record = from_json((CORPUS / "record.json").read_bytes())
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from training_data import write_stores  # noqa: E402
 
 from lab.simulate import SimulationSettings, simulate  # noqa: E402
 from stepline.features import FeatureWriter, RowTexts  # noqa: E402
-from stepline.files.storage import write_parquet  # noqa: E402
+from stepline.storage import write_parquet  # noqa: E402
 
 RECIPES = {
     "toast": {"title": "Garlic toast", "steps": ["Peel 2 cloves of garlic.", "Rub the toast."]},

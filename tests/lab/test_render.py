@@ -26,8 +26,8 @@ from lab.drawn_videos.speech import (
 )
 from lab.drawn_videos.things import THINGS_BY_NAME
 from stepline.errors import MediaError
-from stepline.files.storage import read_record
 from stepline.records import Span
+from stepline.storage import read_record
 
 DEMO = Path(stepline.__file__).parent / "demo"
 SMALL = RenderSettings(width=160, height=96, frame_rate=6)

@@ -22,9 +22,9 @@ from lab.simulate.narration import TEXT_STYLES, Style
 from lab.simulate.scene import NO_INDEX
 from lab.simulate.settings import RECOGNISER_SETTINGS
 from stepline.errors import SettingsError
-from stepline.files.storage import from_json, to_json
 from stepline.records import Span
 from stepline.settings import validate
+from stepline.storage import from_json, to_json
 
 
 @pytest.fixture(scope="module")

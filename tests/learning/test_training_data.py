@@ -7,7 +7,6 @@ import pytest
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.files.digests import sha256
-from stepline.files.storage import read_record, write_record
 from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
 from stepline.library.training_data import agreement, record_settings
@@ -19,6 +18,7 @@ from stepline.models.training.sources import read_labelled_texts, read_records
 from stepline.models.wys2.dataset import gather_clips, infer_labels
 from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import read_record, write_record
 from stepline.studio.store import Studio
 from stepline.text import embed
 

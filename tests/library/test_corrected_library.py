@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from stepline.files.storage import write_record
 from stepline.library import corrected_library as module
 from stepline.library.corrected_library import CorrectedLibrary, open_corrections, video_id
 from stepline.library.corrections import ChangeEdit, Correction
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_record
 from stepline.studio.annotation import AnnotationView
 from stepline.studio.store import Studio
 

@@ -16,7 +16,6 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
-from stepline.files.storage import read_record, write_record
 from stepline.library import mcp_server as module
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
@@ -25,6 +24,7 @@ from stepline.media import probe
 from stepline.pages.web.local_server import LocalServer
 from stepline.pipeline import batch
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import read_record, write_record
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 FILM = Path(package.__file__).parent / "demo" / "demo.mp4"

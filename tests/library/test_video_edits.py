@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepline.errors import StoreError
-from stepline.files.storage import from_json, read_record, to_json, write_record
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import (
     ConflictError,
@@ -18,6 +17,7 @@ from stepline.library.corrections import (
 )
 from stepline.library.video_edits import MAX_METADATA, MAX_TAGS
 from stepline.records import Record, Span, Step, Video
+from stepline.storage import from_json, read_record, to_json, write_record
 
 ID = video_id("v0.json")
 

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from lab.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
-from stepline.files.storage import write_parquet, write_record
 from stepline.models.nasva import dataset as reasons
 from stepline.models.nasva.dataset import gather_samples, label_matrix, labelled_sample
 from stepline.models.nasva.settings import AlignerDataSettings
@@ -22,6 +21,7 @@ from stepline.models.training.sources import (
 )
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
+from stepline.storage import write_parquet, write_record
 
 WIDTH = 4
 

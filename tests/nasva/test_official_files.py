@@ -10,18 +10,23 @@ from aligner_samples import WIDTH, released_layout, tiny
 
 from stepline.curate.stage import Recipe, VideoContext, VideoItem
 from stepline.curate.stages import per_video
-from stepline.curate.stages.intermediate import CoarseSteps, GroundedSteps
+from stepline.curate.stages.intermediate import (
+    CoarseSteps,
+    GroundedSteps,
+    pack_features,
+    to_bytes,
+    unpack,
+)
 from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
-from stepline.files.storage import from_json, read_record
 from stepline.models.nasva.benchmarks import benchmark_questions
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.training.network import FeatureSpace
-from stepline.pipeline.packed_features import pack_features, to_bytes, unpack
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Step, Transcript
 from stepline.settings import load_settings
+from stepline.storage import from_json, read_record
 
 LINES = ("chop the onion", "fry it", "add the rice", "stir")
 VIDEOS = ("one", *map(str, range(2, 21)))  # enough for a calibration

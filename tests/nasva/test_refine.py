@@ -11,7 +11,6 @@ from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
-from stepline.files.storage import read_parquet, write_parquet
 from stepline.grounding.settings import CoarseSettings
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner
 from stepline.models.nasva.refine import (
@@ -25,6 +24,7 @@ from stepline.models.nasva.refine import (
 from stepline.models.nasva.settings import RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
+from stepline.storage import read_parquet, write_parquet
 
 SMALL = (
     "model.width=32",

@@ -14,10 +14,10 @@ from lab.nasva.matrices import step_video
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
-from stepline.files.storage import read_parquet, write_parquet
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import iterate_matrices, unlabelled_samples
 from stepline.models.nasva.settings import AlignerNetworkSettings
+from stepline.storage import read_parquet, write_parquet
 
 WEIGHTS = 1e-4  # as of one training in two processes (test_aligner_train.py)
 STILL = (

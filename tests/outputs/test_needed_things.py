@@ -6,12 +6,12 @@ import re
 import pytest
 
 from stepline.errors import StoreError
-from stepline.files.storage import from_json, to_json
 from stepline.outputs import RecordLinks, jsonld, write_outputs
 from stepline.outputs.documents import markdown
 from stepline.outputs.jsonld import recipe_jsonld
 from stepline.outputs.page import page
 from stepline.records import Amount, Material
+from stepline.storage import from_json, to_json
 
 # https://developers.google.com/search/docs/appearance/structured-data/recipe (and .../how-to), of
 # what a video can tell. Field -> its type, for those that are required and those that are

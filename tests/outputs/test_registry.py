@@ -12,10 +12,10 @@ from test_page import read_page
 from test_subtitles import read_cues
 
 from stepline.errors import MediaError, SettingsError, StoreError
-from stepline.files.storage import from_json
 from stepline.outputs import OUTPUTS, OutputExtras, missing_outputs, output_path, write_outputs
 from stepline.outputs.alignment import read_alignment
 from stepline.records import Record, Video
+from stepline.storage import from_json
 
 # of the shown steps of `record`
 STARTS = [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 54.0, 57.5]

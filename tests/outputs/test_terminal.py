@@ -18,8 +18,8 @@ from output_samples import hostile_record
 from stepline.cli import COMMANDS, main
 from stepline.cli.errors import LogLines, print_error
 from stepline.errors import SteplineError, printable
-from stepline.files.storage import from_json, to_json
 from stepline.outputs import OUTPUTS, OutputExtras
+from stepline.storage import from_json, to_json
 
 # A colour, the bell, C1's CSI, DEL, carriage return, an override and an isolate.
 EVIL = "\x1b[31m\x07\x9b2J\x7f\r\u202e\u2066"

@@ -6,9 +6,9 @@ import pytest
 from output_samples import sample_record
 
 from stepline.datasets.label_studio import read as read_label_studio
-from stepline.files.storage import from_json, to_json
 from stepline.outputs import OUTPUTS, OutputExtras, step_table
 from stepline.outputs.verdict import headline, step_verdict, verdict_lines
+from stepline.storage import from_json, to_json
 
 LIKELY = "2 likely shown, by the words (about 87 of 100 such steps are)"
 

@@ -7,10 +7,10 @@ import docx
 import pytest
 from output_samples import make_step
 
-from stepline.files.storage import from_json, to_json
 from stepline.outputs import OUTPUTS, OutputExtras, step_table
 from stepline.outputs.text import WARNING_MARK, step_line
 from stepline.records import Record, Step, Video
+from stepline.storage import from_json, to_json
 from stepline.writing.types import instruction_kind
 
 

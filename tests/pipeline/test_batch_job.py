@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stepline.files.storage import read_record
 from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
 from stepline.pipeline.output_files import KEYFRAME_SIDE, MANY_STEPS, SMALL_SIDE, keyframes
 from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
+from stepline.storage import read_record
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import shutil
 import pytest
 from small_video import CAPTIONS
 
-from stepline.files.storage import read_record
 from stepline.outputs import USUAL
-from stepline.pipeline.captions_alone import CAPTIONS_ALONE
-from stepline.pipeline.sources import find_videos
+from stepline.pipeline.sources import CAPTIONS_ALONE, find_inputs, find_videos
+from stepline.storage import read_record
 
 ROWS = (
     (0.5, 3.0, "Hello everyone and welcome back to my channel."),
@@ -117,14 +116,14 @@ def test_captions_are_noticed_where_a_folder_is_watched(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sources, "SCAN_SECONDS", 0.0)
     captions = write_captions(tmp_path, ".sbv")
-    assert next(sources.arriving_videos([tmp_path])) == [captions]
+    assert next(sources.arriving_videos([tmp_path])) == {captions: "captions"}
 
 
 def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):
     names = ["a.mp4", "a.vtt", "a.en.srt", "b.srt", "b.vtt", "c.de.vtt", "d.json", ".e.vtt"]
     for name in names:
         (tmp_path / name).touch()
-    found = find_videos([tmp_path], captions=True)
+    found = find_inputs([tmp_path], captions=True)
     assert [path.name for path in found] == ["a.mp4", "b.srt", "c.de.vtt"]
     assert [path.name for path in find_videos([tmp_path])] == ["a.mp4"]
 
@@ -134,7 +133,7 @@ def test_subtitles_that_stepline_wrote_are_not_input(tmp_path, stepline):
     out = tmp_path / "out"
     stepline("steps", captions, "--out", out, "--format", "vtt")
     assert (out / "talk.vtt").is_file()
-    assert find_videos([tmp_path], captions=True) == [captions]
+    assert find_inputs([tmp_path], captions=True) == {captions: "captions"}
 
 
 def test_a_folder_mixes_videos_and_captions(small_video, tmp_path, stepline):

@@ -10,7 +10,6 @@ from small_video import draw_video
 
 from stepline.features.files import write_feature_file
 from stepline.files.digests import sha256
-from stepline.files.storage import from_json, read_record
 from stepline.models.procx.checkpoint import TrainingFeatures, write_model
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
@@ -21,6 +20,7 @@ from stepline.models.procx.settings import (
 )
 from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
+from stepline.storage import from_json, read_record
 
 WIDTH = 384  # of conse's features
 SIZES = ModelSettings(

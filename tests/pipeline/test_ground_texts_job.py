@@ -15,7 +15,6 @@ from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.features.files import write_feature_file
 from stepline.files.digests import sha256
-from stepline.files.storage import from_json, read_record
 from stepline.media import probe
 from stepline.models.nasva.calibration import Calibration, calibration_path, write_calibration
 from stepline.models.nasva.checkpoint import write_aligner
@@ -30,6 +29,7 @@ from stepline.pipeline.networks import fingerprint, load_networks
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Record, Step, Video
+from stepline.storage import from_json, read_record
 from stepline.text import embed
 
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"

@@ -6,9 +6,9 @@ import pytest
 from web_server import serve
 
 import stepline as package
-from stepline.files.storage import read_record
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
+from stepline.storage import read_record
 
 PRIVATE = ("--set", "links.private=true")
 

@@ -9,7 +9,6 @@ from small_video import draw_video
 
 import stepline as package
 from stepline.cli.options import read_seconds
-from stepline.files.storage import read_record
 from stepline.media import MediaReader
 from stepline.media.container import OpenMedia
 from stepline.pipeline.part import features_within, in_whole_video
@@ -23,6 +22,7 @@ from stepline.records import (
     Transcript,
     Video,
 )
+from stepline.storage import read_record
 
 
 def read(path, part=None, **wanted):

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from small_video import draw_video
 
-from stepline.files.storage import from_json, to_json
 from stepline.networks.weights import weights_fetched
 from stepline.pipeline.output_files import keyframes, mark_target
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
 from stepline.records import Record, ScreenTarget, Span, Step, Video
+from stepline.storage import from_json, to_json
 
 RATE = 5
 SIZE = (640, 360)

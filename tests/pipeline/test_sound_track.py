@@ -8,7 +8,7 @@ import pytest
 
 from stepline.media import MediaSettings, probe, read_sound
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.sound_track import choose_sound_track
+from stepline.pipeline.speech import choose_sound_track
 from stepline.speech.settings import AsrSettings
 
 DEMO = Path(__file__).resolve().parents[2] / "stepline" / "demo" / "demo.mp4"

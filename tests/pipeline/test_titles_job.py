@@ -5,12 +5,17 @@ import json
 import pytest
 from small_video import draw_video
 
-from stepline.files.storage import from_json, read_record, to_json
 from stepline.media import probe
 from stepline.media.probe import read_day
 from stepline.pipeline.request import Request
-from stepline.pipeline.titles import choose_title, find_author, find_publication_date, readable_name
+from stepline.pipeline.understand import (
+    choose_title,
+    find_author,
+    find_publication_date,
+    readable_name,
+)
 from stepline.records import LinkOrigin, Record, Video
+from stepline.storage import from_json, read_record, to_json
 
 SAID = """WEBVTT
 

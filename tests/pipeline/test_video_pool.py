@@ -15,11 +15,11 @@ from stepline.cli import progress
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.errors import SteplineError
 from stepline.networks.device import core_count
-from stepline.pipeline import video_pool
+from stepline.pipeline import batch as video_pool
+from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, machine_jobs, portable_error
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
-from stepline.pipeline.video_pool import VideoPool, VideoWorkerSetup, machine_jobs, portable_error
 
 GIB = 2**30
 MAX_SECONDS = 120.0  # that a test waits for what must happen
@@ -138,7 +138,7 @@ def test_a_video_whose_process_is_killed_fails_alone(small_video, tmp_path):
     shutil.copyfile(small_video, films[1])
     outcomes = {}
     with VideoPool(worker_setup(tmp_path), size=1) as pool:
-        sources = name_sources(films, tmp_path)
+        sources = name_sources(dict.fromkeys(films, "video"), tmp_path)
         for outcome in pool.run(sources):
             if outcome is not None:
                 outcomes[Path(outcome.label).name] = outcome
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_all_processes_and_leaves_nothing_half_written(tmp_path):
 def test_workers_share_the_cores(tmp_path, small_video):
     shares = set()
     with VideoPool(worker_setup(tmp_path), size=2) as pool:
-        for _ in pool.run(name_sources([small_video], tmp_path)):
+        for _ in pool.run(name_sources({small_video: "video"}, tmp_path)):
             for child in living_children():
                 shares.add(child.environ().get("OMP_NUM_THREADS"))
     assert shares == {str(max(1, core_count() // 2))}

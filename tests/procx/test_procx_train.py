@@ -13,7 +13,6 @@ from stepline.cli import main
 from stepline.errors import ModelError, SettingsError
 from stepline.features import FeatureStore
 from stepline.features.files import write_feature_file
-from stepline.files.storage import read_record, write_parquet
 from stepline.models.procx.batch import StepSample
 from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
 from stepline.models.procx.model import ProcX
@@ -23,6 +22,7 @@ from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.run_folder import LOG_FILE
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.settings import load_settings
+from stepline.storage import read_record, write_parquet
 
 QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
 

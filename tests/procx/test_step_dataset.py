@@ -7,7 +7,6 @@ from silent_videos import DOINGS, SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.files.storage import write_parquet, write_record
 from stepline.models.procx.dataset import (
     NO_STEP,
     STEP_AFTER_END,
@@ -28,6 +27,7 @@ from stepline.models.training.sources import (
     read_records,
 )
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_parquet, write_record
 
 
 def gathered(told=None, given=None, excluded=frozenset(), **settings):

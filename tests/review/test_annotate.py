@@ -5,7 +5,6 @@ import json
 import pytest
 
 from stepline.errors import DatasetError, StoreError
-from stepline.files.storage import to_json
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.review import (
     AnnotationClip,
@@ -19,6 +18,7 @@ from stepline.review import (
 )
 from stepline.review.answers import export, fleiss_kappa
 from stepline.review.clips import check_qualifying
+from stepline.storage import to_json
 
 
 def clip(name, seconds=4.0, **more):

@@ -6,7 +6,7 @@ import pytest
 
 from stepline.grounding.screens.changes import ScreenLikeness
 from stepline.media import MediaInfo
-from stepline.pipeline import screen_reading
+from stepline.pipeline import screen as screen_reading
 from stepline.pipeline.request import Request, StepsSettings
 
 STILL_AND_FLAT = ScreenLikeness(still=1.0, flat=1.0)

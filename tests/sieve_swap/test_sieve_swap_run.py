@@ -16,13 +16,13 @@ from small_base import SmallBase
 from stepline.datasets import read
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, SettingsError, StoreError
-from stepline.files.storage import read_parquet, to_json
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
 from stepline.sieve_swap import run as collection
 from stepline.sieve_swap.report import write_released
 from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings
+from stepline.storage import read_parquet, to_json
 
 GARLIC = (
     "hello dear friends|peel two cloves of garlic|rub the toast with garlic|drizzle with olive oil"

@@ -7,11 +7,11 @@ import pytest
 from test_sieve_swap_run import VIDEOS
 
 from stepline.errors import DatasetError
-from stepline.files.storage import write_parquet, write_record
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.text_base import json_stream
 from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
 from stepline.sieve_swap.videos import read_videos
+from stepline.storage import write_parquet, write_record
 
 CAPTIONS = {
     "aaaaaaaaaaa": {"start": [0.0, 2.0], "end": [2.0, 5.0], "text": ["hello", "peel the garlic"]},

@@ -497,4 +497,4 @@ def test_reported_colour_captions_come_once(wild: Path) -> None:
 def test_reported_russian_captions_are_russian(wild: Path) -> None:
     heard = read_captions(wild / "ru_cp1251.srt")
     assert lines_of(heard)[0][1].startswith("Охладите ожог")
-    assert "Windows-1251" in heard.warnings[0]
+    assert "cp1251" in heard.warnings[0]

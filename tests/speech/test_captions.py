@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from stepline.errors import CaptionError
 from stepline.speech import TranscriptionResult, read_captions
-from stepline.speech.caption_formats import Cue
 from stepline.speech.captions import repair_rolling_captions
+from stepline.speech.shown_captions import Cue
 
 SRT = "1\n00:00:01,000 --> 00:00:03,000\nCut the strip.\n\n2\n00:00:03,500 --> 00:00:05,000\nFold it.\n"
 EXPECTED = [("Cut the strip.", 1.0, 3.0), ("Fold it.", 3.5, 5.0)]

@@ -19,10 +19,10 @@ from starlette.exceptions import HTTPException
 from studio_server import cookie_name, library, serving
 
 from stepline.errors import SettingsError
-from stepline.files.storage import read_record, write_record
 from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
 from stepline.pages.web.local_server import Certificate
+from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, read_password
 from stepline.studio.uploads import MAX_PIECE_BYTES
 

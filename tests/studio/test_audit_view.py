@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from studio_server import library, serving
 
 from stepline.cli import main
-from stepline.files.storage import write_parquet
 from stepline.library.database import DATABASE_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.review.answers import Answer, AnswerLog
+from stepline.storage import write_parquet
 from stepline.studio.store import Studio
 
 

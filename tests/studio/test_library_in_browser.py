@@ -7,8 +7,8 @@ import pytest
 from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
-from stepline.files.storage import read_record, write_parquet
 from stepline.library.corrected_library import video_id
+from stepline.storage import read_record, write_parquet
 
 pytestmark = [
     pytest.mark.browser,

@@ -9,8 +9,8 @@ import pytest
 from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
-from stepline.files.storage import read_record, write_record
 from stepline.library.corrected_library import video_id
+from stepline.storage import read_record, write_record
 
 pytestmark = [
     pytest.mark.browser,

@@ -12,10 +12,10 @@ import pytest
 from http_client import ask
 from studio_server import library, serving
 
-from stepline.files.storage import from_json, read_record
 from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
 from stepline.outputs import OUTPUTS
+from stepline.storage import from_json, read_record
 
 
 @pytest.fixture(scope="module")

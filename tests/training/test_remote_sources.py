@@ -11,7 +11,7 @@ from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
 from stepline.files.remote import RemotePath
-from stepline.files.storage import write_parquet
+from stepline.storage import write_parquet
 
 TINY = (
     "model.width=16",

@@ -9,7 +9,6 @@ import pytest
 
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.files.storage import write_parquet
 from stepline.models.nasva.checkpoint import NETWORK
 from stepline.models.nasva.refine import RefineSources, refine_dataset
 from stepline.models.nasva.settings import (
@@ -45,6 +44,7 @@ from stepline.models.wys2.settings import (
 from stepline.models.wys2.summarizer import gather_summaries, train_summarizer_run
 from stepline.models.wys2.train import DetectorClips, train_detector_run
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_parquet
 
 VIDEOS = 8
 SECONDS = 16

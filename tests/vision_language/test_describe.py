@@ -7,11 +7,11 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
-from stepline.files.storage import read_record
 from stepline.grounding.vision_language.describe import SEEN_BY_MODEL, describe_places
 from stepline.grounding.vision_language.questions import description_question, description_schema
 from stepline.llm.pictures import PICTURE_LETTERS
 from stepline.records import Span, Step
+from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
 
 SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]

@@ -9,8 +9,8 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from PIL import Image
 
-from stepline.files.storage import read_record
 from stepline.settings import current_name, validate
+from stepline.storage import read_record
 from stepline.vision.settings import VisionSettings
 
 QUICK = (

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
-from stepline.files.storage import read_record
 from stepline.llm.pictures import VideoPictures, with_pictures
 from stepline.pipeline.describe import with_seen_steps
 from stepline.records import Alignment, Span, Step
+from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.prompts import Chunk, build_prompt, picture_prompt, split_citation
 from stepline.writing.llm.writer import write_llm

@@ -27,9 +27,9 @@ from stepline.models.wys2.predict import (
     write_calibration,
 )
 from stepline.models.wys2.settings import DetectorSettings, JudgeSettings
-from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_judge
 from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.placing import judge_sentences
 from stepline.records import (
     Alignment,
     FeatureSequence,

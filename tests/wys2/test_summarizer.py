@@ -12,7 +12,6 @@ from wys2_samples import record
 from stepline.cli import main
 from stepline.errors import DatasetError, ModelError, SettingsError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.files.storage import write_parquet
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import NO_FEATURES, with_transcripts
 from stepline.models.wys2.settings import SummarizerRunSettings, SummarizerSettings
@@ -39,6 +38,7 @@ from stepline.records import (
     Video,
     count_reasons,
 )
+from stepline.storage import write_parquet
 
 TINY = SummarizerSettings(video_width=6, width=16, heads=2, layers=1, dropout=0.0)
 

@@ -27,9 +27,9 @@ from stepline.models.wys2.settings import (
     LabelSettings,
 )
 from stepline.models.wys2.train import train_detector
-from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_judge
 from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.placing import judge_sentences
 from stepline.records import FeatureSequence, Sentence, Span, Transcript
 from stepline.vision import VisionSettings
 from stepline.vision.s3d import TextTower, read_s3d

@@ -15,7 +15,6 @@ from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.files.storage import write_parquet
 from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
@@ -42,6 +41,7 @@ from stepline.models.wys2.settings import (
 from stepline.models.wys2.train import DetectorClips, train_detector_run
 from stepline.models.wys2.unlabelled import ClipStream
 from stepline.records import Transcript, count_reasons
+from stepline.storage import write_parquet
 
 PLAIN = ClipSettings(resolve=False)
 SMALL = Wys2Settings(

@@ -21,9 +21,9 @@ from stepline.features import FeatureStore, FeatureWriter
 from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.files.digests import sha256
 from stepline.files.remote import RemotePath
-from stepline.files.storage import to_json
 from stepline.outputs import webvtt
 from stepline.records import RECORD_VERSION, Record
+from stepline.storage import to_json
 
 # Kinds of columns, as Arrow names them.
 TEXT_KIND = "string"
@@ -83,7 +83,7 @@ RECORD_COLUMNS = (
     Column(
         "record",
         TEXT_KIND,
-        "all that is known of it, as JSON; `stepline.files.storage.from_json` reads it",
+        "all that is known of it, as JSON; `stepline.storage.from_json` reads it",
     ),
 )
 

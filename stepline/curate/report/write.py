@@ -23,10 +23,10 @@ from stepline.curate.store.results import FAILURES_FOLDER
 from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
-from stepline.files.storage import read_parquet
 from stepline.limits import parse_json
 from stepline.records import Record
 from stepline.review.answers import Answer, AnswerLog
+from stepline.storage import read_parquet
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:

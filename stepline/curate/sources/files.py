@@ -27,8 +27,7 @@ from stepline.features.import_files import item_id
 from stepline.files.remote import FileEntry, RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.language_tags import language_of_tag, split_language
-from stepline.pipeline.captions_alone import FOLDER_SUFFIXES
-from stepline.pipeline.sources import VIDEO_SUFFIXES
+from stepline.pipeline.sources import FOLDER_SUFFIXES, VIDEO_SUFFIXES
 from stepline.sieve_swap.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS_SUFFIXES = (

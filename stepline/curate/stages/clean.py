@@ -22,8 +22,8 @@ from stepline.curate.stages.gather import (
 )
 from stepline.features import FeatureStore
 from stepline.files.remote import RemotePath
-from stepline.files.storage import read_parquet
 from stepline.records import Record, Rejected, Step
+from stepline.storage import read_parquet
 
 # Reasons of dropped steps, and of videos that are left out.
 NO_STEP_WORDING = "its wording states no step"

@@ -3,7 +3,7 @@ are left out.
 
 What the dataset stages pass on, one folder each:
 
-    records.parquet    Records sorted by id, as `stepline.files.storage.read_parquet` reads them
+    records.parquet    Records sorted by id, as `stepline.storage.read_parquet` reads them
     left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
     features           a feature store of the videos (of `gather`, and of `features`, which makes nothing else)
 
@@ -32,19 +32,21 @@ from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
+    FeatureHeader,
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    from_bytes,
+    unpack,
 )
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
-from stepline.files.storage import read_parquet, write_parquet
 from stepline.limits import parse_json
 from stepline.models.training.sources import Flaw
-from stepline.pipeline.packed_features import FeatureHeader, from_bytes, unpack
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video
+from stepline.storage import read_parquet, write_parquet
 from stepline.version import __version__
 
 # In a stage's folder.

@@ -10,21 +10,42 @@ The same values give the same bytes: no clock, no path, one key of metadata (saf
 several in no order).
 """
 
+import io
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+import numpy.typing as npt
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
-from stepline.pipeline.packed_features import Result, from_bytes, pack, unpack
-from stepline.records import Alignment, FrozenModel, Rejected, Step, Transcript
+from stepline.errors import StoreError
+from stepline.limits import read_safetensors_header
+from stepline.pipeline.pictures import VisualFeatures
+from stepline.records import Alignment, FeatureSequence, FrozenModel, Rejected, Step, Transcript
+from stepline.vision.on_screen_text import ScreenText
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepline.curate.stage import VideoContext
     from stepline.grounding.ground import Grounding
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.models.nasva.predict import AlignerGrounding
+
+
+METADATA_KEY = "stepline"  # the one key of metadata
+CUE_ARRAYS = ("presenter", "letters")  # arrays of PictureCues
+Array = npt.NDArray[np.generic]
+Result = TypeVar("Result")
+Header = TypeVar("Header", bound=FrozenModel)
 
 
 class ProbeResult(FrozenModel):
@@ -121,3 +142,124 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
 def round_seconds(duration: float) -> float:
     """Return seconds as records keep them."""
     return 0.0 if not math.isfinite(duration) else round(duration, 3)
+
+
+class FeatureHeader(FrozenModel):
+    """What is next to the arrays of pictures: whose features, rows per second, the last second
+    seen."""
+
+    backbone: str | None = None
+    rate: float = 1.0
+    cuts: tuple[float, ...] | None = None  # None: no motion was measured
+    end: float = 0.0
+    warnings: tuple[str, ...] = ()
+    # of text in the picture. None: no cue was looked for
+    lines: tuple[ScreenText, ...] | None = None
+
+
+def to_bytes(result: object) -> bytes:
+    """Return a result as JSON."""
+    return _adapter(type(result)).dump_json(result)
+
+
+def from_bytes(kind: type[Result], data: bytes) -> Result:
+    """Return a result from JSON. Raises StoreError for any other bytes."""
+    try:
+        result: Result = _adapter(kind).validate_json(data)
+        return result
+    except ValidationError as error:
+        reason = f"a stored result is not a {kind.__name__} ({error.error_count()} errors)"
+        raise StoreError(f"{reason}; remove it") from error
+
+
+_adapter_of_kind: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
+
+
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    if kind not in _adapter_of_kind:
+        _adapter_of_kind[kind] = TypeAdapter(kind)
+    return _adapter_of_kind[kind]
+
+
+def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
+    """Return a header with arrays, as safetensors."""
+    from safetensors.numpy import save
+
+    # In one order, however the caller built the mapping.
+    contiguous = {}
+    for name in sorted(arrays):
+        contiguous[name] = np.ascontiguousarray(arrays[name])
+    metadata = {METADATA_KEY: header.model_dump_json()}
+    return bytes(save(contiguous, metadata))
+
+
+def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
+    """Return a header and its arrays. Raises StoreError for any other bytes."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        # The library's reader drops metadata.
+        header = read_safetensors_header(io.BytesIO(data))[0]["__metadata__"][METADATA_KEY]
+        arrays: dict[str, Array] = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"a stored result has no arrays of {kind.__name__} ({error}); remove it"
+        ) from error
+    return from_bytes(kind, header.encode()), arrays
+
+
+def pack_features(visual: VisualFeatures) -> bytes:
+    """Return the visual features of a video as bytes: halves, as a feature store keeps them. No
+    backbone."""
+    arrays: dict[str, Array] = {}
+    header = FeatureHeader(end=visual.end, warnings=visual.warnings)
+    facts: dict[str, Any] = {}
+    features = visual.features
+    activity = visual.activity
+    cues = visual.cues
+
+    # what was seen, motion and cues, those that are there
+    if features is not None:
+        arrays["features"] = features.values.astype(np.float16)
+        facts["backbone"] = features.backbone
+        facts["rate"] = features.rate
+    if activity is not None:
+        arrays["motion"] = activity.motion
+        arrays["peaks"] = activity.peaks
+        arrays["looks"] = activity.looks.astype(np.float16)
+        facts["cuts"] = tuple(map(float, activity.cuts))
+        facts["rate"] = activity.rate
+    if cues is not None:
+        for name in CUE_ARRAYS:
+            arrays[name] = getattr(cues, name)
+        facts["lines"] = cues.lines
+        facts["rate"] = cues.rate
+    return pack(header.model_copy(update=facts), arrays)
+
+
+def unpack_features(data: bytes) -> VisualFeatures:
+    """Return the visual features of a video, without a backbone."""
+    from stepline.vision import Activity, PictureCues
+
+    header, stored = unpack(FeatureHeader, data)
+    rate = header.rate
+    # Whatever is stored as halves is computed in float32.
+    arrays = {}
+    for name, array in stored.items():
+        arrays[name] = array.astype(np.float32)
+
+    # what was seen, motion and cues, those that are there
+    features = None
+    activity = None
+    cues = None
+    if "features" in arrays and header.backbone is not None:
+        features = FeatureSequence(arrays["features"], rate, header.backbone)
+    if header.cuts is not None:
+        activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
+    if header.lines is not None:
+        measured = {name: arrays[name] for name in CUE_ARRAYS}
+        cues = PictureCues(rate, **measured, lines=header.lines)
+    return VisualFeatures(
+        features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
+    )

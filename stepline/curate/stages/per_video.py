@@ -25,19 +25,21 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    pack,
+    pack_features,
     pack_grounding,
     read_result,
     round_seconds,
+    to_bytes,
+    unpack_features,
     unpack_grounding,
 )
 from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
 from stepline.networks.device import Device, current_device
-from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
-from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
 from stepline.pipeline.pictures import NO_PICTURE, LookOptions, VisualFeatures, extract_features
-from stepline.pipeline.placing import ask_vlm, ground_steps
+from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript

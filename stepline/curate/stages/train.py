@@ -25,7 +25,6 @@ from stepline.curate.stages.gather import (
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore, open_store
-from stepline.files.storage import read_parquet
 from stepline.models.nasva.align import TextScores, score_texts
 from stepline.models.nasva.calibration import calibration_path, write_calibration
 from stepline.models.nasva.checkpoint import LoadedAligner
@@ -36,6 +35,7 @@ from stepline.models.nasva.unshown_texts import unshown_texts
 from stepline.models.training.sources import LabelledTexts, labelled_texts
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
+from stepline.storage import read_parquet
 
 # in the stage's folder. `stepline sieve-swap`, `train nasva` and `refine` make the same
 RUN_FOLDER = "run"

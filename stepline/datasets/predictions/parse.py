@@ -32,8 +32,8 @@ from stepline.datasets.predictions.types import (
     parse_seconds,
 )
 from stepline.errors import StoreError
-from stepline.files.storage import from_json
 from stepline.limits import is_storable
+from stepline.storage import from_json
 
 # of the video that a row belongs to
 VIDEO_KEYS = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")

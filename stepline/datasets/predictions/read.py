@@ -28,8 +28,8 @@ from stepline.datasets.predictions.types import (
 )
 from stepline.errors import DatasetError, StoreError
 from stepline.files.atomic_files import files_below
-from stepline.files.storage import read_parquet
 from stepline.limits import is_storable
+from stepline.storage import read_parquet
 
 FILE_ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
 # no video's id

@@ -15,7 +15,6 @@ from pathlib import Path
 from stepline.datasets.excluded import read_excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_video_store
-from stepline.files.storage import write_parquet
 from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
     NO_TEXT,
@@ -50,6 +49,7 @@ from stepline.models.training.sources import (
     text_vectors,
 )
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
+from stepline.storage import write_parquet
 
 REFINED_FILE = "refined.parquet"
 LINKING_ENCODER = "minilm"  # the text encoder that says which sentence speaks of a step

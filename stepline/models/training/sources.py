@@ -24,7 +24,6 @@ from stepline.errors import DatasetError, ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, open_store
 from stepline.files.remote import RemotePath
 from stepline.files.remote.cache import is_remote, local_copy
-from stepline.files.storage import read_parquet, read_record
 from stepline.models.training.settings import StepLabelSource, TextKind
 from stepline.records import (
     FeatureSequence,
@@ -37,6 +36,7 @@ from stepline.records import (
     Transcript,
     count_reasons,
 )
+from stepline.storage import read_parquet, read_record
 
 SHARD_PATTERN = "shard-*.parquet"  # names of the files of a feature store
 

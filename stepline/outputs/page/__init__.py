@@ -11,13 +11,13 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
-from stepline.files.storage import to_json
 from stepline.outputs.jsonld import jsonld
 from stepline.outputs.page.timeline import alignment_picture, timeline
 from stepline.outputs.page.view import page_view
 from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
 from stepline.records import Alignment, Record
+from stepline.storage import to_json
 
 __all__ = ["page"]
 

@@ -6,6 +6,7 @@ Letters: B windows, L tokens, W words, D width, R rank.
 Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
 """
 
+import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -18,16 +19,11 @@ from safetensors.numpy import load
 from tokenizers import Tokenizer
 
 from stepline.errors import ModelError
-from stepline.limits import parse_json
+from stepline.limits import parse_json, read_safetensors_header
+from stepline.networks.device import Device
 from stepline.networks.weights import find_weights
 from stepline.numeric import softmax
-from stepline.text.encoder import (
-    WORD_VECTORS_NAME,
-    WordTable,
-    compile_transformer,
-    load_encoder_weights,
-)
-from stepline.text.encoder_config import read_encoder_config
+from stepline.text.encoder import TokenEncoder, load_encoder_weights, read_encoder_config
 from stepline.text.narration.windows import Window, pad_windows
 
 Array: TypeAlias = npt.NDArray[np.float32]
@@ -50,17 +46,8 @@ class AdaptedEncoder:
         encoder = load_encoder_weights(folder, config)
         # Merged once, so that reading costs no more than MiniLM alone.
         merge_additions(encoder, weights)
-        del encoder[WORD_VECTORS_NAME]
-        self._words = WordTable(folder, config)
-        # All text is of type 0, so its vector is added to the positions.
-        types = encoder.pop("embeddings.token_type_embeddings.weight")
-        positions = encoder.pop("embeddings.position_embeddings.weight")
-        self._positions = positions + types[0]
-        self._transform = compile_transformer(config, encoder)
-        self._heads: dict[str, Array] = {}
-        for name, value in weights.items():
-            if name.startswith("head."):
-                self._heads[name] = value
+        self._encoder = TokenEncoder(folder, config, encoder, Device("cpu"))
+        self._heads = {name: value for name, value in weights.items() if name.startswith("head.")}
         self.tokenizer = plain_tokenizer(folder)
 
     def encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
@@ -69,19 +56,14 @@ class AdaptedEncoder:
         for begin in range(0, len(windows), BATCH_WINDOWS):
             batch = windows[begin : begin + BATCH_WINDOWS]
             ids, is_token = pad_windows(batch)
-            length = ids.shape[1]
-            positions = self._positions[:length]
-            inputs = self._words[ids] + positions  # (B, L, D)
-            keep = is_token.astype(np.int32)
-            hidden = self._transform(hidden=inputs, keep=keep)
+            hidden = self._encoder.encode(ids, is_token.astype(np.int32))
             encoded += list(zip(batch, hidden, strict=True))
         return encoded
 
     def head(self, name: str, rows: Array) -> Array:
         """Return the probabilities that a head gives to vectors (N, D): (N, classes)."""
         weight = self._heads[f"head.{name}.weight"]
-        bias = self._heads[f"head.{name}.bias"]
-        logits = rows @ weight.T + bias
+        logits = rows @ weight.T + self._heads[f"head.{name}.bias"]
         probabilities: Array = softmax(logits)
         return probabilities
 
@@ -103,8 +85,7 @@ def word_means(hidden: Array, starts: Sequence[int]) -> Array:
 
 def plain_tokenizer(folder: Path) -> Tokenizer:
     """Return MiniLM's tokenizer without its own padding and cuts."""
-    file = folder / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -120,19 +101,14 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
     try:
         # The bytes, read once.
         if path is None:
-            package = resources.files("stepline.text.narration")
-            content = package.joinpath(name).read_bytes()
+            content = resources.files("stepline.text.narration").joinpath(name).read_bytes()
         elif path.is_dir():
             content = (path / name).read_bytes()
         else:
             content = path.read_bytes()
-        # safetensors: 8 bytes of length, then a JSON header. `load` returns no metadata of it.
-        prefix = content[:8]
-        length = int.from_bytes(prefix, "little")
-        end = 8 + length
-        header = parse_json(content[8:end])
-        entries = header["__metadata__"]
-        metadata = parse_json(entries[METADATA_KEY])
+        # `load` returns no metadata.
+        header, _ = read_safetensors_header(io.BytesIO(content))
+        metadata = parse_json(header["__metadata__"][METADATA_KEY])
         tensors = load(content)
         version = metadata["version"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:

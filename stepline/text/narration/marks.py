@@ -42,8 +42,7 @@ class MarkReader:
         no_rows = np.zeros((0, mark_count), np.float32)
         rows = [no_rows]
         tokenizer = self._encoder.tokenizer
-        windows = stretch_windows(words, tokenizer)
-        for window, hidden in self._encoder.encode(windows):
+        for window, hidden in self._encoder.encode(stretch_windows(words, tokenizer)):
             span = window.spans[0]
             vectors = word_means(hidden, span.starts)  # (W, D)
             # Behind the last word are zeros, as in training.
@@ -51,8 +50,7 @@ class MarkReader:
             end = np.zeros_like(vectors[:1])
             following = np.concatenate([others, end])
             both = np.hstack([vectors, following])
-            marks = self._encoder.head("mark", both)
-            rows.append(marks)
+            rows.append(self._encoder.head("mark", both))
         return np.concatenate(rows)
 
 

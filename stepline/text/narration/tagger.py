@@ -55,8 +55,7 @@ class SentenceReading:
     def is_warning(self) -> bool:
         """Whether a warning is more likely than a step."""
         warning = SENTENCE_KINDS.index("warning")
-        probability = float(self.kinds[warning])
-        return probability > self.step_probability
+        return float(self.kinds[warning]) > self.step_probability
 
 
 class NarrationTagger:
@@ -93,22 +92,19 @@ class NarrationTagger:
     def _read(self, sentences: Sequence[str]) -> list[SentenceReading]:
         readings: dict[int, SentenceReading] = {}
         tokenizer = self._encoder.tokenizer
-        windows = sentence_windows(sentences, tokenizer)
-        for window, hidden in self._encoder.encode(windows):
+        for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
             for span in window.spans:
                 words = word_means(hidden, span.starts)  # (W, D)
                 # Without words, the window's first token is the sentence.
                 sentence = hidden[:1]
                 if len(words):
                     sentence = words.mean(axis=0, keepdims=True)
-                count = len(words)
-                sentences_of_words = np.repeat(sentence, count, axis=0)
+                sentences_of_words = np.repeat(sentence, len(words), axis=0)
                 both = np.hstack([words, sentences_of_words])
                 kinds = self._encoder.head("kind", sentence)
                 edits = self._encoder.head("edit", both)
                 verbs = self._encoder.head("verb", sentence)
-                reading = SentenceReading(kinds[0], edits, verbs[0])
-                readings[span.number] = reading
+                readings[span.number] = SentenceReading(kinds[0], edits, verbs[0])
         return [readings[number] for number in range(len(sentences))]
 
 

@@ -142,8 +142,7 @@ def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> Word
     starts = [begin]
     for word in words:
         end = len(ids) + len(word)
-        has_room = end - begin <= MAX_SENTENCE_TOKENS
-        if has_room and end < MAX_WINDOW_TOKENS:
+        if end - begin <= MAX_SENTENCE_TOKENS and end < MAX_WINDOW_TOKENS:
             ids += word
         starts.append(len(ids))
     return WordSpan(number, tuple(starts))

@@ -78,8 +78,7 @@ def clauses_of_speech(text: str) -> list[str]:
     begin = 0
     # Both parts must have words enough.
     for place in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
-        word = words[place].lower()
-        joins = word.strip(OUTER_MARKS) in JOINING_WORDS
+        joins = words[place].lower().strip(OUTER_MARKS) in JOINING_WORDS
         is_part = joins or mark_after(words[place - 1]) != "none"
         if is_part and place - begin >= MIN_CLAUSE_WORDS:
             clauses.append(" ".join(words[begin:place]))
@@ -92,5 +91,4 @@ def looks_english(words: Sequence[str]) -> bool:
     """Return whether enough of the (lower-case) words are English function words. An empty text is
     not refused."""
     count = sum(word in FUNCTION_WORDS for word in words)
-    min_count = ENGLISH_SHARE * len(words)
-    return count >= min_count
+    return count >= ENGLISH_SHARE * len(words)

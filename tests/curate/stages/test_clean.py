@@ -21,8 +21,8 @@ from stepline.curate.stages.clean import (
     visible_record,
 )
 from stepline.curate.stages.gather import RECORDS_FILE, read_left_out, write_dataset
-from stepline.files.storage import read_parquet
 from stepline.records import Span, Step
+from stepline.storage import read_parquet
 
 SHOWN = Step(
     id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="shown", score=0.9, sources=(0,)

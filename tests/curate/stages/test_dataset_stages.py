@@ -28,16 +28,18 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    pack,
+    pack_features,
+    to_bytes,
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore
-from stepline.files.storage import read_parquet
-from stepline.pipeline.packed_features import pack, pack_features, to_bytes
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Matrix, Span, Step
 from stepline.settings import load_settings
 from stepline.sieve_swap.text_base import build_base
+from stepline.storage import read_parquet
 
 STAGES = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
 THINGS = ("onion", "carrot", "potato", "tomato", "pepper", "lemon")

@@ -3,17 +3,19 @@
 import numpy as np
 import pytest
 
-from stepline.curate.stages.intermediate import GroundedSteps, ProbeResult, round_seconds
-from stepline.errors import StoreError
-from stepline.pipeline.packed_features import (
+from stepline.curate.stages.intermediate import (
     FeatureHeader,
+    GroundedSteps,
+    ProbeResult,
     from_bytes,
     pack,
     pack_features,
+    round_seconds,
     to_bytes,
     unpack,
     unpack_features,
 )
+from stepline.errors import StoreError
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.vision import Activity, PictureCues, ScreenText

@@ -20,6 +20,11 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    from_bytes,
+    pack_features,
+    to_bytes,
+    unpack,
+    unpack_features,
 )
 from stepline.curate.stages.per_video import (
     FEW_STEPS,
@@ -34,13 +39,6 @@ from stepline.curate.stages.per_video import (
 from stepline.errors import MediaError, WriterError
 from stepline.media import AudioBlock
 from stepline.pipeline.networks import shared_recognisers
-from stepline.pipeline.packed_features import (
-    from_bytes,
-    pack_features,
-    to_bytes,
-    unpack,
-    unpack_features,
-)
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Span, Step
