@@ -118,7 +118,8 @@ SECTION_NAMES = frozenset(
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
-    "writing.second_pass": "the language model writes the steps in one pass; leave it out"
+    "writing.second_pass": "the language model writes the steps in one pass; leave it out",
+    "run.words": "it is a constant now; leave it out",
 }
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.
@@ -167,7 +168,6 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
     "data": {"held_out_most": 500},
     "labels": {"text_model": "minilm"},
     "match": {"ordered_documents": 20, "instruction": 0.5},
-    "run": {"words": 20_000},
     "text_base": {"seed": 0},
     "gather": {"run": 3},
     "clean": {"least": 1},
