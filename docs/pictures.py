@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 import stepline
-from stepline.studio.server import StudioOptions, StudioServer
+from stepline.studio.server import StudioServer
 from stepline.studio.store import Studio
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ def make_pictures(folder: Path) -> None:
         page.wait_until("!document.getElementById('player').seeking")
         save_picture(page, name, folder)
     studio = Studio(folder, [DEMO.parent])
-    server = StudioServer(studio, StudioOptions(at_once=0))
+    server = StudioServer(studio, at_once=0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     browser.open(server.link)  # which lets the browser in

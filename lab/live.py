@@ -26,9 +26,7 @@ from pathlib import Path
 import numpy as np
 from real_clips import RESULTS_FOLDER, counts, records
 
-from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
-from stepline.live.options import LiveOptions
-from stepline.live.run_files import RunFiles
+from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.session import LiveSession
 from stepline.live.speech import HeardSentences
 from stepline.media import AudioBlock, Frame, MediaReader
@@ -113,7 +111,7 @@ def run_files(clip: Path, folder: Path) -> RunFiles:
     return RunFiles(
         clip.stem,
         LiveLog(folder / f"{clip.stem}.jsonl"),
-        GrowingVtt(folder / f"{clip.stem}.vtt"),
+        folder / f"{clip.stem}.vtt",
         folder / f"{clip.stem}.rows",
     )
 

@@ -37,7 +37,6 @@ STEP_COUNT = 500_000
 SEGMENT_COUNT = 20_000
 REAL_STEPS = 20_000
 REAL_SEGMENTS = 2_000  # of recipes' steps, and as many of sentences
-GRAPH_STEPS = 60_000  # of the graph: it is slow to build
 VECTOR_WIDTH = 384
 NOISE_SPREAD = 0.45
 RANDOM_SEED = 5
@@ -48,7 +47,7 @@ SQUARE_SIDE = 4_096  # of the matrices whose product is the machine's peak
 WANTED_RECALL = 0.98
 MAX_RECALL = 0.985  # of real segments, too, at which a curve ends
 INDEX_MEMORY_BYTES = 512 << 20
-ENGINE_NAMES = ("exact", "lists", "ivf", "hnsw")
+ENGINE_NAMES = ("exact", "lists")
 Result = dict[str, object]
 
 
@@ -72,7 +71,7 @@ def main() -> None:
 
     torch.set_num_threads(options.threads)
     if options.engine:
-        result = run(options.engine, options.cache, options.threads)
+        result = run(options.engine, options.cache)
         print(json.dumps(result))
         return
     if not DATA_FOLDER.exists():
@@ -220,14 +219,14 @@ def quantiles(base: np.ndarray, queries: np.ndarray) -> list[float]:
 # ---------------------------------------------------------------- the engines
 
 
-def run(engine: str, folder: Path, threads: int) -> Result:
+def run(engine: str, folder: Path) -> Result:
     """Return what one engine measures."""
     segments = np.load(folder / "segments.npy")
     result: Result = {}
     if engine == "exact":
         result |= exact(folder, segments)
     else:
-        result |= approximate(engine, folder, segments, threads)
+        result |= approximate(engine, folder, segments)
     result["peak_memory_mib"] = peak_memory()
     return result
 
@@ -275,16 +274,17 @@ def exact(folder: Path, segments: np.ndarray) -> Result:
     }
 
 
-def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -> Result:
+def approximate(engine: str, folder: Path, segments: np.ndarray) -> Result:
     """Build an index, then search at rising efforts, a slice of exact search in turns with them."""
-    from stepline.sieve_swap.text_base.index import open_index
+    from stepline.sieve_swap.text_base.index import build_lists, open_index
 
-    store = vectors(folder, GRAPH_STEPS if engine == "hnsw" else STEP_COUNT)
-    build_seconds = build_index(engine, folder, store, threads)
-    index = open_index(folder / "base", engine)
+    store = vectors(folder, STEP_COUNT)
+    index_folder = folder / "base" / "indexes" / engine
+    index_folder.mkdir(parents=True, exist_ok=True)
+    settings = {"seed": RANDOM_SEED, "memory": INDEX_MEMORY_BYTES}
+    build_seconds, _ = cpu(lambda: build_lists(store, index_folder, **settings))
+    index = open_index(folder / "base")
     true_cosines = np.load(folder / "true.npy")[:, 0]
-    if engine == "hnsw":
-        true_cosines = nearest_exact(segments, store.blocks())[1][:, 0]
 
     sample = segments[:: len(segments) // COMPARED_SEGMENTS][:COMPARED_SEGMENTS]
     curve: list[dict[str, Any]] = []
@@ -315,22 +315,6 @@ def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -
         "at_wanted_of_real_segments": first_good(curve, "recall_real"),
         "curve": curve,
     }
-
-
-def build_index(engine: str, folder: Path, store: VectorStore, threads: int) -> float:
-    """Build the index of an engine. Return the CPU seconds."""
-    from stepline.sieve_swap.text_base.index import build_faiss, build_lists, library
-
-    index_folder = folder / "base" / "indexes" / engine
-    index_folder.mkdir(parents=True, exist_ok=True)
-    settings = {"seed": RANDOM_SEED, "memory": INDEX_MEMORY_BYTES}
-    if engine == "lists":
-        seconds, _ = cpu(lambda: build_lists(store, index_folder, **settings))
-        return seconds
-    library().omp_set_num_threads(threads)
-    seconds, _ = cpu(lambda: build_faiss(store, index_folder, engine, **settings))
-    library().omp_set_num_threads(threads)
-    return seconds
 
 
 def first_good(curve: Sequence[Result], measure: str) -> Result | None:

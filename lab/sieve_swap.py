@@ -175,7 +175,6 @@ def plans(best: dict[str, float]) -> dict[str, SwapSettings]:
         "by wording, check, own words": wording,
         "the same, swapped from 0.60": swapped,
         "the same, swapped from 0.60, paired documents only": swapped | {"scope": "paired"},
-        "the same, swapped from 0.60, in a document's order": swapped | {"method": "monotone"},
         "the defaults": {},
     }
     settings = {}

@@ -30,8 +30,8 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
     "writers": ("extractive", "llm"),
     "outputs": (
         *DEFAULT_OUTPUTS,
-        *("markdown", "recipe", "docx", "ffmetadata", "mp4", "mkv", "otio"),
-        *("labelstudio", "webp", "gif", "alignment"),
+        *("markdown", "recipe", "docx", "mp4", "mkv", "otio"),
+        *("labelstudio", "alignment"),
     ),
     "backbones": (
         *("conse", "clip", "internvideo", "s3d", "s3d-mixed5c"),
@@ -41,6 +41,11 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
 
 # output of an earlier release -> what to use instead, as the end of a sentence
 REMOVED_OUTPUTS = {
+    "webp": "give --clips, a video of each step; `ffmpeg -i CLIP -vf fps=5,scale=320:-1 CLIP.webp` "
+    "makes an animated picture of one",
+    "gif": "give --clips, a video of each step; `ffmpeg -i CLIP -vf fps=5,scale=320:-1 CLIP.gif` "
+    "makes an animated picture of one",
+    "ffmetadata": "write mp4 or mkv, a copy of the video that holds the chapters",
     "edl": "write otio, and `otioconvert -i v.otio -o v.edl -A rate=25` makes an EDL of it "
     "(pip install opentimelineio otio-cmx3600-adapter)",
     "pdf": "write html, and print the page to a PDF from the browser; docx is edited and printed too",

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -148,24 +148,6 @@ def module_folders() -> list[str]:
     if str(PACKAGE_ROOT) not in map(os.path.realpath, folders):
         folders.append(str(PACKAGE_ROOT))
     return folders
-
-
-@contextlib.contextmanager
-def safe_spawn() -> Iterator[None]:
-    """Keep the processes that `multiprocessing` spawns in this context, too, from importing
-    anything from the current folder as they start."""
-    earlier = dict(os.environ)
-    _set_environment(child_environment())
-    try:
-        yield
-    finally:
-        _set_environment(earlier)
-
-
-def _set_environment(variables: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - variables.keys():
-        del os.environ[name]
-    os.environ.update(variables)
 
 
 def end_with_parent(parent: int) -> None:

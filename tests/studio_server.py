@@ -10,7 +10,7 @@ from http_client import ask
 from stepline.files.digests import sha256
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_record
-from stepline.studio.server import StudioOptions, StudioServer
+from stepline.studio.server import StudioServer
 from stepline.studio.store import Studio
 
 
@@ -70,7 +70,7 @@ def let_in(browser, server):
 @contextlib.contextmanager
 def serving(folder, **options):
     """Yield a StudioServer that runs; `server.ask` sends its token."""
-    server = StudioServer(Studio(folder, options.pop("allowed", ())), StudioOptions(**options))
+    server = StudioServer(Studio(folder, options.pop("allowed", ())), **options)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
 

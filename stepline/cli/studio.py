@@ -26,8 +26,7 @@ from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
     from stepline.library import Moment
-    from stepline.studio.keys import KeyFile
-    from stepline.studio.server import StudioOptions
+    from stepline.studio.keys import KeyFile, Role
 
 MAX_PORT = 65535
 
@@ -70,11 +69,6 @@ MAX_PORT = 65535
     type=PATH_TYPE,
     help="A file with the key that signs what the webhook receives.",
 )
-@click.option(
-    "--audit",
-    type=PATH_TYPE,
-    help="The OUT of `stepline curate` whose sample people check at /audit/.",
-)
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
 @device_options
@@ -89,34 +83,50 @@ def studio(folder: Path, **options: Any) -> None:
 
     Corrections are stored in FOLDER/.stepline-studio.sqlite. The records stay as they are.
     """
+    from stepline.errors import SettingsError
     from stepline.files.locks import lock_output
     from stepline.library.database import DATABASE_FILE
-    from stepline.pages.web.local_server import is_this_machine
+    from stepline.pages.web.local_server import Certificate, is_this_machine
+    from stepline.studio.access import read_password
+    from stepline.studio.events import open_webhook
     from stepline.studio.server import StudioServer
     from stepline.studio.store import Studio
 
-    # what is served
-    studio_options = _studio_options(options)
-    at_end = ExitStack()
-    if studio_options.audit is not None:
-        from stepline.curate.report.write import read_dataset
-        from stepline.files.remote import RemotePath
-
-        next(read_dataset(RemotePath(str(studio_options.audit))), None)  # raises without a dataset
+    # who is let in, and how
+    settings = settings_from_options(options)
+    host = options["host"]
+    certificate = None
+    if options["certfile"] is not None:
+        certificate = Certificate(options["certfile"], options["keyfile"])
+    elif options["keyfile"] is not None:
+        raise SettingsError("--keyfile needs --certfile, the certificate of that key")
+    password_file = options["password_file"]
+    password = None if password_file is None else read_password(password_file)
+    webhook = open_webhook(options["webhook"], options["webhook_secret"], settings.links)
+    keys = _key_file(options["keys"])
     library = Studio(folder, options["allow"])
     offer_weights()
+    at_end = ExitStack()
 
     # the server, and where it is found
     def start() -> StudioServer:
-        server = StudioServer(library, studio_options)
+        server = StudioServer(
+            library,
+            port=options["port"],
+            host=host,
+            password=password,
+            certificate=certificate,
+            at_once=options["jobs"],
+            settings=settings,
+            webhook=webhook,
+            keys=keys,
+        )
         print_message(f"open {server.link}", urgent=True)
-        if studio_options.certificate is None and not is_this_machine(f"{studio_options.host}:0"):
+        if certificate is None and not is_this_machine(f"{host}:0"):
             print_message(
                 "warning: plain http: others can read the password and the rest; use --certfile",
                 urgent=True,
             )
-        if studio_options.audit is not None:
-            print_message(f"{studio_options.audit} is audited at {server.address}audit/")
         if options["browse"]:
             page = _entry_page(server.link, folder)
             at_end.callback(page.unlink, missing_ok=True)
@@ -144,36 +154,6 @@ def _entry_page(link: str, folder: Path) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">\n')
     return Path(name)
-
-
-def _studio_options(options: dict[str, Any]) -> "StudioOptions":
-    from stepline.errors import SettingsError
-    from stepline.pages.web.local_server import Certificate
-    from stepline.studio.access import read_password
-    from stepline.studio.events import open_webhook
-    from stepline.studio.server import StudioOptions
-
-    # who is let in, and how
-    settings = settings_from_options(options)
-    certificate = None
-    if options["certfile"] is not None:
-        certificate = Certificate(options["certfile"], options["keyfile"])
-    elif options["keyfile"] is not None:
-        raise SettingsError("--keyfile needs --certfile, the certificate of that key")
-    password = None
-    if options["password_file"] is not None:
-        password = read_password(options["password_file"])
-    return StudioOptions(
-        port=options["port"],
-        host=options["host"],
-        password=password,
-        certificate=certificate,
-        at_once=options["jobs"],
-        settings=settings,
-        webhook=open_webhook(options["webhook"], options["webhook_secret"], settings.links),
-        audit=options["audit"],
-        keys=_key_file(options["keys"]),
-    )
 
 
 def _key_file(path: Path | None) -> "KeyFile | None":
@@ -215,8 +195,8 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     starts this command itself and talks to it over stdin and stdout. With --http it gets an address
     and a token instead. Needs the extra `mcp`.
     """
-    from stepline.library.index_file import index_path
     from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
+    from stepline.library.search import index_path
     from stepline.pages.web.local_server import LocalServer
 
     # what assistants may do
@@ -319,9 +299,8 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_names
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.index_file import index_path
     from stepline.library.moments import as_json as to_json
-    from stepline.library.search import open_index
+    from stepline.library.search import index_path, open_index
 
     # the index, brought up to date
     offer_weights()
@@ -400,17 +379,16 @@ def keys() -> None:
     show_default=True,
     help="What it may do: read, edit (also correct, upload and start jobs), admin (also remove).",
 )
-def add_key(file: Path, name: str, role: str) -> None:
+def add_key(file: Path, name: str, role: "Role") -> None:
     """Make a key, and print it once.
 
     \b
     Example:
       stepline keys add keys.json shop --role edit
     """
-    from stepline.studio.keys import KEY_ROLES, KeyFile
+    from stepline.studio.keys import KeyFile
 
-    key_role = KEY_ROLES[[*KEY_ROLES].index(role)]  # type: ignore[arg-type]
-    print_data(KeyFile(file).add(name, key_role))
+    print_data(KeyFile(file).add(name, role))
     print_message(f"{name} may {role}; keep this key now, because {file} holds only its hash")
 
 

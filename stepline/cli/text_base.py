@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 NO_LICENCE = "licence not stated"
-ENGINE_NAMES = ("lists", "flat", "ivf", "hnsw")
 
 base_settings_options = combine_options(
     preset_option("sieve-swap"),
@@ -63,34 +62,26 @@ def build(
 
 @text_base.command()
 @click.argument("base", type=PATH_TYPE)
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINE_NAMES),
-    default="lists",
-    show_default=True,
-    help="lists needs no FAISS.",
-)
 @base_settings_options
 @device_option
-def index(base: Path, engine: str, **options: Any) -> None:
+def index(base: Path, **options: Any) -> None:
     """Add an approximate index to a text base.
 
     \b
     Example:
-      stepline text-base index base --engine lists --set text_base.recall=0.99
+      stepline text-base index base --set text_base.recall=0.99
 
     Its recall is measured against exact search.
     """
     from stepline.files.locks import LOCK_NAME, lock_output
     from stepline.sieve_swap.text_base import add_index
 
-    settings = _text_base_settings(options).model_copy(update={"engine": engine})
+    settings = _text_base_settings(options)
     # An index is added under the lock that builds take.
     with lock_output(base / LOCK_NAME, base):
         entry = add_index(base, settings)
-    print_message(
-        f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines"
-    )
+    recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
+    print_message(f"{entry.engine}: {recall}, of {entry.probes} lines")
 
 
 @text_base.command()
@@ -118,13 +109,8 @@ def show(base: Path, as_json: bool) -> None:
 @click.option(
     "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps per text."
 )
-@click.option(
-    "--engine",
-    type=click.Choice(("exact", *ENGINE_NAMES)),
-    help="Default: the index built last, if any.",
-)
 @device_option
-def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
+def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
     """Print the steps nearest to each text.
 
     \b
@@ -136,14 +122,13 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
     from stepline.sieve_swap.text_base import open_base
 
     opened = open_base(base)
-    vectors = opened.embed(texts)
-    rows, cosines = opened.nearest(vectors, count, engine=engine)  # type: ignore[arg-type]
-    for text, nearest, likeness in zip(texts, rows, cosines, strict=True):
+    rows, cosines = opened.nearest(opened.embed(texts), count)
+    for text, nearest, similarity in zip(texts, rows, cosines, strict=True):
         print_data(f"{text}:")
         # Where there are too few steps, the rest of a row is -1.
         matches = nearest >= 0
         steps = opened.steps(nearest[matches])
-        for step, cosine in zip(steps, likeness[matches], strict=True):
+        for step, cosine in zip(steps, similarity[matches], strict=True):
             licence = step.licence or NO_LICENCE
             print_data(f"  {cosine:.2f}  {step.text}  [{step.source}, {licence}]")
 

@@ -1,12 +1,13 @@
 """The records of a folder, or of a search in it, as people have corrected them."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.library.folder_records import corrected, folder_corrections, read_folder_records
+from stepline.library.corrected_library import CorrectedLibrary, open_corrections, video_id
+from stepline.library.record_files import record_files
 from stepline.library.search import SearchIndex
-from stepline.library.video_search import find_records
 from stepline.progress import Progress
 from stepline.records import Record
 from stepline.storage import read_record
@@ -21,11 +22,12 @@ def read_folder(folder: Path) -> list[Record]:
     """
     records = []
     reason = ""
-    for _, record in read_folder_records(folder):
-        if isinstance(record, Record):
-            records.append(record)
-        else:
-            reason = f" (such as {record})"
+    with _folder_corrections(folder) as corrections:
+        for name in record_files(folder):
+            try:
+                records.append(_corrected(folder, name, corrections))
+            except StoreError as error:
+                reason = f" (such as {error})"
     if not records:
         raise StoreError(f"{folder}: holds no record{reason}; {FOLDER_CURE}")
     return records
@@ -40,15 +42,35 @@ def search_folder(
     ModelError without the weights of MiniLM, and SettingsError for a query without a word.
     """
     # The index finds names, and the records are read as people have corrected them.
-    with folder_corrections(folder) as corrections:
+    with _folder_corrections(folder) as corrections:
         with closing(SearchIndex(folder, corrections=corrections)) as index:
             index.update(progress)
-            names = find_records(index, query, most)
-        records = []
-        for name in names:
-            record = read_record(folder / name)
-            records.append(corrected(record, name, corrections))
+            names = index.search_videos(query, most)
+        records = [_corrected(folder, name, corrections) for name in names]
     if not records:
         cure = "ask in other words, or leave --query out"
         raise StoreError(f"{folder}: no video answers {query!r}; {cure}")
     return records
+
+
+@contextmanager
+def _folder_corrections(folder: Path) -> Iterator[CorrectedLibrary | None]:
+    """Yield the corrections of a folder, None where it has none. Raises StoreError where it is
+    missing."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: no such folder; {FOLDER_CURE}")
+    corrections = open_corrections(folder)
+    try:
+        yield corrections
+    finally:
+        if corrections is not None:
+            corrections.close()
+
+
+def _corrected(folder: Path, name: str, corrections: CorrectedLibrary | None) -> Record:
+    """Return the record in a file as people have corrected it."""
+    record = read_record(folder / name)
+    # Without corrections, the database is not asked for the record.
+    if corrections is None or not corrections.revision(video_id(name)):
+        return record
+    return corrections.corrected_record(name)

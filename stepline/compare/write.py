@@ -1,24 +1,26 @@
 """The files of a comparison: JSON, a page, Markdown, and the common procedure as lines."""
 
-from collections.abc import Sequence
+import os
+from collections import defaultdict
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from stepline.compare.procedure import TaskComparison
-from stepline.compare.view import (
-    ComparedThingView,
-    ComparisonView,
-    MomentView,
-    ProcedureStepView,
-    comparison_view,
-)
+from stepline.compare.amounts import AmountSpread, spread_text
+from stepline.compare.materials import ComparedMaterial
+from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError, printable
 from stepline.files.atomic_files import atomic_files
 from stepline.outputs.documents import MARKUP_PATTERN
-from stepline.outputs.text import one_line
+from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
+from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
 
 FILE_STEM = "comparison"  # of the files in the folder --out
+MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
+
+View: TypeAlias = dict[str, Any]  # what the templates page.html and markdown.txt show
 
 
 def to_json(comparison: TaskComparison) -> str:
@@ -26,31 +28,21 @@ def to_json(comparison: TaskComparison) -> str:
     return printable(comparison.model_dump_json(indent=2)) + "\n"
 
 
-def to_html(view: ComparisonView) -> str:
+def to_html(view: View) -> str:
     """Return the page: one file that needs no script and fetches nothing but the linked videos."""
     return page_html(_file("page.html"), style=_file("page.css"), view=view)
 
 
-def to_markdown(view: ComparisonView) -> str:
+def to_markdown(view: View) -> str:
     """Return the comparison in CommonMark. Every text is escaped."""
-    # An empty line separates each block from the next, so there are no empty blocks.
-    blocks = [f"# {_escape(view.title)}", " · ".join(view.facts)]
-    blocks += _list(view.left_out, "Left out: ")
-    blocks.append("## What most videos do")
-    for step in view.common:
-        blocks += _step_blocks(step, f"### {step.number}. {_escape(step.text)}")
-    if view.orders:
-        blocks.append("## Orders that vary")
-        blocks += _list(view.orders)
-    blocks += _thing_blocks("## Materials", view.materials)
-    blocks += _thing_blocks("## Tools", view.tools)
-    if view.others:
-        blocks.append("## What only some do")
-    for step in view.others:
-        blocks += _step_blocks(step, f"### {_escape(step.text)}")
-    blocks.append("## Videos")
-    blocks += _list(view.videos)
-    return "\n\n".join(blocks) + "\n"
+    from jinja2 import Environment, StrictUndefined
+
+    # Markdown is no HTML: its own marks are escaped, by the filter.
+    environment = Environment(
+        autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["escaped"] = lambda text: MARKUP_PATTERN.sub(r"\\\1", text)
+    return environment.from_string(_file("markdown.txt")).render(view=view)
 
 
 def to_lines(comparison: TaskComparison) -> str:
@@ -58,10 +50,7 @@ def to_lines(comparison: TaskComparison) -> str:
 
     Raises SettingsError where no step is common.
     """
-    lines = []
-    for step in comparison.common_steps:
-        if step.kind == "do":
-            lines.append(one_line(step.text))
+    lines = [one_line(step.text) for step in comparison.common_steps if step.kind == "do"]
     if not lines:
         cure = "lower it with --set compare.common_share=0.3"
         raise SettingsError(f"no step is common to enough videos; {cure}")
@@ -80,63 +69,143 @@ def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
     with atomic_files() as together:
         for suffix, text in texts.items():
             path = folder / (FILE_STEM + suffix)
-            partial = together.partial(path)
-            partial.write_text(text, encoding="utf-8")
+            together.partial(path).write_text(text, encoding="utf-8")
             paths.append(path)
     return paths
 
 
-def _step_blocks(step: ProcedureStepView, heading: str) -> list[str]:
-    share = step.share
-    if step.number is None:
-        share += f", {step.place}"
-    facts = [share]
-    facts += map(_escape, step.facts)
-    moments = map(_moment_line, step.moments)
-    return [heading, "; ".join(facts), "\n".join(moments)]
-
-
-def _thing_blocks(heading: str, things: Sequence[ComparedThingView]) -> list[str]:
-    """Return a list of things below its heading, nothing where it is empty."""
-    if not things:
-        return []
-    lines = map(_thing_line, things)
-    return [heading, "\n".join(lines)]
-
-
-def _thing_line(thing: ComparedThingView) -> str:
-    facts = [thing.share]
-    facts += map(_escape, thing.amounts)
-    moments = []
-    for moment in thing.moments:
-        title = _escape(moment.title)
-        moments.append(f"{title} {_time(moment)}")
-    name = _escape(thing.name)
-    return f"- {name}: {'; '.join(facts)} ({', '.join(moments)})"
-
-
-def _moment_line(moment: MomentView) -> str:
-    title = _escape(moment.title)
-    text = _escape(moment.text)
-    return f"- {_time(moment)} {title}: {text}"
-
-
-def _time(moment: MomentView) -> str:
-    """Return the time of a moment, as a link where its video is there."""
-    return moment.time if moment.link is None else f"[{moment.time}]({moment.link})"
-
-
-def _list(texts: Sequence[str], prefix: str = "") -> list[str]:
-    """Return a list as one block, no block where it is empty."""
-    if not texts:
-        return []
-    lines = [f"- {prefix}{_escape(text)}" for text in texts]
-    return ["\n".join(lines)]
-
-
-def _escape(text: str) -> str:
-    return MARKUP_PATTERN.sub(r"\\\1", text)
-
-
 def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def step_text(step: ProcedureStep) -> str:
+    """Return the words of a step on one line, with a mark where it is to be avoided."""
+    text = sentence_case(one_line(step.text))
+    return WARNING_MARK + text if step.kind == "avoid" else text
+
+
+def comparison_view(comparison: TaskComparison, folder: Path) -> View:
+    """Return what is shown of a comparison in a file of `folder`, from which videos are linked."""
+    moments = _Moments(comparison, folder)
+    texts = {step.id: step_text(step) for step in comparison.steps}
+    texts |= {START_ID: "start", END_ID: "end"}
+    next_steps = _next_steps(comparison, texts)
+    common: list[View] = []
+    others: list[View] = []
+    # Only common steps have numbers. The others are placed between them.
+    for step in comparison.steps:
+        facts = list(map(_amount_fact, step.amounts))
+        if step.seconds is not None:
+            spread = step.seconds
+            seconds = f"{spread.low:.0f}-{spread.high:.0f} s, median {spread.median:.0f}"
+            if round(spread.low) == round(spread.high):
+                seconds = f"{spread.median:.0f} s"
+            facts.insert(0, f"shown for {seconds}")
+        own_moments = []
+        for occurrence in step.occurrences:
+            text = sentence_case(one_line(occurrence.text))
+            own_moments.append(moments.of(occurrence.video, occurrence.start, occurrence.end, text))
+        view = {
+            "id": step.id,
+            "number": len(common) + 1 if step.common else None,
+            "place": f"after step {len(common)}" if common else "before step 1",
+            "text": texts[step.id],
+            "share": _share(step.videos, comparison),
+            "percent": round(step.share * 100),
+            "facts": facts,
+            "next_steps": next_steps[step.id],
+            "moments": own_moments,
+        }
+        (common if step.common else others).append(view)
+    return {
+        "title": sentence_case(one_line(comparison.title)),
+        "facts": [
+            f"{len(comparison.videos)} videos",
+            f"{len(common)} steps that most do",
+            f"{len(others)} that only some do",
+        ],
+        "left_out": [f"{one_line(video.title)}: {video.reason}" for video in comparison.left_out],
+        "common": common,
+        "others": others,
+        "orders": _varying_orders(comparison, texts),
+        "materials": _things(comparison.materials, comparison, moments),
+        "tools": _things(comparison.tools, comparison, moments),
+        "videos": list(moments.titles.values()),
+    }
+
+
+class _Moments:
+    """The moments of videos as they are shown: title, time, link and words."""
+
+    def __init__(self, comparison: TaskComparison, folder: Path) -> None:
+        # with the id where several videos have the same title
+        self.titles = {video.id: one_line(video.title) for video in comparison.videos}
+        titles = list(self.titles.values())
+        for id, title in self.titles.items():
+            if titles.count(title) > 1 and title != id:
+                self.titles[id] = f"{title} ({id})"
+        # Only files that are there are linked, by their path from the page's folder.
+        self._links: dict[str, str] = {}
+        for video in comparison.videos:
+            if video.path is not None and Path(video.path).is_file():
+                self._links[video.id] = media_link(os.path.relpath(video.path, folder))
+
+    def of(self, video: str, start: float | None, end: float | None, text: str) -> View:
+        """Return a moment. end: None where only a second is known."""
+        moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
+        if start is None:
+            return moment
+        moment["time"] = clock(start) if end is None else f"{clock(start)} – {clock(end)}"
+        if video in self._links:
+            seconds = f"{start:g}" if end is None else f"{start:g},{end:g}"
+            moment["link"] = f"{self._links[video]}#t={seconds}"
+        return moment
+
+
+def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, list[str]]:
+    """Return what follows each step, the most probable first."""
+    following: dict[str, list[str]] = defaultdict(list)
+    for transition in sorted(comparison.transitions, key=lambda t: -t.probability):
+        own = following[transition.source]
+        if len(own) < MAX_NEXT_STEPS:
+            own.append(f"{texts[transition.target]} ({transition.probability * 100:.0f} %)")
+    return following
+
+
+def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[str]:
+    """Return the pairs of common steps that not all videos do in the same order."""
+    common_ids = {step.id for step in comparison.common_steps}
+    sentences = []
+    for order in comparison.orders:
+        if order.videos < order.of and {order.first, order.then} <= common_ids:
+            pair = f"“{texts[order.first]}” before “{texts[order.then]}”"
+            sentences.append(f"{pair}: {order.videos} of {order.of} videos that do both")
+    return sentences
+
+
+def _things(
+    things: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
+) -> list[View]:
+    views = []
+    for thing in things:
+        view = {
+            "name": sentence_case(one_line(thing.name)),
+            "share": _share(len(thing.videos), comparison),
+            "amounts": list(map(_amount_fact, thing.amounts)),
+            "moments": [
+                moments.of(mention.video, mention.at, None, "") for mention in thing.videos
+            ],
+        }
+        views.append(view)
+    return views
+
+
+def _share(count: int, comparison: TaskComparison) -> str:
+    total = len(comparison.videos)
+    return f"all {total} videos" if count == total else f"{count} of {total} videos"
+
+
+def _amount_fact(spread: AmountSpread) -> str:
+    count = len(spread.videos)
+    videos = f"{count} videos" if count != 1 else "1 video"
+    return f"{spread_text(spread)} ({videos})"

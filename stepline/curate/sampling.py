@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, Ratio, interval, resample
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval, ratio, resample
 
 Value = TypeVar("Value")
 
@@ -120,7 +120,7 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
 
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
-    ratios = {"share": Ratio(above, below)}
+    ratios = {"share": ratio(above, below)}
     shares = resample(ratios, draws=BOOTSTRAP_DRAWS, seed=seed)
     return interval(shares["share"])
 

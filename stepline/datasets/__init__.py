@@ -3,7 +3,7 @@ submissions.
 
 reading = read("youcook2", "youcookii_annotations_trainval.json", subset="validation")
 for row in reading.rejected: ...      # what was left out, and why
-read_predictions("results.json")      # a results file, a list of segments, an LLM's reply, a folder of records
+read_predictions("results.json")      # a results file, a list of segments, a folder of records
 write_densevid(...)                   # submission files
 """
 

@@ -47,16 +47,12 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     related_path = find_file(path, related_file)
     if related_path is not None:
         task_paths.append(related_path)
-    tasks = {}
-    for task_path in task_paths:
-        for task in read_tasks(task_path):
-            tasks[task.id] = task
+    tasks = {task.id: task for task_path in task_paths for task in read_tasks(task_path)}
     videos = _read_pairs(release_file(path, VIDEOS_FILE))
     validation = read_validation(path)
     for key in videos | validation:
-        task_id, _ = key
         subset = "val" if key in validation else "train"
-        yield _read_video(path, tasks.get(task_id), key, subset)
+        yield _read_video(path, tasks.get(key[0]), key, subset)
 
 
 def release_file(folder: Path, name: str) -> Path:
@@ -78,10 +74,7 @@ def read_validation(folder: Path) -> dict[VideoKey, None]:
 
 
 def _read_pairs(file: Path) -> dict[VideoKey, None]:
-    pairs: dict[VideoKey, None] = {}
-    for _, (task, video, _) in read_headless_csv(file, 3):
-        pairs[task, video] = None
-    return pairs
+    return {(task, video): None for _, (task, video, _) in read_headless_csv(file, 3)}
 
 
 def read_tasks(path: Path) -> Iterator[TaskDescription]:
@@ -130,11 +123,9 @@ def _read_video(
     builder = RecordBuilder(id, video=video)
     for number, text in enumerate(task.steps, start=1):
         builder.add_step(str(number), text)
-    step_count = len(task.steps)
     for number, start, end in read_annotation(file):
-        if 1 <= number <= step_count:
-            text = task.steps[number - 1]
-            builder.add_span(str(number), text, start, end, keep=True)
+        if 1 <= number <= len(task.steps):
+            builder.add_span(str(number), task.steps[number - 1], start, end, keep=True)
         else:
-            builder.reject("span", "", NO_STEP, f"{number} of {step_count}")
+            builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
     return builder.entry(subset=subset, task=task.title, recipe=task.steps)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stepline.datasets.files import read_text
+from stepline.datasets.record_builder import plain_id
 from stepline.datasets.registry import find_dataset, stream
-from stepline.datasets.youtube_ids import plain_id
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import write_atomic
 
@@ -77,10 +77,7 @@ class ExcludedSource:
                 for id in ids:
                     yield id, split
         for entry in stream(self.name, self.path):
-            video = entry.id
-            if entry.record is not None:
-                video = entry.record.video.id
-            yield video, entry.subset
+            yield entry.record.video.id if entry.record else entry.id, entry.subset
 
     def is_scored(self, split: str | None) -> bool:
         """Return whether the videos of a split are kept out. Those without a split are."""

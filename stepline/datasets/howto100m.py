@@ -10,7 +10,7 @@ The folder or the .tar.gz archive of such files is read as well.
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from stepline.datasets.files import Node, read_json_files
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
@@ -19,12 +19,7 @@ from stepline.errors import DatasetError
 VIDEO_KEYS = ("start", "end", "text", "segments")  # of one video's object
 
 
-class CaptionRow(NamedTuple):
-    """A text with its times in seconds, NaN where they are not known."""
-
-    text: str
-    start: float
-    end: float
+CaptionRow: TypeAlias = tuple[str, float, float]  # text, start and end, NaN where not known
 
 
 def read_steps(path: Path) -> Iterator[DatasetEntry]:
@@ -44,45 +39,36 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
         builder = RecordBuilder(id)
         for row in _rows(video):
             builder.add_sentence(*row)
-        language = video.optional_text("language")
-        yield builder.entry(language=language)
+        yield builder.entry(language=video.optional_text("language"))
 
 
 def _videos(path: Path) -> Iterator[tuple[str, Node]]:
     for location, name, tree in read_json_files(path):
         root = Node(tree, location)
         # A file of one video names it, a file of many has their ids as keys.
-        is_video = root.get(*VIDEO_KEYS) is not None
-        if not is_video:
+        if root.get(*VIDEO_KEYS) is None:
             yield from root.entries()
-            continue
-        id = name or Path(location).name.partition(".")[0]
-        yield id, root
+        else:
+            yield name or Path(location).name.partition(".")[0], root
+
+
+def _or_nan(second: float | None) -> float:
+    return math.nan if second is None else second
 
 
 def _rows(video: Node) -> Iterator[CaptionRow]:
     segments = video.get("segments")
     if segments is not None:
-        yield from map(_segment_row, segments.rows())
+        for row in segments.rows():
+            # WhisperX leaves the times out where its alignment failed
+            times = [_or_nan(row.optional_number(key)) for key in ("start", "end")]
+            yield row["text"].text(), times[0], times[1]
         return
     starts = list(video["start"].rows())
     ends = list(video["end"].rows())
     texts = list(video["text"].rows())
-    lengths = {len(starts), len(ends), len(texts)}
-    if len(lengths) > 1:
+    if not len(starts) == len(ends) == len(texts):
         counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
         raise DatasetError(f"{video.location}: {counts}; the columns must be equally long")
     for text, start, end in zip(texts, starts, ends, strict=True):
-        yield CaptionRow(text.text(), start.number(), end.number())
-
-
-def _segment_row(row: Node) -> CaptionRow:
-    text = row["text"].text()
-    start = row.optional_number("start")
-    end = row.optional_number("end")
-    # WhisperX leaves the times out where its alignment failed
-    if start is None:
-        start = math.nan
-    if end is None:
-        end = math.nan
-    return CaptionRow(text, start, end)
+        yield text.text(), start.number(), end.number()

@@ -34,8 +34,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
     """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
     times are."""
     for id, video in read_node(path, FILE_NAME).entries():
-        rows = [_row(row) for row in video.rows()]
-        yield id, rows
+        yield id, [_row(row) for row in video.rows()]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
@@ -44,15 +43,11 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for id, rows in read_rows(path):
         builder = RecordBuilder(id)
         for index, row in enumerate(rows):
-            row_id = str(index)
-            text = row.text
-            start = row.start
-            end = row.end
             if row.alignable:
-                builder.add_span(row_id, text, start, end)
+                builder.add_span(str(index), row.text, row.start, row.end)
             else:
-                speech = builder.checked_span(start, end, text)
-                builder.add_step(row_id, text, speech=speech)
+                speech = builder.checked_span(row.start, row.end, row.text)
+                builder.add_step(str(index), row.text, speech=speech)
         yield builder.entry()
 
 
@@ -60,8 +55,5 @@ def _row(row: Node) -> AlignRow:
     cells = list(row.rows())
     if len(cells) != 4 or cells[0].value not in ALIGNMENT_LABELS:
         raise row.error("[0 or 1, start, end, text]")
-    alignable = bool(cells[0].value)
-    start = cells[1].number()
-    end = cells[2].number()
-    text = cells[3].text()
-    return AlignRow(alignable, start, end, text)
+    alignable, start, end, text = cells
+    return AlignRow(bool(alignable.value), start.number(), end.number(), text.text())

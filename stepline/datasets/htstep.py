@@ -60,8 +60,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for name, ids in read_splits(file.parent).items():
         split_of |= dict.fromkeys(ids, name)
     for id, video in read_node(file).entries():
-        split = split_of.get(id)
-        yield _video(id, video, taxonomy, articles, split)
+        yield _video(id, video, taxonomy, articles, split_of.get(id))
 
 
 def find_taxonomy(folder: Path) -> Path:
@@ -91,11 +90,10 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     file = find_file(folder, SPLITS_FILE)
     if file is None:
         return {}
-    splits = {}
-    for split, nodes in read_node(file).entries():
-        ids = [node.name() for node in nodes.rows()]
-        splits[split] = tuple(ids)
-    return splits
+    return {
+        split: tuple(node.name() for node in nodes.rows())
+        for split, nodes in read_node(file).entries()
+    }
 
 
 def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
@@ -110,10 +108,7 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     if not splits and queries is None:
         fault = "no file states which videos are in the hidden test splits"
         raise DatasetError(f"{folder}: {fault}; put the release's {SPLITS_FILE} there")
-    hidden = {}
-    for split, ids in splits.items():
-        if split.startswith(HIDDEN_PREFIX):
-            hidden[split] = ids
+    hidden = {split: ids for split, ids in splits.items() if split.startswith(HIDDEN_PREFIX)}
     if queries is not None:
         hidden["test"] = tuple(read_queries(queries))
     return hidden
@@ -142,11 +137,9 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
 
 
 def _has_subset(annotations: Path, subset: str) -> bool:
-    for _, video in read_node(annotations).entries():
-        split = video.get("subset")
-        if split is not None and split.value == subset:
-            return True
-    return False
+    videos = [video for _, video in read_node(annotations).entries()]
+    splits = [video.get("subset") for video in videos]
+    return any(split is not None and split.value == subset for split in splits)
 
 
 def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, ...]]:
@@ -155,16 +148,13 @@ def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, 
     subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where
     no video_splits.json next to the file has it.
     """
-    queries = {}
-    for id, video in read_node(path).entries():
-        queries[id] = video[HEADLINES_KEY].texts()
+    queries = {id: video[HEADLINES_KEY].texts() for id, video in read_node(path).entries()}
     if subset is None:
         return queries
     splits = read_splits(path.parent)
     if subset not in splits:
-        cure = f"put {SPLITS_FILE} next to it, or leave the subset out"
-        if splits:
-            cure = f"it has {', '.join(splits)}"
+        lack = f"put {SPLITS_FILE} next to it, or leave the subset out"
+        cure = f"it has {', '.join(splits)}" if splits else lack
         raise DatasetError(f"{path}: no file states which videos are in {subset!r}; {cure}")
     return {id: queries.get(id, ()) for id in splits[subset]}
 
@@ -173,11 +163,7 @@ def _video(
     id: str, video: Node, taxonomy: Mapping[str, ArticleStep], articles: Articles, split: str | None
 ) -> DatasetEntry:
     activity = video["activity"].text()
-    rows = []
-    for row in video["annotations"].rows():
-        step_id = row["id"].name()
-        segment = row["segment"].pair()
-        rows.append((step_id, segment))
+    rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
     # the variation of the first annotation, or the activity's only one
     steps: Mapping[str, ArticleStep] = {}
     known_ids = [step_id for step_id, _ in rows if step_id in taxonomy]
@@ -199,7 +185,5 @@ def _video(
         else:
             builder.reject("span", "", UNKNOWN_STEP, f"step {step_id}")
     subset = video.optional_text("subset")
-    if subset is None:
-        subset = split
     recipe = [step.text for step in steps.values()]
-    return builder.entry(subset=subset, task=activity, recipe=recipe)
+    return builder.entry(subset=split if subset is None else subset, task=activity, recipe=recipe)

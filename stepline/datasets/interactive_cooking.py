@@ -37,8 +37,7 @@ def _files_of(path: Path) -> list[Path]:
     """Return a file itself, the files of a folder in order. Raises DatasetError without any."""
     if not path.is_dir():
         return [path]
-    files = list(path.glob("*.json"))
-    files += path.glob("*.parquet")
+    files = [*path.glob("*.json"), *path.glob("*.parquet")]
     if not files:
         cure = "give main/ or advanced_planning/ of the data set, or one of its files"
         raise DatasetError(f"{path}: holds neither .json nor .parquet; {cure}")
@@ -71,8 +70,7 @@ def _split_of(file: Path) -> str | None:
 
 
 def _entry(row: Node, subset: str | None) -> DatasetEntry:
-    name = row["video_id"].name()
-    builder = RecordBuilder(name)
+    builder = RecordBuilder(row["video_id"].name())
     texts = [text.text() for text in row["output_texts"].rows()]
     seconds = [second.number() for second in row["output_timestamps"].rows()]
     kinds = [kind.text() for kind in row["output_types"].rows()]
@@ -80,25 +78,14 @@ def _entry(row: Node, subset: str | None) -> DatasetEntry:
         counts = f"{len(texts)} texts, {len(seconds)} times, {len(kinds)} types"
         raise DatasetError(f"{row.location}: {counts}; give as many of each")
     # outputs that are instructions, and those that end one
-    instructions = []
-    marks = []
-    for index, kind in enumerate(kinds):
-        if kind == INSTRUCTION_TYPE:
-            instructions.append(index)
-            marks.append(index)
-        elif FINISH_TYPE in kind:
-            marks.append(index)
+    instructions = [index for index, kind in enumerate(kinds) if kind == INSTRUCTION_TYPE]
+    finishes = [index for index, kind in enumerate(kinds) if FINISH_TYPE in kind]
+    marks = sorted({*instructions, *finishes})
     # an instruction lasts until the next mark
     for number, index in enumerate(instructions):
-        id = str(number)
-        text = texts[index]
-        ends = []
-        for mark in marks:
-            if mark > index:
-                ends.append(seconds[mark])
+        ends = [seconds[mark] for mark in marks if mark > index]
         if ends:
-            builder.add_span(id, text, seconds[index], ends[0], keep=True)
+            builder.add_span(str(number), texts[index], seconds[index], ends[0], keep=True)
         else:
-            builder.add_step(id, text)
-    task = row.optional_text("activity_name")
-    return builder.entry(subset=subset, task=task)
+            builder.add_step(str(number), texts[index])
+    return builder.entry(subset=subset, task=row.optional_text("activity_name"))

@@ -32,52 +32,37 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for task in read_node(path, FILE_NAME).rows():
         data = task["data"]
         id = (data.get("id") or data["video"]).name()
-        annotations = []
-        for row in task.optional_rows("annotations"):
-            if not _flag(row, "was_cancelled"):
-                annotations.append(row)
+        rows = task.optional_rows("annotations")
+        annotations = [row for row in rows if not _flag(row, "was_cancelled")]
         if annotations:
-            best = max(annotations, key=_is_ground_truth)
+            best = max(annotations, key=lambda row: _flag(row, "ground_truth"))
             yield _entry(id, best, data)
         else:
             yield rejected_entry(id, NOT_ANNOTATED)
-
-
-def _is_ground_truth(annotation: Node) -> bool:
-    return _flag(annotation, "ground_truth")
 
 
 def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
     # the rows of each region, and the length of the video where something states it
     regions: dict[str, list[Node]] = {}
     duration = data.optional_number("duration")
-    rows = annotation["result"].rows()
-    for row in rows:
+    for row in annotation["result"].rows():
         value = row.get("value")
-        if value is not None and _has_times(value):
+        if value is not None and value.get("start", "ranges") is not None:
             regions.setdefault(row["id"].name(), []).append(value)
         original_length = row.optional_number("original_length")
-        if duration is None:
-            duration = original_length
+        duration = original_length if duration is None else duration
     builder = RecordBuilder(id, duration=duration)
     rate = data.optional_number("frame_rate") or DEFAULT_RATE
     for values in regions.values():
         text = " ".join(_texts(values, "text"))
-        labels: list[str] = []
-        for key in LABEL_KEYS:
-            labels += _texts(values, key)
+        labels = [text for key in LABEL_KEYS for text in _texts(values, key)]
         if labels and SHOWN_LABELS.isdisjoint(labels):
             builder.add_step(text, text)
         else:
             # regions of one text are the spans of one step
-            first = values[0]
-            for start, end in _spans(first, rate):
+            for start, end in _spans(values[0], rate):
                 builder.add_span(text, text, start, end)
     return builder.entry()
-
-
-def _has_times(value: Node) -> bool:
-    return value.get("start", "ranges") is not None
 
 
 def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
@@ -88,17 +73,12 @@ def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
     for row in value["ranges"].rows():
         # both frames belong to the range, and the first of a video is number 1
         first_frame, last_frame = row.span()
-        start = (first_frame - 1) / rate
-        spans.append((start, last_frame / rate))
+        spans.append(((first_frame - 1) / rate, last_frame / rate))
     return spans
 
 
 def _texts(values: list[Node], key: str) -> list[str]:
-    texts = []
-    for value in values:
-        for row in value.optional_rows(key):
-            texts.append(row.text())
-    return texts
+    return [row.text() for value in values for row in value.optional_rows(key)]
 
 
 def _flag(row: Node, key: str) -> bool:

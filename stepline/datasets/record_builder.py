@@ -1,9 +1,13 @@
 """Build one record from annotation rows: spans are checked, never corrected, and what does not fit
-is noted."""
+is noted.
+
+Also ids of YouTube videos, with and without the "v_" that ActivityNet's and PDVC's files put before
+them.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stepline.limits import MAX_SECOND, is_storable
@@ -15,15 +19,13 @@ class DatasetEntry:
     """One item of a dataset as its reader yields it. `record` is None where nothing of it could be
     kept.
 
-    subset: the split's name as the dataset writes it. spoken: sentences that carry no time of their
-    own, which no Transcript can hold.
+    subset: the split's name as the dataset writes it.
     """
 
     id: str
     record: Record | None
     subset: str | None = None
     rejected: tuple[Rejected, ...] = ()
-    spoken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,13 @@ class DatasetRecords:
     """A whole dataset in memory: its records in the file's order, and everything that was left out
     of them.
 
-    subsets: record id -> split, for the records that have one. spoken: record id -> sentences
-    without times.
+    subsets: record id -> split, for the records that have one.
     """
 
     name: str
     records: tuple[Record, ...]
     rejected: tuple[Rejected, ...] = ()
     subsets: Mapping[str, str] = field(default_factory=dict)
-    spoken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def reasons(self) -> dict[str, int]:
         """Return how many rows each "what: reason" rejected, the most frequent first."""
@@ -103,9 +103,7 @@ class RecordBuilder:
 
     def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
         self.id = id
-        if video is None:
-            video = id
-        self.video = video
+        self.video = id if video is None else video
         self.duration = duration
         self.rejected: list[Rejected] = []
         self.steps: dict[str, Step] = {}
@@ -116,10 +114,8 @@ class RecordBuilder:
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
         """Note something that is left out. Text that cannot be stored is not quoted."""
-        if not is_storable(text):
-            text = ""
-        if not is_storable(value):
-            value = ""
+        text = text if is_storable(text) else ""
+        value = value if is_storable(value) else ""
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
     def checked_span(
@@ -143,7 +139,6 @@ class RecordBuilder:
         end: float,
         *,
         keep: bool = False,
-        sources: Iterable[int] = (),
         alternatives: Iterable[str] = (),
     ) -> None:
         """Add one span of a step. A step that exists already gets it after its others.
@@ -152,15 +147,12 @@ class RecordBuilder:
         """
         text = text.strip()
         # Where the step stays, a bad span is all that is rejected.
-        kind: RejectedKind = "step"
-        if keep or id in self.steps:
-            kind = "span"
-        span = self.checked_span(start, end, text, kind)
+        span = self.checked_span(start, end, text, "span" if keep or id in self.steps else "step")
         if span is None and not keep:
             return
         spans = () if span is None else (span,)
         others = [other.strip() for other in alternatives if other.strip()]
-        self._add(id, text, spans, sources=tuple(sources), alternatives=tuple(others))
+        self._add(id, text, spans, alternatives=tuple(others))
 
     def add_step(self, id: str, text: str, *, speech: Span | None = None) -> None:
         """Add a step that was looked for and has no span so far. speech: when it is spoken of."""
@@ -173,7 +165,6 @@ class RecordBuilder:
         spans: tuple[Span, ...],
         *,
         speech: Span | None = None,
-        sources: tuple[int, ...] = (),
         alternatives: tuple[str, ...] = (),
     ) -> None:
         # The first span brings the step, and each later one joins it.
@@ -184,12 +175,7 @@ class RecordBuilder:
                 self.reject("step", text, flaw)
                 return
             self.steps[id] = Step(
-                id=id,
-                text=text,
-                spans=spans,
-                said=speech,
-                sources=sources,
-                alternatives=alternatives,
+                id=id, text=text, spans=spans, said=speech, alternatives=alternatives
             )
         elif set(spans) & set(step.spans):
             span = spans[0]
@@ -219,20 +205,16 @@ class RecordBuilder:
         *,
         subset: str | None = None,
         task: str | None = None,
-        title: str | None = None,
         recipe: Iterable[str] = (),
         machine: bool = False,
         language: str | None = None,
-        spoken: Iterable[str] = (),
     ) -> DatasetEntry:
         """Return the finished entry. machine: the steps were written by a model, so they are not a
         human reference."""
         # Without an id that can be stored there is no record.
         flaw = text_flaw(self.id, self.video)
         if flaw is not None:
-            if flaw == NO_TEXT:
-                flaw = NO_ID
-            self.reject("video", "", flaw)
+            self.reject("video", "", NO_ID if flaw == NO_TEXT else flaw)
             return DatasetEntry(self.id, None, subset, tuple(self.rejected))
         # what was rejected is also in the record
         steps = tuple(self.steps.values())
@@ -248,23 +230,18 @@ class RecordBuilder:
             transcript = Transcript(language=text_or_none(language), sentences=tuple(sentences))
         record = Record(
             id=self.id,
-            video=Video(
-                id=self.video,
-                duration=self.duration,
-                task=text_or_none(task),
-                title=text_or_none(title),
-            ),
+            video=Video(id=self.video, duration=self.duration, task=text_or_none(task)),
             transcript=transcript,
             recipe=tuple(filter(is_storable, recipe)),
             steps=steps if machine else (),
             reference=() if machine else steps,
             dropped=tuple(dropped),
         )
-        return DatasetEntry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
+        return DatasetEntry(self.id, record, subset, tuple(self.rejected))
 
 
 def text_or_none(text: str | None) -> str | None:
-    """Return a title or task, None where it is empty or cannot be stored."""
+    """Return a task or language, None where it is empty or cannot be stored."""
     return None if not text or not is_storable(text) else text
 
 
@@ -274,3 +251,28 @@ def rejected_entry(
     """Return the entry of an item that is left out as a whole."""
     rejection = Rejected("video", reason, id=id, value=value)
     return DatasetEntry(id, None, subset, (rejection,))
+
+
+# ---------------------------------------------------------------- ids
+
+
+ID_PREFIX = "v_"
+ID_CHARS = 11  # of a YouTube id, which may itself begin with "v_"
+PREFIXED_ID_CHARS = ID_CHARS + len(ID_PREFIX)
+
+
+def plain_id(video: str) -> str:
+    """Return an id as YouTube has it, without the prefix that some files put before its eleven
+    letters."""
+    return video.removeprefix(ID_PREFIX) if len(video) == PREFIXED_ID_CHARS else video
+
+
+def shared_prefix(ids: Collection[str]) -> str:
+    """Return the prefix where all ids carry it, else "".
+
+    They do where some are a YouTube id with it, and none is a bare YouTube id.
+    """
+    lengths = set(map(len, ids))
+    if PREFIXED_ID_CHARS not in lengths or ID_CHARS in lengths:
+        return ""
+    return ID_PREFIX if all(id.startswith(ID_PREFIX) for id in ids) else ""

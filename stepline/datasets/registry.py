@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from stepline.datasets import (
-    coin,
     crosstask,
-    egocentric,
-    hirest,
     howto100m,
     htm_align,
     htstep,
     interactive_cooking,
     label_studio,
-    tutorialvqa,
+    step_spans,
     whenact,
     youcook2,
 )
@@ -113,11 +110,11 @@ DATASETS = {
             "the steps of 180 everyday tasks in 11,827 videos",
             "project page of COIN, Tsinghua University; GitHub repository coin-dataset/annotations",
             "CC BY-NC 4.0",
-            (coin.FILE_NAME,),
+            (step_spans.COIN_FILE,),
             "one reference step a step id, with all its spans; task; duration; subset",
             BAD_SPANS,
             "reference",
-            coin.read,
+            step_spans.read_coin,
         ),
         # Segments with sentences.
         Dataset(
@@ -201,23 +198,11 @@ DATASETS = {
             "step headings of HowTo100M videos that answer a query",
             "GitHub repository j-min/HiREST, folder data/splits",
             "MIT",
-            hirest.FILE_NAMES,
+            step_spans.HIREST_FILES,
             "one reference step a heading; task = query; duration; split by the file's name",
             BAD_SPANS + "; videos that do not answer their query",
             "reference",
-            hirest.read,
-        ),
-        Dataset(
-            "tutorialvqa",
-            "narrated Photoshop tutorials with labelled parts",
-            "GitHub repository acolas1/TutorialVQAData",
-            "CC BY-NC 4.0",
-            (tutorialvqa.FILE_NAME,),
-            "one reference step a part, sources = its sentences; the sentences, without times, in "
-            "`spoken`; title",
-            BAD_SPANS + "; sentence indexes outside the transcript",
-            "reference",
-            tutorialvqa.read,
+            step_spans.read_hirest,
         ),
         # Egocentric videos.
         Dataset(
@@ -225,12 +210,12 @@ DATASETS = {
             "24 recipes cooked with and without mistakes, egocentric",
             "GitHub repository CaptainCook4D/annotations, folder annotation_json",
             "MIT (repository)",
-            (egocentric.COOK4D_FILE,),
+            (step_spans.COOK4D_FILE,),
             "one reference step a step id, with all its spans, or none where it was left out "
             "(-1); task",
             BAD_SPANS,
             "reference",
-            egocentric.read_captaincook4d,
+            step_spans.read_captaincook4d,
         ),
         Dataset(
             "interactive-cooking",
@@ -250,23 +235,23 @@ DATASETS = {
             "goals, steps and substeps in Ego4D videos",
             "GitHub repository facebookresearch/ego4d-goalstep, folder data",
             "MIT (repository)",
-            egocentric.GOALSTEP_FILES,
+            step_spans.GOALSTEP_FILES,
             "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by "
             "the file's name",
             BAD_SPANS,
             "reference",
-            egocentric.read_goalstep,
+            step_spans.read_goalstep,
         ),
         Dataset(
             "epic-kitchens",
             "narrated actions in EPIC-KITCHENS-100 videos",
             "GitHub repository epic-kitchens/epic-kitchens-100-annotations",
             "CC BY-NC 4.0",
-            egocentric.EPIC_FILES,
+            step_spans.EPIC_FILES,
             "one reference step an action; split by the file's name",
             BAD_SPANS,
             "reference",
-            egocentric.read_epic,
+            step_spans.read_epic,
         ),
         # The user's own.
         Dataset(
@@ -322,7 +307,6 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
         tuple(record for _, record in readable),
         tuple(row for entry in entries for row in entry.rejected),
         {entry.id: entry.subset for entry, _ in readable if entry.subset is not None},
-        {entry.id: entry.spoken for entry, _ in readable if entry.spoken},
     )
 
 

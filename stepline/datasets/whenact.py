@@ -67,21 +67,15 @@ def _read_windows(spoken_file: Path) -> dict[str, Node]:
 
 
 def _add_joined(builder: RecordBuilder, clip: Node) -> None:
-    rows = clip["actions"].rows()
-    for index, row in enumerate(rows):
-        visible = row["visible"].value is True
-        window_node = row.get("shown")
-        text = row["text"].text()
-        passage = row["spoken"].pair()
-        window = window_node.pair() if window_node is not None else None
-        _add_action(builder, index, Action(text, passage, visible), window)
+    for index, row in enumerate(clip["actions"].rows()):
+        action = Action(row["text"].text(), row["spoken"].pair(), row["visible"].value is True)
+        window = row.get("shown")
+        _add_action(builder, index, action, None if window is None else window.pair())
 
 
 def _add_official(builder: RecordBuilder, clip: Node, window_rows: Node | None) -> None:
     actions = [_official_action(row) for row in clip.rows()]
-    windows: list[TextWindow] = []
-    if window_rows is not None:
-        windows = _distinct_windows(builder, window_rows)
+    windows = [] if window_rows is None else _distinct_windows(builder, window_rows)
     matches = _match_windows(builder, windows, actions)
     for index, action in enumerate(actions):
         _add_action(builder, index, action, matches.get(index))
@@ -91,21 +85,16 @@ def _official_action(row: Node) -> Action:
     cells = list(row.rows())
     if len(cells) != 3 or cells[2].value not in VISIBILITY_LABELS:
         raise row.error("[action, [start, end], 0 or 1]")
-    text_cell, passage_cell, label_cell = cells
-    text = text_cell.text()
-    return Action(text, passage_cell.pair(), label_cell.value == VISIBLE_LABEL)
+    text, passage, label = cells
+    return Action(text.text(), passage.pair(), label.value == VISIBLE_LABEL)
 
 
 def _add_action(builder: RecordBuilder, index: int, action: Action, window: Window | None) -> None:
-    id = str(index)
-    start, end = action.passage
-    visibility = float(action.visible)
     # The passage is a sentence of the transcript, and where the step is said.
-    passage = builder.add_sentence(action.text, start, end, visibility=visibility)
-    builder.add_step(id, action.text, speech=passage)
+    passage = builder.add_sentence(action.text, *action.passage, visibility=float(action.visible))
+    builder.add_step(str(index), action.text, speech=passage)
     if window is not None:
-        start, end = window
-        builder.add_span(id, action.text, start, end, keep=True)
+        builder.add_span(str(index), action.text, *window, keep=True)
 
 
 def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[TextWindow]:
@@ -116,8 +105,7 @@ def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[TextWindow]:
         if len(cells) != 3:
             raise row.error("[action, start, end]")
         text = cells[0].text()
-        start = cells[1].number()
-        end = cells[2].number()
+        start, end = cells[1].number(), cells[2].number()
         text_window = (text, (start, end))
         if text_window in windows:
             builder.reject("span", text, REPEATED_SPAN, f"[{start}, {end}]")
@@ -129,15 +117,12 @@ def _match_windows(
     builder: RecordBuilder, windows: Sequence[TextWindow], actions: Sequence[Action]
 ) -> dict[int, Window]:
     """Return action row -> window. An action that is not visible cannot have one."""
-    unmatched = {}
-    for index, action in enumerate(actions):
-        if action.visible:
-            unmatched[index] = action.text
+    unmatched = {index: action.text for index, action in enumerate(actions) if action.visible}
     matches: dict[int, Window] = {}
     # windows with the very words of an action
     inexact: list[TextWindow] = []
     for text, window in windows:
-        same = _first_worded(text, unmatched)
+        same = next((index for index, other in unmatched.items() if other == text), None)
         if same is None:
             inexact.append((text, window))
         else:
@@ -145,9 +130,7 @@ def _match_windows(
             del unmatched[same]
     # of the others, the most similar action
     for text, window in inexact:
-        ratios = {}
-        for index, other in unmatched.items():
-            ratios[index] = _similarity(text, other)
+        ratios = {index: _similarity(text, other) for index, other in unmatched.items()}
         nearest = max(ratios, key=ratios.__getitem__, default=None)
         if nearest is None or ratios[nearest] < MIN_SIMILARITY:
             start, end = window
@@ -156,14 +139,6 @@ def _match_windows(
             matches[nearest] = window
             del unmatched[nearest]
     return matches
-
-
-def _first_worded(text: str, texts: dict[int, str]) -> int | None:
-    """Return the number of the first of some texts that is this one."""
-    for number, other in texts.items():
-        if other == text:
-            return number
-    return None
 
 
 def _similarity(text: str, other: str) -> float:

@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from stepline.datasets.files import JSON_ENDINGS, Node, read_node, stem
-from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
-from stepline.datasets.youtube_ids import shared_prefix
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, shared_prefix
 from stepline.errors import DatasetError
 
 HIDDEN_SENTENCE = "None"  # the sentence of the test split, whose captions are kept secret
@@ -68,46 +67,30 @@ def _files(path: Path) -> list[Path]:
 def _split(file: Path) -> str | None:
     """Return the split that a flat file's name states, as in yc2_train.json and
     htmrkb_dis_valid_3k_...json."""
-    name = stem(file.name).lower()
-    for word in name.replace("-", "_").split("_"):
-        if word in SPLIT_WORDS:
-            return SPLIT_WORDS[word]
-    return None
+    words = stem(file.name).lower().replace("-", "_").split("_")
+    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
 
 
 def _author_entry(id: str, video: Node) -> DatasetEntry:
-    duration = video.optional_number("duration")
-    builder = RecordBuilder(id, duration=duration)
+    builder = RecordBuilder(id, duration=video.optional_number("duration"))
     for index, row in enumerate(video.optional_rows("annotations")):
         # the test split has no sentences
         text = row.optional_text("sentence") or ""
         start, end = row["segment"].pair()
         builder.add_span(str(index), text, start, end)
-    subset = video.optional_text("subset")
-    task = None
-    if recipe_type := video.get("recipe_type"):
-        task = recipe_type.name()
-    return builder.entry(subset=subset, task=task)
+    recipe_type = video.get("recipe_type")
+    task = recipe_type.name() if recipe_type else None
+    return builder.entry(subset=video.optional_text("subset"), task=task)
 
 
 def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
     entries = dict(root.entries())
     prefix = shared_prefix(entries)
     for key, video in entries.items():
-        id = key.removeprefix(prefix)
-        duration = video["duration"].number()
-        builder = RecordBuilder(id, duration=duration)
-        for index, (times, sentence) in enumerate(video.pairs()):
-            text, *alternatives = _sentence_texts(sentence)
-            if text == HIDDEN_SENTENCE:
-                text = ""
-            start, end = times
+        builder = RecordBuilder(key.removeprefix(prefix), duration=video["duration"].number())
+        for index, ((start, end), sentence) in enumerate(video.pairs()):
+            texts = sentence.texts() if isinstance(sentence.value, list) else (sentence.text(),)
+            text, *alternatives = texts or ("",)
+            text = "" if text == HIDDEN_SENTENCE else text
             builder.add_span(str(index), text, start, end, alternatives=alternatives)
         yield builder.entry(subset=subset, machine=machine)
-
-
-def _sentence_texts(sentence: Node) -> tuple[str, ...]:
-    """Return the texts of a segment, at least one."""
-    if isinstance(sentence.value, list):
-        return sentence.texts() or ("",)
-    return (sentence.text(),)

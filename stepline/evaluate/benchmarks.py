@@ -16,12 +16,11 @@ from stepline.errors import DatasetError
 from stepline.evaluate import (
     crosstask,
     dense_captioning,
-    grace,
     htm_align,
     htstep,
+    ranking,
     temporal_grounding,
     video_summaries,
-    visual_narration,
 )
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask
@@ -115,13 +114,6 @@ DENSE_RULE = (
     "garbage word; precision and "
     "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
 )
-GRACE_RULE = (
-    "events of both sides in ordered pairs of groups, one side of each a single event, chosen for "
-    "the greatest sum of "
-    "IoU; a pair: mean IoU x METEOR of the joined texts; a video: mean over its pairs; then over "
-    "videos; METEOR where "
-    "the paper has BERTScore, a mean where it has a sum"
-)
 DENSE_2018_RULE = (
     "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in "
     "both files"
@@ -195,7 +187,6 @@ def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
         "vidchapters": Convention(
             DENSE_VIDCHAPTERS_RULE, partial(dense_captioning.score, version="vidchapters")
         ),
-        "grace": Convention(GRACE_RULE, grace.score),
         **_grounding_benchmark(name, what, "", reference).conventions,
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
@@ -293,7 +284,7 @@ BENCHMARKS = {
             "JSON {id: 0 or 1, or one per clip}",
             "JSON {id: score, or one per clip}",
             "the paper's only measure, with average precision added",
-            {"official": Convention(DETECTION_RULE, visual_narration.score)},
+            {"official": Convention(DETECTION_RULE, ranking.score_clips)},
         ),
         Benchmark(
             "ivsum",

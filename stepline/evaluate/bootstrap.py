@@ -8,7 +8,7 @@ ones is the score.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,29 +23,20 @@ INTERVAL_PERCENT = 95.0  # percent of the draws inside the interval
 MAX_WEIGHTS = 4_000_000  # in memory together: 32 MB of float64
 
 
-class Statistic(Protocol):
-    """A score that can be computed again for any multiset of its videos."""
+@dataclass(frozen=True)
+class Statistic:
+    """A score that can be computed again for any multiset of its videos.
 
-    @property
-    def videos(self) -> int:
-        """V."""
-        ...
+    score: weights (B, V) -> (B,) scores, NaN where a draw leaves the score undefined. videos: V.
+    items: what was counted in all videos together: sentences, steps, segments, or videos for a mean
+    over them. width: numbers held for one draw where more than V. It sets how many draws fit into
+    memory.
+    """
 
-    @property
-    def width(self) -> int:
-        """Numbers held for one draw, at least V. It sets how many draws fit into memory."""
-        ...
-
-    @property
-    def items(self) -> int:
-        """What was counted in all videos together: sentences, steps, segments, or videos for a mean
-        over them."""
-        ...
-
-    def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores under weights (B, V), or NaN where a draw leaves the score
-        undefined."""
-        ...
+    score: Callable[[Floats], Floats]
+    videos: int
+    items: int
+    width: int = 0
 
 
 def divide_or_nan(above: Floats, below: Floats) -> Floats:
@@ -56,74 +47,58 @@ def divide_or_nan(above: Floats, below: Floats) -> Floats:
     return ratios
 
 
-class SumOfTotals:
-    """The sizes of a statistic that divides by what is counted in each video: `totals` (V,)."""
+def ratio(hits: Floats, totals: Floats) -> Statistic:
+    """Return the sum over videos of `hits` (V,) divided by the sum of `totals` (V,). With totals of
+    1 it is the mean over videos."""
 
-    totals: Floats
+    def score(weights: Floats) -> Floats:
+        return divide_or_nan(weights @ hits, weights @ totals)
 
-    @property
-    def videos(self) -> int:
-        """V."""
-        return len(self.totals)
-
-    @property
-    def width(self) -> int:
-        """V."""
-        return len(self.totals)
-
-    @property
-    def items(self) -> int:
-        """The sum of totals."""
-        return int(self.totals.sum())
+    return Statistic(score, len(totals), int(totals.sum()))
 
 
-@dataclass(frozen=True)
-class Ratio(SumOfTotals):
-    """Sum over videos of `hits` (V,) divided by the sum of `totals` (V,). With totals of 1 it is
-    the mean over videos."""
+def ratios_by_group(
+    hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_], weights: Floats
+) -> Floats:
+    """Return (S, B, G) ratios of each group of videos, NaN where a group has no items.
 
-    hits: Floats
-    totals: Floats
+    Args:
+        hits: (V,).
+        totals: (V,).
+        group: (V,) 0..G-1.
+        sets: (S, V) which videos each test set holds.
+        weights: (B, V).
+    """
+    # A column per group, so that one product sums the videos of each.
+    identity = np.eye(int(group.max()) + 1)
+    is_member = identity[group]  # (V, G)
+    group_hits = is_member * hits[:, None]
+    group_totals = is_member * totals[:, None]
+    ratios = []
+    for is_in_set in sets:
+        set_weights = weights * is_in_set  # (B, V)
+        ratios.append(divide_or_nan(set_weights @ group_hits, set_weights @ group_totals))
+    return np.stack(ratios)
 
-    def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) ratios."""
-        hits = weights @ self.hits
-        totals = weights @ self.totals
-        return divide_or_nan(hits, totals)
 
+def grouped_ratio(
+    hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_]
+) -> Statistic:
+    """Return a ratio in each group of videos, then the unweighted mean over groups, then over sets
+    of videos. A group without items in a set is left out of that set's mean.
 
-@dataclass(frozen=True)
-class GroupedRatio(Ratio):
-    """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of
-    videos.
-
-    group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
-    A group without items in a set is left out of that set's mean.
+    Args:
+        hits: (V,).
+        totals: (V,).
+        group: (V,) 0..G-1.
+        sets: (S, V) which videos each test set holds.
     """
 
-    group: Integers
-    sets: npt.NDArray[np.bool_]
+    def score(weights: Floats) -> Floats:
+        ratios = ratios_by_group(hits, totals, group, sets, weights)
+        return mean_of_known(mean_of_known(ratios, axis=2), axis=0)
 
-    def by_group(self, weights: Floats) -> Floats:
-        """Return (S, B, G) ratios, NaN where a group has no items."""
-        # A column per group, so that one product sums the videos of each.
-        last_group = int(self.group.max())
-        identity = np.eye(last_group + 1)
-        is_member = identity[self.group]  # (V, G)
-        hits = is_member * self.hits[:, None]
-        totals = is_member * self.totals[:, None]
-        ratios = []
-        for is_in_set in self.sets:
-            set_weights = weights * is_in_set  # (B, V)
-            set_hits = set_weights @ hits  # (B, G)
-            ratios.append(divide_or_nan(set_hits, set_weights @ totals))
-        return np.stack(ratios)
-
-    def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) means of means."""
-        ratios = self.by_group(weights)
-        means_of_sets = mean_of_known(ratios, axis=2)  # (S, B)
-        return mean_of_known(means_of_sets, axis=0)
+    return Statistic(score, len(totals), int(totals.sum()))
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
@@ -136,8 +111,7 @@ def mean_of_known(values: Floats, axis: int) -> Floats:
 
 def point_estimate(statistic: Statistic) -> float:
     """Return the score itself: every video once."""
-    weights = np.ones((1, statistic.videos))
-    return float(statistic(weights)[0])
+    return float(statistic.score(np.ones((1, statistic.videos)))[0])
 
 
 def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
@@ -172,14 +146,13 @@ def resample(
         return {name: np.full(draws, np.nan) for name in statistics}
     # some draws at a time, as many as fit into memory
     rng = np.random.default_rng(seed)
-    widest = max(statistic.width for statistic in all_statistics)
+    widest = max(videos, *(statistic.width for statistic in all_statistics))
     block = max(1, MAX_WEIGHTS // widest)
     parts: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
         weights = draw_videos(videos, min(block, draws - start), rng)
         for name, statistic in statistics.items():
-            scores = statistic(weights)
-            parts[name].append(scores)
+            parts[name].append(statistic.score(weights))
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
@@ -195,52 +168,22 @@ def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, fl
     return float(low), float(high)
 
 
-@dataclass(frozen=True)
-class RedrawnStatistic:
-    """A statistic under other draws: `weights_of` turns draws of `videos` other units into its
-    weights (B, V).
-
-    width and items are those of the whole, also where some of its videos are never drawn.
-    """
-
-    whole: Statistic
-    videos: int
-    weights_of: Callable[[Floats], Floats]
-
-    @property
-    def width(self) -> int:
-        """As wide as the whole."""
-        return self.whole.width
-
-    @property
-    def items(self) -> int:
-        """As many as the whole counts."""
-        return self.whole.items
-
-    def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores under weights (B, videos)."""
-        return self.whole(self.weights_of(weights))
-
-
-def over_videos(
-    statistic: Statistic, own: Sequence[str], videos: Sequence[str]
-) -> RedrawnStatistic:
+def over_videos(statistic: Statistic, own: Sequence[str], videos: Sequence[str]) -> Statistic:
     """Return the statistic over these videos in that order. `own` are the ids of its V videos."""
     index_of = {video: index for index, video in enumerate(own)}
-    indexes = [index_of[video] for video in videos]
-    columns = np.array(indexes, dtype=np.int64)
+    columns = [index_of[video] for video in videos]
 
-    def weights_of(drawn: Floats) -> Floats:
+    def score(drawn: Floats) -> Floats:
         # Other videos of the statistic are never drawn.
-        shape = (len(drawn), statistic.videos)
-        weights = np.zeros(shape)
+        weights = np.zeros((len(drawn), statistic.videos))
         weights[:, columns] = drawn
-        return weights
+        return statistic.score(weights)
 
-    return RedrawnStatistic(statistic, len(columns), weights_of)
+    width = max(statistic.width, statistic.videos)
+    return Statistic(score, len(columns), statistic.items, width)
 
 
-def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatistic:
+def over_sources(statistic: Statistic, sources: Sequence[str]) -> Statistic:
     """Return the statistic over sources, whose videos are drawn together.
 
     sources: of each of its V videos.
@@ -248,8 +191,9 @@ def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatist
     names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
     columns = index.reshape(-1)
 
-    def weights_of(drawn: Floats) -> Floats:
+    def score(drawn: Floats) -> Floats:
         # A source is drawn with all of its videos.
-        return drawn[:, columns]
+        return statistic.score(drawn[:, columns])
 
-    return RedrawnStatistic(statistic, len(names), weights_of)
+    width = max(statistic.width, statistic.videos)
+    return Statistic(score, len(names), statistic.items, width)

@@ -31,7 +31,7 @@ from stepline.datasets.crosstask import (
 )
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, GroupedRatio, Integers, Statistic
+from stepline.evaluate.bootstrap import Floats, Integers, Statistic, grouped_ratio
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     COUNT_MISSING,
@@ -46,7 +46,6 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.span_overlaps import (
     Pairs,
-    SpanOverlaps,
     grounding_overlaps,
     instances_by_step,
     overlap_statistics,
@@ -89,13 +88,11 @@ def ordered_rows(cost: Floats) -> Integers:
     return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
 
 
-def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
+def ordered_assignment(cost: Floats) -> Flags:
     """Return (T, K): the cheapest way through all steps in order with background, at cost 0,
     before, between and after.
 
-    exactly_one: a step lasts one second. Otherwise it lasts one or more. Of equally cheap ways it
-    takes the official program's.
-    Raises DatasetError when there are fewer seconds than steps.
+    Of equally cheap ways it takes the official program's. Raises DatasetError when there are fewer seconds than steps.
     """
     _check_costs(cost)
     seconds, count = cost.shape
@@ -104,7 +101,7 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
         raise DatasetError(f"{fault}; give one second per step or more")
     # the official program holds costs as float32
     rounded = np.asarray(cost, dtype=np.float32)
-    back, state = _backward(rounded.astype(np.float64), exactly_one)
+    back, state = _backward(rounded.astype(np.float64))
     assigned = np.zeros((seconds, count), dtype=bool)
     # The way is read from its last state back to its first.
     for second in range(seconds, 0, -1):
@@ -115,13 +112,12 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
     return assigned
 
 
-def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
+def _backward(cost: Floats) -> tuple[Integers, int]:
     """Return (T+1, 2K+1) the state before each state on the cheapest way, and the last state.
 
     Even states are background, 2k+1 is step k. A background follows itself or the step before it. A
-    step follows (when it may last) itself, the background before it or the step before that. The
-    first named wins where they cost the same. The way ends in background only where that is
-    strictly cheaper.
+    step follows the background before it or the step before that. The first named wins where they
+    cost the same. The way ends in background only where that is strictly cheaper.
     """
     seconds, count = cost.shape
     state_count = 2 * count + 1
@@ -134,20 +130,13 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     for second in range(seconds):
         # the cheapest way to each state one second earlier (the state s is at s + 2)
         earlier = np.concatenate(([np.inf, np.inf], total))
-        same_step = earlier[steps + 2]
-        rest_before = earlier[steps + 1]
-        step_before = earlier[steps]
-        to_step = np.stack([same_step, rest_before, step_before])
-        if exactly_one:
-            to_step[0] = np.inf
-        same_rest = earlier[rests + 2]
-        step_of_rest = earlier[rests + 1]
-        to_rest = np.stack([same_rest, step_of_rest])
+        to_step = np.stack([earlier[steps + 1], earlier[steps]])
+        to_rest = np.stack([earlier[rests + 2], earlier[rests + 1]])
         total = np.zeros(state_count)
         total[rests] = to_rest.min(axis=0)
         total[steps] = to_step.min(axis=0) + cost[second]
         back[second + 1, rests] = rests - to_rest.argmin(axis=0)
-        back[second + 1, steps] = steps - to_step.argmin(axis=0)
+        back[second + 1, steps] = steps - 1 - to_step.argmin(axis=0)
     last_rest = state_count - 1
     last_step = state_count - 2
     return (back, last_rest) if total[last_rest] < total[last_step] else (back, last_step)
@@ -272,7 +261,7 @@ def score(
     statistics: dict[str, Statistic] = {}
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
-        statistics[name] = GroupedRatio(hits, steps, group, members)
+        statistics[name] = grouped_ratio(hits, steps, group, members)
     # overlap, where all predictions are spans
     if predictions and all(isinstance(node.value, dict) for node in predictions.values()):
         fits = [_step_overlaps(predictions.get(key), truths[key]) for key in keys]
@@ -359,7 +348,7 @@ def _hits_and_steps(
     return count_hits(np.floor(centers), truth.shown_rows(last_row))
 
 
-def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
+def _step_overlaps(node: Node | None, truth: _Annotation) -> Floats:
     """Return how the spans of the steps that are shown fit. All are missing where the video is."""
     instances = instances_by_step(truth.segments, truth.steps)
     reference = list(instances.values())

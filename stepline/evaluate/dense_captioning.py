@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from stepline.datasets import read_predictions
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, Statistic, SumOfTotals
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio
 from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
 from stepline.evaluate.events import (
     Event,
@@ -53,7 +53,7 @@ from stepline.evaluate.scoring_task import (
     match_ids,
     prediction_notes,
 )
-from stepline.evaluate.soda import PairScorer, SodaKind, harmonic_mean, soda
+from stepline.evaluate.soda import SodaKind, harmonic_mean, soda
 
 Row: TypeAlias = tuple[float, ...]  # one value per threshold
 Rows: TypeAlias = dict[str, Row]  # by metric
@@ -63,10 +63,7 @@ DETECTION_METRICS = ("precision", "recall", "F1")
 def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Rows:
     """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one
     per reference set."""
-    hits = []
-    for tiou in tious:
-        hits.append([iou > tiou for iou in overlaps])
-    return _detection(hits)
+    return _detection([[iou > tiou for iou in overlaps] for tiou in tious])
 
 
 def detection_by_start(
@@ -75,14 +72,9 @@ def detection_by_start(
     """Return detection with starts closer than each distance. references: events of each reference
     set. Seconds."""
     starts = times(events)[:, 0]
-    gaps = []  # (predictions, events) each
-    for reference in references:
-        reference_starts = times(reference)[:, 0]
-        gaps.append(np.abs(starts[:, None] - reference_starts))
-    hits = []
-    for distance in distances:
-        hits.append([gap < distance for gap in gaps])
-    return _detection(hits)
+    # (predictions, events) each
+    gaps = [np.abs(starts[:, None] - times(reference)[:, 0]) for reference in references]
+    return _detection([[gap < distance for gap in gaps] for distance in distances])
 
 
 def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Rows:
@@ -90,18 +82,14 @@ def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Rows:
 
     hits: per threshold, one (predictions, events) matrix per reference set.
     """
-    best_precisions = []
-    best_recalls = []
+    precisions = []
+    recalls = []
     for matrices in hits:
-        precisions = []
-        recalls = []
-        for hit in matrices:
-            precision = float(hit.any(axis=1).mean()) if len(hit) else 0.0
-            precisions.append(precision)
-            recalls.append(float(hit.any(axis=0).mean()))
-        best_precisions.append(max(precisions))
-        best_recalls.append(max(recalls))
-    return _with_f1({"precision": tuple(best_precisions), "recall": tuple(best_recalls)})
+        precisions.append(
+            max(float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices)
+        )
+        recalls.append(max(float(hit.any(axis=0).mean()) for hit in matrices))
+    return _with_f1({"precision": tuple(precisions), "recall": tuple(recalls)})
 
 
 def _with_f1(rows: Rows) -> Rows:
@@ -166,7 +154,7 @@ def densevid(
     *,
     version: Version = "stepline",
     tious: Sequence[float] = TIOU_THRESHOLDS,
-    meteor: PairScorer | None = None,
+    meteor: Meteor | None = None,
 ) -> DensevidScore:
     """Return the scores of predicted events against one or more reference sets, video id -> (start,
     end, caption).
@@ -185,10 +173,11 @@ def densevid(
     distance_rows = []
     # Each video at every tIoU.
     for video in covered.scored:
-        sets = []
-        for reference in references:
-            if video in reference:
-                sets.append(require_events(video, reference[video], "reference"))
+        sets = [
+            require_events(video, reference[video], "reference")
+            for reference in references
+            if video in reference
+        ]
         all_events = require_events(video, predictions.get(video, ()), "predicted")
         events = all_events[:MAX_PREDICTIONS]
         try:
@@ -199,9 +188,7 @@ def densevid(
     # means over videos
     per_tiou = _mean_rows(per_video.values())
     means = {metric: sum(row) / len(row) for metric, row in per_tiou.items()}
-    by_distance: Rows = {}
-    if rules.by_distance:
-        by_distance = _mean_rows(distance_rows)
+    by_distance = _mean_rows(distance_rows) if rules.by_distance else {}
     return DensevidScore(
         tious=tuple(tious),
         per_tiou=per_tiou,
@@ -217,12 +204,10 @@ class DensevidScorer:
     """Scores single videos at every tIoU."""
 
     def __init__(
-        self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None
+        self, garbage: str, tious: tuple[float, ...], meteor: Meteor | None = None
     ) -> None:
-        """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
-        if meteor is None:
-            meteor = Meteor()
-        self._meteor: PairScorer = meteor
+        """Raises ModelError when METEOR's tables are missing."""
+        self._meteor = meteor or Meteor()
         self._tokenizer = EventTokenizer()
         self._garbage = self._tokenizer.caption_tokens(garbage)
         self._tious = tious
@@ -293,32 +278,22 @@ MIXED_MISSING = (
 )
 
 
-@dataclass(frozen=True)
-class HarmonicMean(SumOfTotals):
-    """2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs. Both
-    are (V, tIoUs).
+def harmonic_mean_statistic(precisions: Floats, recalls: Floats) -> Statistic:
+    """Return 2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs.
+    Both are (V, tIoUs). It is 0 where both means are 0."""
 
-    totals: (V,) 1 for videos that count, 0 for those left out.
-    """
-
-    precision: Floats
-    recall: Floats
-    totals: Floats
-
-    def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores, or 0 where both means are 0."""
+    def score(weights: Floats) -> Floats:
         # The share of each video in a draw.
-        counted = weights * self.totals
-        drawn = counted.sum(axis=1, keepdims=True)
-        shares = np.zeros_like(counted)
-        np.divide(counted, drawn, out=shares, where=drawn > 0)
-        precision = shares @ self.precision  # (B, tIoUs)
-        recall = shares @ self.recall
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        precision = shares @ precisions  # (B, tIoUs)
+        recall = shares @ recalls
         # F1 of the means at each tIoU, not the mean of F1s.
         both = precision + recall
         harmonic = np.zeros_like(both)
         np.divide(2 * precision * recall, both, out=harmonic, where=both > 0)
-        return np.where(drawn[:, 0] > 0, harmonic.mean(axis=1), np.nan)
+        return np.asarray(harmonic.mean(axis=1))
+
+    return Statistic(score, len(precisions), len(precisions))
 
 
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
@@ -336,11 +311,8 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
         handling = MIXED_MISSING
     # predicted events, and which videos SODA counts: the official one leaves missing videos out,
     # whatever the version of densevid_eval
-    events = {}
-    is_present = []
-    for id in reference_videos:
-        events[id] = [row[:3] for row in segments.get(id, ())]
-        is_present.append(version == "stepline" or id in segments)
+    events = {id: [row[:3] for row in segments.get(id, ())] for id in reference_videos}
+    is_present = [version == "stepline" or id in segments for id in reference_videos]
     present = np.array(is_present, dtype=np.float64)
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
@@ -376,8 +348,7 @@ def _statistics(
         rows = np.array([per_video[id] for id in reference])  # (V, 3)
         columns[f"SODA_{kind}"] = rows[:, 2]
         for column, suffix in enumerate((" precision", " recall", "")):
-            hits = rows[:, column] * present
-            statistics[f"SODA_{kind}{suffix}"] = Ratio(hits, present)
+            statistics[f"SODA_{kind}{suffix}"] = ratio(rows[:, column] * present, present)
     # densevid at each tIoU. A video's number is its mean over them.
     scores = densevid([reference], events, version=version, meteor=meteor).per_video
     ones = np.ones(len(reference))
@@ -386,8 +357,8 @@ def _statistics(
         table = np.array([scores[id][name] for id in reference])  # (V, tIoUs)
         tables[name] = table
         columns[name] = table.mean(axis=1)
-        statistics[name] = Ratio(columns[name], ones)
-    statistics["F1"] = HarmonicMean(tables["precision"], tables["recall"], ones)
+        statistics[name] = ratio(columns[name], ones)
+    statistics["F1"] = harmonic_mean_statistic(tables["precision"], tables["recall"])
     return statistics, columns
 
 
@@ -401,14 +372,11 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     is_author_form = "database" in videos
     if is_author_form:
         videos = dict(videos["database"].entries())
-    # One subset.
     subset = scoring.subset
     if subset is not None:
-        all_videos = videos
-        videos = {}
-        for id, video in all_videos.items():
-            if video.optional_text("subset") == subset:
-                videos[id] = video
+        videos = {
+            id: video for id, video in videos.items() if video.optional_text("subset") == subset
+        }
         if not videos:
             fault = f"{scoring.reference}: holds no subset {subset!r}"
             raise DatasetError(f"{fault}; leave --subset out")

@@ -59,21 +59,13 @@ def cover_videos(
     if missing not in ("zero", "skip"):
         fault = f"missing={missing!r}: not a rule for missing videos"
         raise DatasetError(f"{fault}; give 'zero' or 'skip'")
-    predicted = []
-    absent = []
-    for video in ids:
-        if video in predictions:
-            predicted.append(video)
-        else:
-            absent.append(video)
+    predicted = tuple(video for video in ids if video in predictions)
+    absent = tuple(video for video in ids if video not in predictions)
     if not predicted:
         fault = f"no video of the reference (such as {absent[0]!r}) has predictions"
         raise DatasetError(f"{fault}; make the ids agree")
-    scored = tuple(ids)
-    if missing == "skip":
-        scored = tuple(predicted)
     extra = tuple(video for video in predictions if video not in ids)
-    return Coverage(scored, tuple(absent), extra)
+    return Coverage(predicted if missing == "skip" else tuple(ids), absent, extra)
 
 
 def require_events(

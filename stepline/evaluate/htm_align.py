@@ -40,8 +40,8 @@ import numpy.typing as npt
 from stepline.datasets.files import Node, find_file, read_node
 from stepline.datasets.htm_align import FILE_NAME, AlignRow, read_rows
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic
-from stepline.evaluate.ranking import AveragePrecision, RocAuc
+from stepline.evaluate.bootstrap import Floats, Integers, Statistic, ratio
+from stepline.evaluate.ranking import average_precision_statistic, roc_auc_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     SKIP_MISSING,
@@ -286,7 +286,7 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
         fits.append(grounding_overlaps(predicted_spans, true_spans))
     statistics: dict[str, Statistic] = {}
     if all(prediction.seconds is not None for prediction in predictions.values()):
-        statistics["R@1"] = Ratio(hits, alignable)
+        statistics["R@1"] = ratio(hits, alignable)
     if predictions and all(prediction.spans is not None for prediction in predictions.values()):
         statistics |= overlap_statistics(fits, alignable)
     if convention == "tan":
@@ -294,7 +294,7 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
         ranking, ranking_notes = _ranking(predictions, labels, "alignable")
         notes += ranking_notes
         if ranking is not None:
-            statistics["ROC-AUC alignable"] = RocAuc(*ranking)
+            statistics["ROC-AUC alignable"] = roc_auc_statistic(*ranking)
     columns = {"hits": hits, "alignable": alignable}
     # predictions of videos that are left out are not extra
     scored_or_extra = [id for id in nodes if id in scored or id not in truths]
@@ -338,8 +338,8 @@ def score_narration(scoring: ScoringTask) -> Scores:
     statistics: dict[str, Statistic] = {}
     ranking, ranking_notes = _ranking(predictions, labels, "shown")
     if ranking is not None:
-        statistics["ROC-AUC shown"] = RocAuc(*ranking)
-        statistics["AP shown"] = AveragePrecision(*ranking)
+        statistics["ROC-AUC shown"] = roc_auc_statistic(*ranking)
+        statistics["AP shown"] = average_precision_statistic(*ranking)
     sentences = np.array([float(len(flags)) for flags in labels.values()])
     return scoring.scores(
         statistics,

@@ -13,7 +13,7 @@ import numpy as np
 
 from stepline.datasets.files import Node, read_node
 from stepline.datasets.predictions import Cut, SegmentPredictions
-from stepline.datasets.youtube_ids import ID_PREFIX
+from stepline.datasets.record_builder import ID_PREFIX
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Statistic
 from stepline.evaluate.report import Scores

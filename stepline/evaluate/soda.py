@@ -21,17 +21,15 @@ pairing is by dynamic programming (section 3.2).
 Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these
 two. A data set's are the means over its videos. The official program calls METEOR with the roles
 swapped (prediction as the reference). It drops videos without predictions from the mean and stops
-at an empty list. Here the roles are an option, missing videos score 0 by default and are listed,
-and an empty list scores 0.
+at an empty list. Here the roles are kept, missing videos score 0 by default and are listed, and an
+empty list scores 0.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import chain
-from multiprocessing import get_context
-from typing import Literal, Protocol, TypeAlias, get_args
+from operator import itemgetter
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +45,7 @@ from stepline.evaluate.events import (
     segment_iou,
     times,
 )
-from stepline.evaluate.meteor import Meteor, MeteorScores
-from stepline.processes import safe_spawn
+from stepline.evaluate.meteor import Meteor
 
 
 def best_ordered_sum(scores: Matrix) -> float:
@@ -114,16 +111,7 @@ def harmonic_mean(precision: float, recall: float) -> float:
 SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
 Triple: TypeAlias = tuple[float, float, float]  # precision, recall, F1
 
-VIDEOS_PER_CHUNK = 64  # sent to a worker together
 A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
-
-
-class PairScorer(Protocol):
-    """Scores (references, hypothesis) pairs: `Meteor` or `JarMeteor`."""
-
-    def compare(self, pairs: Sequence[tuple[Sequence[str], str]], /) -> MeteorScores:
-        """Return one score per pair."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -145,18 +133,13 @@ class SodaScore:
 class SodaScorer:
     """Scores single videos, tokenising each caption and scoring each pair once."""
 
-    def __init__(
-        self, kind: SodaKind, *, meteor: PairScorer | None = None, swapped_roles: bool = True
-    ) -> None:
-        """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
+    def __init__(self, kind: SodaKind, meteor: Meteor | None = None) -> None:
+        """Raises ModelError when METEOR's tables are missing."""
         if kind not in get_args(SodaKind):
             raise DatasetError(f"kind={kind!r}: not a kind of SODA; give 'a', 'b', 'c' or 'd'")
         self._kind = kind
-        self._swapped_roles = swapped_roles
         if kind != "d":
-            if meteor is None:
-                meteor = Meteor()
-            self._meteor: PairScorer = meteor
+            self._meteor = meteor or Meteor()
             self._tokenizer = EventTokenizer()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
@@ -166,8 +149,8 @@ class SodaScorer:
         """
         reference = require_events(video, reference, "reference")
         predictions = require_events(video, predictions, "predicted")
-        truth = sorted(reference, key=_start)
-        events = sorted(predictions, key=_start)
+        truth = sorted(reference, key=itemgetter(0))
+        events = sorted(predictions, key=itemgetter(0))
         if not events:
             return 0.0, 0.0, 0.0
         try:
@@ -179,8 +162,7 @@ class SodaScorer:
         for worth in worths:
             precision = worth / len(events)
             recall = worth / len(truth)
-            f1 = harmonic_mean(precision, recall)
-            triples.append((precision, recall, f1))
+            triples.append((precision, recall, harmonic_mean(precision, recall)))
         return _mean_triple(triples)
 
     def _worths(self, truth: list[Event], events: list[Event]) -> list[float]:
@@ -195,18 +177,12 @@ class SodaScorer:
             similarity = self._similarity(truth, events, overlapping)
             return [best_ordered_sum(iou * similarity)]
         thresholds: tuple[float, ...] = A_THRESHOLDS if self._kind == "a" else (0.0,)
-        pairings = []
-        for threshold in thresholds:
-            scores = np.where(iou >= threshold, iou, 0.0)
-            pairings.append(backtracked_pairs(scores))
+        pairings = [
+            backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds
+        ]
         # Each pair is compared once, however many thresholds choose it.
-        all_pairs = set(chain(*pairings))
-        similarity = self._similarity(truth, events, sorted(all_pairs))
-        worths = []
-        for pairs in pairings:
-            worth = sum(similarity[pair] for pair in pairs)
-            worths.append(float(worth))
-        return worths
+        similarity = self._similarity(truth, events, sorted(set(chain(*pairings))))
+        return [float(sum(similarity[pair] for pair in pairs)) for pairs in pairings]
 
     def _similarity(
         self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
@@ -216,23 +192,13 @@ class SodaScorer:
         similarity = np.zeros(shape)
         references = self._tokenizer.tokens(truth)
         hypotheses = self._tokenizer.tokens(events)
-        texts = []
-        for row, column in pairs:
-            reference = references[row]
-            hypothesis = hypotheses[column]
-            if self._swapped_roles:
-                texts.append(((hypothesis,), reference))
-            else:
-                texts.append(((reference,), hypothesis))
+        # the prediction as the reference, as the official program calls METEOR
+        texts = [((hypotheses[column],), references[row]) for row, column in pairs]
         if texts:
             scores = self._meteor.compare(texts)
             rows, columns = zip(*pairs, strict=True)
             similarity[list(rows), list(columns)] = scores.segments
         return similarity
-
-
-def _start(event: Event) -> float:
-    return event[0]
 
 
 def _mean_triple(triples: Sequence[Triple]) -> Triple:
@@ -245,49 +211,18 @@ def soda(
     predictions: EventsByVideo,
     *,
     kind: SodaKind = "c",
-    meteor: PairScorer | None = None,
-    swapped_roles: bool = True,
+    meteor: Meteor | None = None,
     missing: Literal["zero", "skip"] = "zero",
-    workers: int = 1,
 ) -> SodaScore:
     """Return SODA of predicted events, both as video id -> (start, end, caption) in seconds.
 
-    swapped_roles: METEOR as the official program calls it.
     missing: reference videos without predictions count 0, or are left out as officially.
-    workers: processes, for METEOR in Python only.
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
-    # The events of each video that counts.
     covered = cover_videos([reference], predictions, missing)
-    videos = covered.scored
-    reference_events = [list(reference[video]) for video in videos]
-    predicted_events = [list(predictions.get(video, ())) for video in videos]
-    columns = (videos, reference_events, predicted_events)
-    # A scorer from outside may be a running program, which workers cannot share.
-    if workers > 1 and meteor is None:
-        score = partial(_score_video, kind, swapped_roles)
-        context = get_context("spawn")
-        with safe_spawn(), ProcessPoolExecutor(workers, mp_context=context) as pool:
-            triples = list(pool.map(score, *columns, chunksize=VIDEOS_PER_CHUNK))
-    else:
-        judge = SodaScorer(kind, meteor=meteor, swapped_roles=swapped_roles)
-        triples = list(map(judge.score, *columns))
-    precision, recall, f1 = _mean_triple(triples)
-    return SodaScore(
-        precision,
-        recall,
-        f1,
-        per_video=dict(zip(videos, triples, strict=True)),
-        missing=covered.missing,
-        extra=covered.extra,
-    )
-
-
-_process_scorer = cache(SodaScorer)  # one per process, so that its workers read the tables once
-
-
-def _score_video(
-    kind: SodaKind, swapped_roles: bool, video: str, reference: list[Event], events: list[Event]
-) -> Triple:
-    scorer = _process_scorer(kind, swapped_roles=swapped_roles)
-    return scorer.score(video, reference, events)
+    scorer = SodaScorer(kind, meteor)
+    per_video = {}
+    for video in covered.scored:
+        per_video[video] = scorer.score(video, reference[video], predictions.get(video, ()))
+    means = _mean_triple(list(per_video.values()))
+    return SodaScore(*means, per_video, covered.missing, covered.extra)

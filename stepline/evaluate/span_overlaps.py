@@ -6,14 +6,13 @@ counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio
 
 # of intersection over union, usual in moment retrieval, HiREST and HT-Step
 IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
@@ -55,8 +54,7 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
     overlaps = np.zeros_like(shared)
     np.divide(shared, union, out=overlaps, where=union > 0)
     # Rounding may leave a ratio just above 1.
-    overlaps = np.clip(overlaps, 0.0, 1.0)
-    return np.asarray(overlaps)
+    return np.asarray(np.clip(overlaps, 0.0, 1.0))
 
 
 def _lengths(starts: Floats, ends: Floats) -> Floats:
@@ -67,44 +65,21 @@ def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> 
     """Return whether a second is in any instance: in [start, end), or with `closed` in [start,
     end]."""
     starts, ends = instances.T
-    before_end = second < ends
-    if closed:
-        before_end = second <= ends
-    inside = (starts <= second) & before_end
-    return bool(inside.any())
+    before_end = second <= ends if closed else second < ends
+    return bool(((starts <= second) & before_end).any())
 
 
-@dataclass(frozen=True)
-class SpanOverlaps:
-    """How one video's placed spans fit.
-
-    overlaps: (K,) the best one of each reference. placed: how many spans were predicted.
-    """
-
-    overlaps: Floats
-    placed: int
-
-    def count_at_least(self, threshold: float) -> float:
-        """Return how many references are met at this intersection over union or more."""
-        return float((self.overlaps >= threshold).sum())
-
-
-def grounding_overlaps(
-    predicted: Sequence[Pair | None], reference: Sequence[Pairs]
-) -> SpanOverlaps:
-    """Compare one predicted span per text with the instances of that text.
+def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) -> Floats:
+    """Return (K,) the best overlap of one predicted span per text with the instances of that text.
 
     predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of
     instances (M, 2).
     Raises DatasetError when the lengths differ or a text has no instance.
     """
-    text_count = len(reference)
-    if len(predicted) != text_count:
-        counts = f"{len(predicted)} predicted spans for {text_count} texts"
+    if len(predicted) != len(reference):
+        counts = f"{len(predicted)} predicted spans for {len(reference)} texts"
         raise DatasetError(f"{counts}; give one, or null, per text")
-    # The best instance of each text, 0 where the text was not placed.
-    best = np.zeros(text_count)
-    placed = 0
+    best = np.zeros(len(reference))
     for k, span in enumerate(predicted):
         instances = span_array(reference[k], "reference")
         if not len(instances):
@@ -113,42 +88,34 @@ def grounding_overlaps(
         if span is not None:
             prediction = span_array([span], "prediction")  # type: ignore[list-item]
             best[k] = temporal_iou(prediction, instances).max()
-            placed += 1
-    return SpanOverlaps(best, placed)
+    return best
 
 
-def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
-    """Return recall at each threshold and mean overlap over videos. totals: (V,) references per
-    video."""
-    statistics: dict[str, Statistic] = {}
+def overlap_statistics(fits: Sequence[Floats], totals: Floats) -> dict[str, Statistic]:
+    """Return recall at each threshold and mean overlap over videos.
+
+    fits: the overlaps of each video. totals: (V,) references per video.
+    """
+    statistics = {}
     for threshold in IOU_THRESHOLDS:
         hits = counts_at_least(threshold, fits)
-        statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
-    sums = overlap_sums(fits)
-    statistics["mean IoU"] = Ratio(sums, totals)
+        statistics[f"Recall@IoU {threshold}"] = ratio(hits, totals)
+    statistics["mean IoU"] = ratio(overlap_sums(fits), totals)
     return statistics
 
 
-def counts_at_least(threshold: float, fits: Sequence[SpanOverlaps]) -> Floats:
+def counts_at_least(threshold: float, fits: Sequence[Floats]) -> Floats:
     """Return (V,) how many spans of each video overlap at least so far."""
-    counts = [fit.count_at_least(threshold) for fit in fits]
-    return np.array(counts)
+    return np.array([float((overlaps >= threshold).sum()) for overlaps in fits])
 
 
-def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
+def overlap_sums(fits: Sequence[Floats]) -> Floats:
     """Return (V,) the sum of each video's best overlaps."""
-    sums = []
-    for fit in fits:
-        total = fit.overlaps.sum()
-        sums.append(float(total))
-    return np.array(sums)
+    return np.array([float(overlaps.sum()) for overlaps in fits])
 
 
 def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
     """Return step -> its segments (M, 2), in the order of the steps' numbers. steps: of each
     segment."""
     numbers = np.array(steps, dtype=np.int64)
-    instances = {}
-    for step in sorted(set(steps)):
-        instances[step] = segments[numbers == step]
-    return instances
+    return {step: segments[numbers == step] for step in sorted(set(steps))}

@@ -32,7 +32,7 @@ import numpy as np
 from stepline.datasets import PredictedSegment, read, read_predictions
 from stepline.datasets.files import JSON_ENDINGS, Node, read_node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     ScoringTask,
@@ -47,7 +47,6 @@ from stepline.evaluate.scoring_task import (
 from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
     Pair,
-    SpanOverlaps,
     counts_at_least,
     grounding_overlaps,
     is_inside_any,
@@ -179,7 +178,7 @@ def _recall(
         for second, spans in zip(video_seconds, texts, strict=False):
             if second is not None and is_inside_any(second, spans):
                 hits[index] += 1
-    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, steps)}
+    statistics: dict[str, Statistic] = {"R@1": ratio(hits, steps)}
     return statistics, {"steps": steps, "hits": hits}
 
 
@@ -246,8 +245,8 @@ def segmentation(scoring: ScoringTask) -> Scores:
         best_of_spans = table.max(axis=1)
         step_counts.append(float(step_count))
         placed_counts.append(float(span_count))
-        fits.append(SpanOverlaps(best_of_steps, span_count))
-        prediction_fits.append(SpanOverlaps(best_of_spans, span_count))
+        fits.append(best_of_steps)
+        prediction_fits.append(best_of_spans)
     steps = np.array(step_counts)
     placed = np.array(placed_counts)
     statistics = overlap_statistics(fits, steps)
@@ -257,7 +256,7 @@ def segmentation(scoring: ScoringTask) -> Scores:
         denominator = np.ones_like(placed)
     for threshold in IOU_THRESHOLDS:
         right = counts_at_least(threshold, prediction_fits)
-        statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
+        statistics[f"Precision@IoU {threshold}"] = ratio(right, denominator)
     columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}
     notes = prediction_notes(predictions)
     return reference.scores(scoring, statistics, columns, segments, notes)

@@ -18,7 +18,7 @@ import numpy as np
 
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio
 from stepline.evaluate.ranking import Numbers
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
@@ -159,7 +159,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
         defined = ~np.isnan(values)
         if defined.any():
             defined_values = np.where(defined, values, 0.0)
-            statistics[name] = Ratio(defined_values, defined.astype(np.float64))
+            statistics[name] = ratio(defined_values, defined.astype(np.float64))
         if not defined.all():
             count = (~defined).sum()
             notes.append(f"{name} is undefined for {count} videos, which its mean leaves out")

@@ -24,8 +24,7 @@ class CardFilter:
     @property
     def asks_nothing(self) -> bool:
         """Whether every video fits."""
-        words = self.words.split()
-        return not (words or [*self.tags, *self.metadata] or self.state)
+        return not (self.words.split() or self.tags or self.metadata or self.state)
 
     def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
         """Return the cards that fit, in their order."""
@@ -57,31 +56,23 @@ def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozen
 
 def count_tags(cards: Iterable[VideoCard]) -> dict[str, int]:
     """Return how many cards have each tag, sorted by tag."""
-    tags: list[str] = []
-    for card in cards:
-        tags += card.tags
-    return _counts(tags)
+    return _counts(tag for card in cards for tag in card.tags)
 
 
 def count_metadata(cards: Iterable[VideoCard]) -> dict[str, int]:
     """Return how many cards have each name in their metadata, sorted by name."""
-    names: list[str] = []
-    for card in cards:
-        names += card.metadata
-    return _counts(names)
+    return _counts(name for card in cards for name in card.metadata)
 
 
-def _counts(texts: Sequence[str]) -> dict[str, int]:
+def _counts(texts: Iterable[str]) -> dict[str, int]:
     # Spellings that differ by the case of letters are counted together, under the first.
-    counts = Counter(map(text_key, texts))
+    counts: Counter[str] = Counter()
     spellings: dict[str, str] = {}
     for text in texts:
         key = text_key(text)
+        counts[key] += 1
         spellings.setdefault(key, text)
-    by_spelling = {}
-    for key in sorted(counts):
-        by_spelling[spellings[key]] = counts[key]
-    return by_spelling
+    return {spellings[key]: counts[key] for key in sorted(counts)}
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -90,24 +81,14 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
-    if not pairs:
-        return True
-    values = {}
-    for name, value in card.metadata.items():
-        values[text_key(name)] = text_key(value)
-    for name, value in pairs:
-        if name not in values:
-            return False
-        # An empty value is any.
-        if value not in ("", values[name]):
-            return False
-    return True
+    values = {text_key(name): text_key(value) for name, value in card.metadata.items()}
+    # An empty value is any.
+    return all(name in values and value in ("", values[name]) for name, value in pairs)
 
 
 def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
-    texts = [card.title, *card.tags]
-    for name, value in card.metadata.items():
-        # A value is found by "name: value" as well.
-        texts.append(f"{name}: {value}")
+    # A value is found by "name: value" as well.
+    metadata = [f"{name}: {value}" for name, value in card.metadata.items()]
+    texts = [card.title, *card.tags, *metadata]
     folded = "\n".join(texts).casefold()
     return all(word in folded for word in words)

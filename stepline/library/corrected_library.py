@@ -20,11 +20,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from stepline.errors import StoreError
 from stepline.files.digests import sha256
-from stepline.library.correction_store import CorrectionStore, same_correction
 from stepline.library.corrections import (
     CorrectedRecord,
     Correction,
@@ -158,7 +157,6 @@ class CorrectedLibrary:
         # the cards of corrected videos: a few bytes each, so a long list stays cheap
         self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
         self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
-        self._correction_store = CorrectionStore(self.database)
 
     def close(self) -> None:
         """Close the database."""
@@ -274,27 +272,40 @@ class CorrectedLibrary:
 
     def _changed_record(self, video: LibraryVideo, before: CurrentRecord | None) -> CurrentRecord:
         """Return both records with the present corrections. before: those of the same file."""
-        has_step_corrections = False
-        if before is not None and before.has_step_corrections:
-            machine = before.machine  # a correction leaves it as it is
-            has_step_corrections = True
-        elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
+        row = None
+        if before is None or not before.has_step_corrections:
+            row = self.database.row(MACHINE_RECORD_QUERY, video.id)
+        if row is not None:
             # Once steps are corrected, the record that they belong to is in the database.
             machine = from_json(row[0], str(self.database.path))
-            has_step_corrections = True
         elif before is not None:
-            machine = before.machine
+            machine = before.machine  # a correction leaves it as it is
         else:
             # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
+        is_stored = row is not None or (before is not None and before.has_step_corrections)
         both = corrected(machine, self.corrections(video.id))
-        return CurrentRecord(machine, both, has_step_corrections)
+        return CurrentRecord(machine, both, is_stored)
 
     # ---------------------------------------------------------------- corrections
 
     def corrections(self, id: str) -> list[Correction]:
-        """Return the corrections of a video, the oldest first."""
-        return list(self._correction_store.of(id))
+        """Return the corrections of a video, the oldest first. Raises StoreError where a row is not
+        valid: each is of its video and has its own id, and an undo is of an earlier one."""
+        query = "SELECT body FROM correction WHERE video = ? ORDER BY number"
+        corrections: dict[str, Correction] = {}
+        for (body,) in self.database.rows(query, id):
+            # A row may be a stranger's: it has to fit the others.
+            try:
+                correction = Correction.model_validate_json(body)
+            except (ValidationError, TypeError) as error:
+                raise self.database.row_error("correction") from error
+            is_own = correction.video == id and correction.id not in corrections
+            has_undone = correction.undoes is None or correction.undoes in corrections
+            if not (is_own and has_undone):
+                raise self.database.row_error("correction")
+            corrections[correction.id] = correction
+        return list(corrections.values())
 
     def revisions(self) -> dict[str, int]:
         """Return how many corrections each video has that has any, by id."""
@@ -302,8 +313,8 @@ class CorrectedLibrary:
 
     def revision(self, id: str) -> int:
         """Return how many corrections a video has."""
-        rows = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
-        return int(rows[0][0])
+        ((count,),) = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
+        return int(count)
 
     def correct(self, id: str, correction: Correction) -> int:
         """Keep a correction and return the video's revision. Sent twice, it counts once.
@@ -320,9 +331,9 @@ class CorrectedLibrary:
         current = self.current(id)
         record = current.machine
         with self.database.change() as connection:
-            earlier = self._correction_store.of(id)
+            earlier = self.corrections(id)
             # A page that got no answer sends again.
-            if same_correction(correction, earlier):
+            if _is_repeated(correction, earlier):
                 return len(earlier)
             # The steps that the person saw are not those that are there now.
             if correction.record not in ("", current.stamp):
@@ -398,6 +409,14 @@ class CorrectedLibrary:
         if digest is None or not (is_video or is_allowed):
             return False
         return self.digest_of(path) == digest
+
+
+def _is_repeated(new: Correction, corrections: Sequence[Correction]) -> bool:
+    """Return whether a correction is among others, whenever it was sent and whatever record its
+    sender saw."""
+    sent = {"when": new.when, "record": new.record}
+    same_id = (other for other in corrections if other.id == new.id)
+    return any(other.model_copy(update=sent) == new for other in same_id)
 
 
 def _present_stamp(path: Path) -> Stamp | None:

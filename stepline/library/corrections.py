@@ -238,11 +238,8 @@ def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> b
 def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
     """Return the corrections of steps that are not undone, oldest first."""
     by_id = {correction.id: correction for correction in corrections}
-    of_steps = []
-    for correction in active_corrections(corrections):
-        if corrects_steps(correction, by_id):
-            of_steps.append(correction)
-    return of_steps
+    active = active_corrections(corrections)
+    return [correction for correction in active if corrects_steps(correction, by_id)]
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
@@ -415,9 +412,7 @@ class _StepTable:
 
     def _sort_key(self, id: str) -> tuple[bool, float, str]:
         step = self.steps.get(id)
-        start = 0.0
-        if step is not None and step.spans:
-            start = step.spans[0].start
+        start = step.spans[0].start if step is not None and step.spans else 0.0
         return id in self.machine, start, id
 
     def _settled(self, step: Step) -> Step:
@@ -438,15 +433,11 @@ class _StepTable:
         return self.steps[id]
 
     def _split(self, step: Step, edit: SplitEdit) -> None:
-        span = None
-        if step.spans:
-            span = step.spans[0]
+        span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
-            where = "it has no place"
-            if span is not None:
-                where = f"it is at {span.start:g}-{span.end:g} s"
+            where = f"at {span.start:g}-{span.end:g} s" if span else "nowhere"
             cut = f"step {step.id!r} cannot be split at {edit.at:g} s"
-            raise StoreError(f"{cut}: {where}; choose a second inside")
+            raise StoreError(f"{cut}: it is {where}; choose a second inside")
 
         # the first half keeps the id, and the further spans
         first, second = map(one_line, edit.texts)
@@ -460,9 +451,7 @@ class _StepTable:
         first, *others = steps
 
         # the span from the first to the last, and all that they rest on
-        joined = "; ".join(step.text for step in steps)
-        if text is not None:
-            joined = one_line(text)
+        joined = "; ".join(step.text for step in steps) if text is None else one_line(text)
         span = covering_span(step.spans[0] for step in steps if step.spans)
         spans = () if span is None else (span,)
         sources: set[int] = set()

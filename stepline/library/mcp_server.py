@@ -120,11 +120,11 @@ class ProcessedVideo(BaseModel):
     """How far a video is. video: its id once it is done, for the other tools."""
 
     state: Literal["done", "running"]
-    video: str | None
-    steps: int | None
-    stage: str | None
-    second: float | None
-    seconds: float | None
+    video: str | None = None
+    steps: int | None = None
+    stage: str | None = None
+    second: float | None = None
+    seconds: float | None = None
 
 
 class LibraryTools:
@@ -253,18 +253,16 @@ class LibraryTools:
         run = self._runs.get(video)
         if run is None or (run.done() and run.exception() is not None):
             run = self._runs[video] = self._worker.submit(self._process, video)
-        answer = ProcessedVideo(
-            state="done", video=None, steps=None, stage=None, second=None, seconds=None
-        )
         # Clients end a call that takes long, so this one answers in time.
         try:
             file = run.result(timeout=PATIENCE_SECONDS)
         except StillRunningError:
             stage, second, seconds = self._progress.get(video, ("waiting", 0.0, 0.0))
-            progress = {"stage": stage, "second": second, "seconds": seconds or None}
-            return answer.model_copy(update=progress | {"state": "running"})
+            return ProcessedVideo(
+                state="running", stage=stage, second=second, seconds=seconds or None
+            )
         steps = len(read_record(file).steps)
-        return answer.model_copy(update={"video": video_id(file.name), "steps": steps})
+        return ProcessedVideo(state="done", video=video_id(file.name), steps=steps)
 
     def close(self) -> None:
         """Begin no other video, and end the one that is being processed."""

@@ -8,7 +8,9 @@ records. An update reads only the records that changed. Letters: N moments, D wi
 """
 
 import contextlib
+import hashlib
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,6 +23,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.files.atomic_files import cache_folder
 from stepline.files.locks import lock_output
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import (
@@ -30,8 +33,6 @@ from stepline.library.database import (
     distrust,
     is_full_disk,
 )
-from stepline.library.index_file import INDEX_FORM, INDEX_TABLES, index_path
-from stepline.library.made_queries import MADE_QUERY_COUNT, MADE_QUERY_SEED, made_words
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
 from stepline.progress import Progress
@@ -41,9 +42,9 @@ from stepline.text import embed
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
-# of texts, as they are stored: vectors, and the likeness to made words. None without an embedder
+# of texts, as they are stored: vectors, and the similarity to null queries. None without an embedder
 VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
-# ids (N,), vectors (N, D), and the likeness of each to made words (N,)
+# ids (N,), vectors (N, D), and the similarity of each to null queries (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
 MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
@@ -52,7 +53,34 @@ RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 MAX_WORD_SHARE = 0.25
 MAX_CANDIDATES = 200  # moments of each ranking that are joined
 # cosine of a query and a moment from which that answers by its meaning (lab/search.py)
-LEAST_LIKENESS = 0.3
+LEAST_SIMILARITY = 0.3
+
+# queries of words that no language has: how similar a text is to them says what it answers by chance
+NULL_QUERY_COUNT = 64
+NULL_QUERY_SEED = 99
+MOMENTS_OF_A_VIDEO = 3  # that answer for it
+# of the similarity of the best video, from which others are answers too
+SHARE_OF_BEST = 0.8
+
+INDEX_FILE = ".stepline-search.sqlite"  # next to the records
+INDEX_FORM = 3  # version of the tables below. An index of another one is made again
+
+# Words are indexed by triggers, so that no moment is without them.
+INDEX_TABLES = """
+CREATE TABLE file (
+    id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
+    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
+CREATE TABLE moment (
+    id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
+    start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
+CREATE INDEX moment_file ON moment(file);
+CREATE VIRTUAL TABLE words USING fts5(
+    text, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE TRIGGER moment_in AFTER INSERT ON moment BEGIN
+    INSERT INTO words(rowid, text) VALUES (new.id, new.text); END;
+CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
+    INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text); END;
+"""
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
@@ -65,15 +93,6 @@ class IndexUpdate:
     read: int
     gone: int
     other: int
-
-
-@dataclass(frozen=True)
-class StoredVectors:
-    """The texts of a file's moments, and what `_encode` made of them."""
-
-    texts: list[str]
-    vectors: bytes
-    least: bytes
 
 
 class SearchIndex:
@@ -102,7 +121,7 @@ class SearchIndex:
         self._record_folder = RecordFolder(folder, allowed)
         self._database = self._open()
         self._moment_rows: MomentRows | None = None
-        self._made_queries: Matrix | None = None
+        self._null_queries: Matrix | None = None
 
     def close(self) -> None:
         """Close the file of the index."""
@@ -132,9 +151,9 @@ class SearchIndex:
             for name in gone:
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
-                stored = self._stored_vectors(name)
+                stored_texts, stored_vectors = self._stored_vectors(name)
                 self._remove(name)
-                self._add(name, stamps[name], stored)
+                self._add(name, stamps[name], stored_texts, stored_vectors)
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
@@ -145,15 +164,11 @@ class SearchIndex:
     def _stamps(self) -> dict[str, str]:
         """Return for each JSON file of the folder a text that changes with it and its
         corrections."""
-        revisions: dict[str, int] = {}
-        if self._corrections is not None:
-            revisions = self._corrections.revisions()
+        revisions = {} if self._corrections is None else self._corrections.revisions()
         stamps = {}
         for name, (modified, size) in self._record_folder.files().items():
             stamps[name] = f"{modified} {size}"
-            if not revisions:
-                continue
-            revision = revisions.get(video_id(name))
+            revision = revisions.get(video_id(name)) if revisions else None
             if revision:
                 stamps[name] += f" {revision}"
         return stamps
@@ -173,52 +188,58 @@ class SearchIndex:
             if names is not None:
                 rows = self._rows("SELECT name, id, first, count FROM file")
                 files = [row for name, *row in rows if name in names]
-            likeness, by_meaning = self._by_meaning(query, files)
+            similarity, by_meaning = self._by_meaning(query, files)
 
             # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
             for ranking in (self._by_words(terms, files), by_meaning):
-                for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
+                for rank, answer in enumerate(self._answers(ranking, similarity), start=1):
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
             return [self._moment(answer) for answer in best[:most]]
 
-    def record_likeness(self, query: str, count: int) -> dict[str, float]:
-        """Return how like a query the records are that have moments which answer it by meaning.
+    def search_videos(self, query: str, most: int) -> list[str]:
+        """Return the records whose videos answer a query, the best first, by their names below the
+        folder.
 
-        It is the mean cosine of a record's `count` most similar moments. Raises SettingsError for a
-        query without a word.
+        A video answers by what its title means, or by what its best moments do, whichever is more
+        similar to the query. The index must search by meaning. Raises SettingsError for a query
+        without a word.
         """
         # Only to raise where the query has no word.
         query_terms(query)
         if self._embedder is None:
-            return {}
+            return []
         vector = self._embedder([query])[0]  # (D,)
         with self._guarded():
             ids, vectors, least = self._vectors()
-            if not len(ids):
-                return {}
-            rows = self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
-        files = dict(rows)
-        cosines = vectors @ vector  # (N,)
-        # All moments of a record count, not only those that answer.
-        cosines_of: dict[str, list[float]] = {}
-        for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
-            cosines_of.setdefault(files[id], []).append(cosine)
-        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)  # (N,)
-        answer_ids = ids[is_answer].tolist()
-        answers = {files[id] for id in answer_ids}
-        likeness = {}
-        # Its most similar moments speak for a record.
-        for name in answers:
-            best = sorted(cosines_of[name], reverse=True)[:count]
-            likeness[name] = sum(best) / len(best)
-        return likeness
-
-    def titles(self) -> dict[str, str]:
-        """Return the titles of the videos by the records' names."""
-        with self._guarded():
-            return dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
+            moments_of = self._rows(
+                "SELECT moment.id, name FROM moment JOIN file ON file.id = file"
+            )
+            titles = dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
+        similarity: dict[str, float] = {}
+        # by its most similar moments, if one of them is an answer
+        if len(ids):
+            files = dict(moments_of)
+            cosines = vectors @ vector  # (N,)
+            is_answer = cosines >= np.maximum(least, LEAST_SIMILARITY)  # (N,)
+            cosines_of: dict[str, list[float]] = {}
+            for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
+                cosines_of.setdefault(files[id], []).append(cosine)
+            for name in {files[id] for id in ids[is_answer].tolist()}:
+                best = sorted(cosines_of[name], reverse=True)[:MOMENTS_OF_A_VIDEO]
+                similarity[name] = sum(best) / len(best)
+        # by its title
+        if titles:
+            title_cosines = self._embedder(list(titles.values())) @ vector
+            for name, cosine in zip(titles, title_cosines.tolist(), strict=True):
+                if cosine >= max(LEAST_SIMILARITY, similarity.get(name, 0.0)):
+                    similarity[name] = cosine
+        # Only videos that are about as similar to the query as the best one.
+        floor = SHARE_OF_BEST * max(similarity.values(), default=0.0)
+        answers = [name for name, cosine in similarity.items() if cosine >= floor]
+        answers.sort(key=lambda name: (-similarity[name], name))
+        return answers[:most]
 
     def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any of the words, by BM25. Very common words are left out."""
@@ -251,8 +272,8 @@ class SearchIndex:
         """Return the cosine of the query with each moment that is most like it, and, best first,
         the moments that mean it.
 
-        A moment must be more like it than `LEAST_LIKENESS` and than made words are. So queries in
-        made words, or about other things, have no answer.
+        A moment must be more similar to it than `LEAST_SIMILARITY` and than null queries are. So
+        queries in invented words, or about other things, have no answer.
         """
         if self._embedder is None:
             return {}, []
@@ -270,26 +291,27 @@ class SearchIndex:
         scores = vectors @ vector  # (N,)
         count = min(MAX_CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
-        likeness = {}
+        similarity = {}
         answers = []
         for row in top:
-            id = int(ids[row])
-            likeness[id] = float(scores[row])
-            if scores[row] >= max(LEAST_LIKENESS, least[row]):
+            similarity[int(ids[row])] = float(scores[row])
+            if scores[row] >= max(LEAST_SIMILARITY, least[row]):
                 answers.append(row)
         answers.sort(key=lambda row: (-scores[row], ids[row]))
-        return likeness, [int(ids[row]) for row in answers]
+        return similarity, [int(ids[row]) for row in answers]
 
-    def _answers(self, ranking: Sequence[int], likeness: dict[int, float]) -> list[int]:
-        """Return the moments to answer with: instead of a sentence its steps, the one most like the
-        query first."""
+    def _answers(self, ranking: Sequence[int], similarity: dict[int, float]) -> list[int]:
+        """Return the moments to answer with: instead of a sentence its steps, the one most similar
+        to the query first."""
         marks = ", ".join("?" * len(ranking))
-        rows = self._rows(f"SELECT id, steps FROM moment WHERE id IN ({marks})", *ranking)
-        steps = {row: _step_ids(self.path, numbers) for row, numbers in rows}
+        rows = dict(self._rows(f"SELECT id, steps FROM moment WHERE id IN ({marks})", *ranking))
         answers: list[int] = []
         for row in ranking:
-            ids = sorted(steps[row], key=lambda step: -likeness.get(step, -1.0))
-            answers += ids or [row]
+            try:
+                ids = StepIds.validate_json(rows[row], strict=True)
+            except ValidationError as error:
+                raise _damage(self.path, "invalid steps") from error
+            answers += sorted(ids, key=lambda step: -similarity.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
 
     def _moment(self, answer: int) -> Moment:
@@ -334,22 +356,29 @@ class SearchIndex:
         return self._moment_rows
 
     def _encode(self, texts: Sequence[str]) -> VectorBytes:
-        """Return the stored vectors of texts, and the likeness of each to the made query that is
-        most like it."""
+        """Return the stored vectors of texts, and the similarity of each to the null query that is
+        most similar to it."""
         if not texts or self._embedder is None:
             return None, None
-        if self._made_queries is None:
-            # What a text answers by chance, by queries that mean nothing.
-            made_queries = made_words(MADE_QUERY_COUNT, MADE_QUERY_SEED)
-            self._made_queries = self._embedder(made_queries)  # (M, D)
+        if self._null_queries is None:
+            queries = random_queries(NULL_QUERY_COUNT, NULL_QUERY_SEED)
+            self._null_queries = self._embedder(queries)  # (M, D)
         vectors = self._embedder(texts)  # (N, D)
-        likeness = vectors @ self._made_queries.T  # (N, M)
-        least = likeness.max(axis=1).astype(np.float32)  # (N,)
+        least = (vectors @ self._null_queries.T).max(axis=1).astype(np.float32)  # (N,)
         return vectors.astype(np.float16).tobytes(), least.tobytes()
 
-    def _add(self, name: str, stamp: str, stored: StoredVectors | None) -> None:
+    def _add(
+        self, name: str, stamp: str, stored_texts: list[str], stored_vectors: VectorBytes
+    ) -> None:
         """Take the moments of a record into the index. A file without a record is noted, and not
-        read again. stored: the vectors of the file's moments before."""
+        read again.
+
+        Args:
+            name: of the file below the folder.
+            stamp: of the file.
+            stored_texts: of the file's moments before.
+            stored_vectors: of these texts.
+        """
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
         title: str | None = None
@@ -360,14 +389,11 @@ class SearchIndex:
             rows = moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
-
-        # vectors of the same texts are taken over
+        # vectors of the same texts are taken over, so that a new title or tag encodes no text again
         texts = [moment.text for moment, _ in rows]
-        if stored is not None and stored.texts == texts:
-            encoded: VectorBytes = (stored.vectors, stored.least)
-        else:
+        encoded = stored_vectors
+        if stored_vectors == (None, None) or stored_texts != texts:
             encoded = self._encode(texts)
-
         # the rows, all or none
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
@@ -377,8 +403,8 @@ class SearchIndex:
                 (name, stamp, video, title, first, len(rows), *encoded),
             ).lastrowid
             for id, (moment, steps) in enumerate(rows, start=first):
-                times = (moment.start, moment.end)
                 numbers = json.dumps([first + step for step in steps])
+                verdict = (moment.status, moment.basis, moment.score)
                 self._database.execute(
                     "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
@@ -386,23 +412,21 @@ class SearchIndex:
                         file,
                         moment.kind,
                         moment.text,
-                        *times,
-                        moment.status,
-                        moment.basis,
-                        moment.score,
+                        moment.start,
+                        moment.end,
+                        *verdict,
                         numbers,
                     ),
                 )
 
-    def _stored_vectors(self, name: str) -> StoredVectors | None:
-        """Return the vectors of a file, so that a new title or tag encodes no text again."""
-        query = "SELECT id, vectors, least FROM file WHERE name = ? AND vectors IS NOT NULL"
-        rows = self._rows(query, name)
+    def _stored_vectors(self, name: str) -> tuple[list[str], VectorBytes]:
+        """Return the texts of a file's moments, and their vectors."""
+        rows = self._rows("SELECT id, vectors, least FROM file WHERE name = ?", name)
         if not rows:
-            return None
+            return [], (None, None)
         ((file, vectors, least),) = rows
         texts = self._rows("SELECT text FROM moment WHERE file = ? ORDER BY id", file)
-        return StoredVectors([text for (text,) in texts], vectors, least)
+        return [text for (text,) in texts], (vectors, least)
 
     def _remove(self, name: str) -> None:
         with self._database:
@@ -453,14 +477,6 @@ def _damage(path: Path, reason: str) -> StoreError:
     return StoreError(f"{path}: it holds {reason}; {cure}")
 
 
-def _step_ids(path: Path, numbers: str) -> list[int]:
-    """Return the ids of steps that an index stores as JSON."""
-    try:
-        return StepIds.validate_json(numbers, strict=True)
-    except ValidationError as error:
-        raise _damage(path, "invalid steps") from error
-
-
 def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
     """Return the places of the moments of some files among sorted ids."""
     # Moments of a file have ids in a row.
@@ -469,6 +485,31 @@ def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArra
         start, end = np.searchsorted(ids, (first, first + count))
         places.append(np.arange(start, end, dtype=np.int64))
     return np.sort(np.concatenate(places))
+
+
+def index_path(folder: Path) -> Path:
+    """Return the path of a folder's index: in the folder, or in the cache where the folder cannot
+    be written."""
+    if os.access(folder, os.W_OK):
+        return folder / INDEX_FILE
+    # A name by the real path, so that every way to the folder leads to one index.
+    real_path = os.path.realpath(folder)
+    digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+    return cache_folder() / "search" / f"{digest[:16]}.sqlite"
+
+
+def random_queries(count: int, seed: int) -> list[str]:
+    """Return queries of one to four words that no language has, of two to four syllables each."""
+    rng = np.random.default_rng(seed)
+    queries = []
+    for _ in range(count):
+        words = []
+        for _ in range(rng.integers(1, 5)):
+            # A consonant and a vowel per syllable.
+            choices = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
+            words.append("".join(rng.choice(list(letters)) for letters in choices))
+        queries.append(" ".join(words))
+    return queries
 
 
 def query_terms(query: str) -> list[str]:

@@ -185,8 +185,7 @@ def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dic
             last[correction.by] = number
     records = {}
     for person, number in last.items():
-        view = corrected(machine, corrections[:number])
-        records[person] = view.record
+        records[person] = corrected(machine, corrections[:number]).record
     return records
 
 
@@ -208,12 +207,8 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
                     overlaps.append(a.spans[0].iou(b.spans[0]))
     # Two columns, also where there is no row.
     first_categories, second_categories = np.array(categories, dtype=np.int_).reshape(-1, 2).T
-    same = None
-    if categories:
-        same = float((first_categories == second_categories).mean())
-    overlap = None
-    if overlaps:
-        overlap = float(np.mean(overlaps))
+    same = float((first_categories == second_categories).mean()) if categories else None
+    overlap = float(np.mean(overlaps)) if overlaps else None
     kappa = cohen_kappa(first_categories, second_categories)
     return CorrectorAgreement(
         len(videos), pairs, len(categories), len(overlaps), kappa, same, overlap

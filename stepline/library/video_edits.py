@@ -107,15 +107,11 @@ def _edited_tags(tags: Sequence[str], edit: TagEdit | UntagEdit) -> tuple[str, .
 def _edited_metadata(metadata: Mapping[str, str], edit: MetadataEdit) -> dict[str, str]:
     name = _visible(edit.name, "name")
     key = text_key(name)
-    values = {}
-    for other, value in metadata.items():
-        if text_key(other) != key:
-            values[other] = value
+    values = {other: value for other, value in metadata.items() if text_key(other) != key}
     if edit.value is not None:
         values[name] = _visible(edit.value, "value")
     _check_count(len(values), MAX_METADATA, "names of metadata")
-    names = sorted(values, key=text_key)
-    return {other: values[other] for other in names}
+    return {other: values[other] for other in sorted(values, key=text_key)}
 
 
 def _visible(text: str, what: str) -> str:

@@ -1,20 +1,25 @@
-"""What a live run reports: events, kept in a log that is its state, and a WebVTT file that grows.
+"""What a live run reports: events, kept in a log that is its state, a WebVTT file, and the features
+so far.
 
 A run that was killed goes on from its log: every event is on disk before it is emitted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
-from stepline.files.atomic_files import write_atomic
+from stepline.files.atomic_files import check_own_file, write_atomic
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
     Basis,
     FrozenModel,
+    Matrix,
     Probability,
     Record,
     Seconds,
@@ -27,6 +32,9 @@ from stepline.records import (
     Video,
 )
 
+if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
+
 Kind: TypeAlias = Literal[
     "started",
     "heard",
@@ -35,15 +43,28 @@ Kind: TypeAlias = Literal[
     "step_ended",
     "revised",
     "line",
-    "waiting",  # of earlier releases, as "next"
+    "waiting",  # of earlier releases, as "next" and "drift"
     "next",
-    "gap",
     "drift",
+    "gap",
     "finished",
 ]
 EmitEvent: TypeAlias = Callable[..., None]  # `LiveSession.emit_event`
 
 SENTENCES_WITH_WORDS = 50  # at the end, whose words are kept in memory
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """How a live run reports.
+
+    lag: seconds that what is shown waits for more evidence. texts: a recipe's lines to follow.
+    graph: task graph of other videos of the task, whose lines the texts are.
+    """
+
+    lag: float = 2.0
+    texts: tuple[str, ...] = ()
+    graph: "TaskGraph | None" = None
 
 
 class LiveEvent(FrozenModel):
@@ -75,9 +96,7 @@ class LiveEvent(FrozenModel):
     status: Status | None = Field(None, description="of a step that has ended")
     basis: Basis | None = Field(None, description="what that status rests on")
     score: Probability | None = Field(None, description="P(the step is shown)")
-    seconds: float | None = Field(
-        None, description="how long a gap or drift is, or how long the source was"
-    )
+    seconds: float | None = Field(None, description="how long a gap is, or how long the source was")
     reason: str | None = Field(None, description="why it was emitted")
     record: str | None = Field(None, description="path of the record that --at-end wrote")
     follows: str | None = Field(
@@ -211,26 +230,63 @@ def _by_start(sentences: Iterable[Sentence]) -> tuple[Sentence, ...]:
     return tuple(sorted(sentences, key=lambda sentence: sentence.span.start))
 
 
-class GrowingVtt:
-    """A WebVTT file of the steps that have ended: one write appends each cue, so that every reader
-    finds it whole.
+def write_vtt(
+    path: Path, id: str, steps: Iterable[LiveStep], sentences: Iterable[Sentence]
+) -> None:
+    """Replace a WebVTT file by one of the steps that have ended, by their order in time."""
+    ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
+    transcript = Transcript(sentences=_by_start(sentences))
+    record = Record(id=id, video=Video(id=id), transcript=transcript, steps=ended)
+    write_atomic(path, webvtt(record))
 
-    Where a cue belongs before another that is there, the file is replaced as a whole.
+
+FLOAT_BYTES = 4  # of a number in the file of features
+
+
+@dataclass
+class RunFiles:
+    """The files of a live run.
+
+    id: of the record. log: the state of the run. vtt: WebVTT of the steps that have ended. rows: the
+    features (T, D), None where no picture is looked at.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._written: str | None = None
+    id: str
+    log: LiveLog
+    vtt: Path | None = None
+    rows: Path | None = None
+    row_count: int = 0  # rows in the file
 
-    def update(self, id: str, steps: Iterable[LiveStep], sentences: Sequence[Sentence]) -> None:
-        """Write the steps that have ended to the file, by their order in time."""
-        ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
-        transcript = Transcript(sentences=_by_start(sentences))
-        text = webvtt(Record(id=id, video=Video(id=id), transcript=transcript, steps=ended))
-        # Readers see the file grow, unless a cue has to go between others.
-        if self._written is None or not text.startswith(self._written):
-            write_atomic(self._path, text)
-        elif len(text) > len(self._written):
-            with self._path.open("ab", buffering=0) as file:
-                file.write(text[len(self._written) :].encode())
-        self._written = text
+    def write_vtt(self) -> None:
+        """Write the steps that have ended to the WebVTT file."""
+        if self.vtt is not None:
+            write_vtt(self.vtt, self.id, self.log.steps.values(), self.log.sentences)
+
+    def read_rows(self, first: int, last: int, width: int) -> Matrix | None:
+        """Return the rows from number `first` up to `last` that an earlier run kept, (T, width).
+        None without a file."""
+        if self.rows is None or not self.rows.is_file():
+            return None
+        row_bytes = FLOAT_BYTES * width
+        self.row_count = self.rows.stat().st_size // row_bytes
+        first = min(self.row_count, first)
+        last = min(self.row_count, last)
+        values = np.fromfile(
+            self.rows, np.float32, (last - first) * width, offset=first * row_bytes
+        )
+        return values.reshape(-1, width)
+
+    def keep_rows(self, first: int, values: Matrix) -> None:
+        """Append the rows that are new. values: (T, D), from number `first` on."""
+        if self.rows is None or first + len(values) <= self.row_count:
+            return
+        fresh = np.ascontiguousarray(values[self.row_count - first :], np.float32)
+        try:
+            check_own_file(self.rows)
+            with self.rows.open("ab") as file:
+                file.write(fresh.tobytes())
+        except OSError as error:
+            raise StoreError(
+                f"{self.rows}: cannot be written ({error.strerror}); free some space"
+            ) from error
+        self.row_count = first + len(values)

@@ -13,10 +13,8 @@ from threading import Event
 from stepline.errors import MediaError, SettingsError
 from stepline.files.atomic_files import check_writable, remove_file
 from stepline.files.remote.addresses import display_url
-from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
-from stepline.live.options import LiveOptions
+from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.recording import StreamRecorder, join_recordings
-from stepline.live.run_files import RunFiles
 from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
@@ -27,8 +25,7 @@ from stepline.pipeline.batch import lock_video, run_video
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.vision import Backbone, frames_per_row, load_backbone
-from stepline.vision.settings import VisionSettings
+from stepline.vision import frames_per_row, load_backbone
 
 # what file names end in, after the source's name
 EVENTS_SUFFIX = ".events.jsonl"
@@ -77,12 +74,16 @@ def run_live(
         # where it goes on
         log = _open_log(job, inputs, stem)
         start = _start_second(log, inputs)
-        backbone = _backbone(settings.vision)
-        files = RunFiles(stem, log, GrowingVtt(job.out / f"{stem}{VTT_SUFFIX}"))
+        backbone = None
+        if settings.vision.backbone != "none":
+            backbone = load_backbone(settings.vision)
+        files = RunFiles(stem, log, job.out / f"{stem}{VTT_SUFFIX}")
         pictures = PictureRate()
         if backbone is not None:
             files.rows = job.out / f"{stem}{ROWS_SUFFIX}"
-            pictures = _picture_rate(backbone, settings.vision)
+            # as many as the backbone and the meter of motion take
+            rate = settings.vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
+            pictures = PictureRate(rate, settings.vision.frame_size)
         stop = stop or Event()
         session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
         _emit_start(job, inputs, log, start, emit)
@@ -113,18 +114,6 @@ def run_live(
         if job.at_end is not None:
             files_written += _write_record(job, inputs[0], stem, settings, recordings)
     return tuple(path for path in files_written if path.is_file())
-
-
-def _backbone(vision: VisionSettings) -> Backbone | None:
-    """Return what looks at the pictures. None where nothing does."""
-    return None if vision.backbone == "none" else load_backbone(vision)
-
-
-def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
-    """Return how many pictures per second the backbone and the meter of motion take, and their
-    size."""
-    rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
-    return PictureRate(rate, vision.frame_size)
 
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
@@ -199,15 +188,10 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
     if not job.anew:
         log = LiveLog(path)
         first = log.first
-        # Logs of earlier versions name the address whole, or no source.
-        own_sources = {
-            (shown_source(job, inputs), source_digest(inputs)),
-            (job.source, None),
-            (None, None),
-        }
-        if first is not None and (first.source, first.digest) not in own_sources:
+        own_source = (shown_source(job, inputs), source_digest(inputs))
+        if first is not None and (first.source, first.digest) != own_source:
             name = first.source or ""
-            if "://" in name:  # with its password, of a run before it was left out
+            if "://" in name:  # logs of earlier releases hold the password of an address
                 name = display_url(name)
             cure = "give another --out, or --force to lose it"
             raise SettingsError(f"{path}: holds a run of {name}; {cure}")

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from stepline.live.events import LiveEvent, LiveLog
-from stepline.live.options import LiveOptions
-from stepline.live.run_files import RunFiles
+from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.shown_steps import ShownSteps
 from stepline.live.source import Gap, LiveSource
 from stepline.live.speech import HeardSentences, LiveTranscriber, Recognise
@@ -73,14 +71,11 @@ class LiveSession:
         self._speech = LiveTranscriber(recognise, settings.asr)
         self._spoken = SpokenSteps(self.log, emit, settings, options.texts, options.graph)
         self.shown = ShownSteps(self._spoken, self.files, emit, settings, options, self.backbone)
-        self._restore()
 
-    def _restore(self) -> None:
-        """Begin where the log of a killed run ends."""
+        # begin where the log of a killed run ends
         if self.log.sentences:
             # The sound to come may hold the words of the last sentence again.
-            last = self.log.sentences[-1]
-            self._speech.resume(last.words)
+            self._speech.resume(self.log.sentences[-1].words)
         self.shown.restore()
         if self.log.count:
             if self.options.texts and self.log.sentences:
@@ -97,20 +92,15 @@ class LiveSession:
     def _end(self) -> float:
         return max((source.end for source in self.sources), default=0.0)
 
-    @property
-    def _now(self) -> float:
-        return max((source.now for source in self.sources), default=0.0)
-
     def run(self, sources: Sequence[LiveSource]) -> str:
         """Follow the sources until all have ended or `stop` is set. Return why the last one ended.
 
         Raises what a source raises, MediaError where it cannot be opened.
         """
         self.sources = sources
-        threads = []
-        for source in sources:
-            thread = threading.Thread(target=self._pump, args=[source], daemon=True)
-            threads.append(thread)
+        threads = [
+            threading.Thread(target=self._pump, args=[source], daemon=True) for source in sources
+        ]
         for thread in threads:
             thread.start()
         self.announce_lines()
@@ -134,10 +124,9 @@ class LiveSession:
         self._take(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
-        reasons = [source.reason for source in self.sources if source.reason]
-        reason = "; ".join(dict.fromkeys(reasons))
-        seconds = round(self._end, 3)
-        self.emit_event("finished", reason=reason, seconds=seconds)
+        reasons = dict.fromkeys(source.reason for source in self.sources if source.reason)
+        reason = "; ".join(reasons)
+        self.emit_event("finished", reason=reason, seconds=round(self._end, 3))
         return reason
 
     def warm_up(self) -> None:
@@ -151,8 +140,7 @@ class LiveSession:
         self._speech.recognise(window)
         if not self.options.texts:
             # A sentence that holds steps, for the grammar and the writer.
-            span = Span(0.0, 1.0)
-            sentence = Sentence(text=WARM_UP_TEXT, span=span)
+            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
             transcript = Transcript(language="en", sentences=(sentence,))
             write_steps(transcript, self.settings.writing)
         if self.backbone is not None:
@@ -165,7 +153,7 @@ class LiveSession:
             if isinstance(item, AudioBlock):
                 self._take(self._speech.add(item))
             else:
-                self.emit_event(item.kind, at=item.at, seconds=item.seconds, reason=item.reason)
+                self.emit_event("gap", at=item.at, seconds=item.seconds, reason=item.reason)
         # One pass for all that has come, not one per block.
         if self._speech.end >= self._read_to + PASS_SECONDS:
             self._take(self._speech.advance())
@@ -189,9 +177,10 @@ class LiveSession:
 
     def emit_event(self, event: Any, *, at: float | None = None, **fields: Any) -> None:
         """Keep an event in the log, then emit it. at: the source's second, now where not given."""
-        second = self._now if at is None else at
+        if at is None:
+            at = max((source.now for source in self.sources), default=0.0)
         settled = round(self._speech.settled, 3)
-        self.emit(self.log.add(event, second, settled=settled, **fields))
+        self.emit(self.log.add(event, at, settled=settled, **fields))
 
     # ---------------------------------------------------------------- threads
 
@@ -223,10 +212,10 @@ class LiveSession:
             for item in waiting:
                 if isinstance(item, Exception):
                     raise item
-                if item is not None:
+                if item is None:
+                    open_sources -= 1
+                else:
                     items.append(item)
-                    continue
-                open_sources -= 1
             yield items
 
     def _join(self, threads: Sequence[threading.Thread]) -> None:

@@ -11,10 +11,8 @@ from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.task_graph import GraphPrior
 from stepline.limits import MAX_SECOND
-from stepline.live.events import EmitEvent
-from stepline.live.options import LiveOptions
+from stepline.live.events import EmitEvent, LiveOptions, RunFiles
 from stepline.live.pictures import LivePicture, LiveVision
-from stepline.live.run_files import RunFiles
 from stepline.live.spoken_steps import SpokenSteps
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Span, Step
@@ -79,9 +77,8 @@ class ShownSteps:
         # Whole periods were forgotten, so that a run goes on from the same second.
         forgotten_periods = (position - self.memory) // FORGET_SECONDS
         begin = max(0, int(forgotten_periods * FORGET_SECONDS))
-        first = math.floor(begin * rate)
-        end = math.floor(position * rate)
-        values = self._files.read_rows(first, end, self.vision.width)
+        rows = math.floor(begin * rate), math.floor(position * rate)
+        values = self._files.read_rows(*rows, self.vision.width)
         if values is not None:
             self.begin = begin
             self.vision.restore(values, float(begin))
@@ -121,13 +118,16 @@ class ShownSteps:
         if new:
             vectors = self._backbone.encode_texts(new)  # (N, D)
             self._vectors |= dict(zip(new, vectors, strict=True))
-        rows = [self._vectors[text] for text in texts]
-        return np.stack(rows)
+        return np.stack([self._vectors[text] for text in texts])
 
     def update_pictures(self) -> None:
         """Ground what was shown since the last time, once per second, and emit what it shows."""
         if self.vision is None:
-            self._end_unseen()
+            # Without pictures a step ends as soon as it is said.
+            for present in self._log.present_steps:
+                if not present.ended and not self._options.texts:
+                    self._emit_event("step_ended", step=present.step.id, status="said", score=0.0)
+                    self._files.write_vtt()
             return
         if self.vision.until < self._until + 1.0:
             return
@@ -141,17 +141,15 @@ class ShownSteps:
         for step in self._in_source_time(self._grounder.steps):
             self._follow_step(step, picture.until - self._options.lag)
         if self._options.texts:
-            self._report_current_line()
+            # The line whose words ended last, where it is another one than before.
+            ends = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
+            line = max(ends, key=ends.__getitem__, default=None)
+            last = self._log.line
+            if line is not None and (last is None or last.step != line):
+                self._emit_event("line", step=line, text=self._log.steps[line].step.text)
         # Grounding looks at a bounded past, so memory and time per second stay bounded.
         if picture.until >= self.begin + self.memory + FORGET_SECONDS:
             self._forget()
-
-    def _end_unseen(self) -> None:
-        """End the steps of a run without pictures as soon as they are said."""
-        for present in self._log.present_steps:
-            if not present.ended and not self._options.texts:
-                self._emit_event("step_ended", step=present.step.id, status="said", score=0.0)
-                self._files.write_vtt()
 
     def _ground(self, picture: LivePicture) -> None:
         self._grounder.update_pictures(
@@ -159,17 +157,15 @@ class ShownSteps:
         )
 
     def _remembered(self) -> GroundingWindow:
-        context = Span(float(self.begin), MAX_SECOND)
-        steps = range(len(self.grounded))
-        return GroundingWindow(context, tuple(steps), frozenset())
+        steps = tuple(range(len(self.grounded)))
+        return GroundingWindow(Span(float(self.begin), MAX_SECOND), steps, frozenset())
 
     def _in_source_time(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return grounded steps with the times of the source."""
         if not self.begin:
             return steps
         window = self._remembered()
-        pairs = zip(steps, self.grounded, strict=True)
-        return [to_video_time(step, original, window) for step, original in pairs]
+        return [to_video_time(*pair, window) for pair in zip(steps, self.grounded, strict=True)]
 
     def _forget(self) -> None:
         """Let go of what is too far back for grounding to look at. It stays on disk."""
@@ -180,16 +176,6 @@ class ShownSteps:
         # The grounder's clock begins later now, so all is given to it again.
         self.update_speech()
         self._ground(self.vision.snapshot())
-
-    def _report_current_line(self) -> None:
-        """Emit the line whose words ended last, where it is another one than before."""
-        ends = {step.id: step.said.end for step in self._grounder.steps if step.said is not None}
-        if not ends:
-            return
-        line = max(ends, key=lambda id: ends[id])
-        last = self._log.line
-        if last is None or last.step != line:
-            self._emit_event("line", step=line, text=self._log.steps[line].step.text)
 
     def _follow_step(self, step: Step, second: float) -> None:
         """Emit of a step what is known by the second that is `lag` ago."""
@@ -216,18 +202,12 @@ class ShownSteps:
             self._end_step(step)
 
     def _end_step(self, step: Step) -> None:
-        spans = []
-        for span in step.spans:
-            start = round(span.start, 3)
-            end = round(span.end, 3)
-            spans.append(Span(start, end))
-        score = None
-        if step.score is not None:
-            score = round(step.score, 4)
+        spans = tuple(Span(round(span.start, 3), round(span.end, 3)) for span in step.spans)
+        score = None if step.score is None else round(step.score, 4)
         self._emit_event(
             "step_ended",
             step=step.id,
-            spans=tuple(spans) or None,
+            spans=spans or None,
             second=step.at,
             status=step.status,
             basis=step.basis,

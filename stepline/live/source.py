@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError, SettingsError
@@ -56,8 +56,6 @@ GROWING_SECONDS = 10.0
 TRUSTED_SECONDS = 30.0
 JUMP_SECONDS = 5.0  # by which time stamps may leap ahead before it is a break
 MAX_PAUSE_SECONDS = 30.0  # between two tries
-MIN_DRIFT_SECONDS = 1.0  # against the wall's clock, from which drift is reported
-DRIFT_INTERVAL_SECONDS = 60.0  # how often it is looked at
 # before its claimed end from which a recording at an address counts as whole
 END_SECONDS = 2.0
 # packets in a row that cannot be read, from which a connection is given up
@@ -66,13 +64,11 @@ MAX_CORRUPT_PACKETS = 100
 
 @dataclass(frozen=True)
 class Gap:
-    """What the source's clock did. kind "gap": `seconds` are missing from `at` on. "drift": it is
-    so far ahead."""
+    """What a source lost: `seconds` are missing from `at` on."""
 
     at: float
     seconds: float
     reason: str
-    kind: Literal["gap", "drift"] = "gap"
 
 
 @dataclass(frozen=True)
@@ -146,9 +142,6 @@ class SourceClock:
         self._speed = speed
         self._clock = clock
         self.begin(paced=paced)
-        self._drift: float | None = None  # s ahead of the wall's clock, as last reported
-        self._ahead = float("-inf")  # s, at most since then
-        self._checked = clock()
 
     def begin(self, *, paced: bool) -> None:
         """Count from now on."""
@@ -178,30 +171,6 @@ class SourceClock:
         by_wall = self.end + (self._clock() - self._arrived)
         is_near = abs(second - by_wall) <= TRUSTED_SECONDS
         return second if is_near and second > self.end - TRUSTED_SECONDS else by_wall
-
-    def drifted(self) -> Gap | None:
-        """Return how far the source's clock has left the wall's since the last report, where that
-        is worth one.
-
-        What comes in bursts is as far ahead as at its best moment of a minute.
-        """
-        now = self._clock()
-        self._ahead = max(self._ahead, self.end - (now - self._begun))
-        if now < self._checked + DRIFT_INTERVAL_SECONDS:
-            return None
-
-        # the first measure is the one that later ones are compared with
-        ahead = self._ahead
-        self._ahead = float("-inf")
-        self._checked = now
-        if self._drift is None:
-            self._drift = ahead
-        drift = ahead - self._drift
-        if abs(drift) <= MIN_DRIFT_SECONDS:
-            return None
-        self._drift = ahead
-        reason = "its clock drifts away from the clock on the wall"
-        return Gap(self.end, round(drift, 3), reason, "drift")
 
 
 Tracks: TypeAlias = dict[int, PictureTrack | SoundTrack]  # by the index of the stream
@@ -376,9 +345,6 @@ class LiveSource:
                     yield from self._items(tracks[packet.stream.index].take(frame))
                 if self._recording is not None:
                     self._recording.add(packet, media)
-            drift = None if recorded else self._clock.drifted()
-            if drift is not None:
-                yield drift
         yield from self._finish(tracks)
 
     def _begin(self, media: OpenMedia, recorded: bool) -> None:
@@ -434,13 +400,13 @@ class LiveSource:
         if media.picture is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
             tracks[media.picture.index] = PictureTrack(
-                media, FrameSampler(rate, scaler), self._media, self._base, endless
+                media, FrameSampler(rate, scaler), self._base, endless
             )
             # Where far more pictures come than are wanted, some need not be decoded.
             if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._media, self._base, endless)
+            tracks[media.sound.index] = SoundTrack(media, self._base, endless)
         return tracks
 
     def _finish(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":

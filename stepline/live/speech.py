@@ -16,6 +16,7 @@ section 2. Differs: what a pass repeats of the committed words is found by the e
 words and their times. It is not found by times and equal n-grams, which lose "very, very hot".
 """
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -121,10 +122,7 @@ class LiveTranscriber:
     @property
     def _committed_end(self) -> float:
         """Second at which the last committed word ends, 0 without one."""
-        if not self._committed:
-            return 0.0
-        _, end = word_seconds(self._committed[-1])
-        return end
+        return word_seconds(self._committed[-1])[1] if self._committed else 0.0
 
     def resume(self, words: Sequence[Word]) -> None:
         """Begin behind words that an earlier run committed. The sound to come may hold the last of
@@ -198,9 +196,8 @@ class LiveTranscriber:
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
                 believed.append(sentence)
-                continue
-            text = sentence.text
-            dropped.append(Rejected(what="sentence", text=text, reason=reason))
+            else:
+                dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
         return HeardSentences(committed, tuple(believed), tuple(dropped))
 
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
@@ -218,12 +215,8 @@ class LiveTranscriber:
         # A pass may hear no language. Then that of the pass before stays.
         self.language = transcript.language or self.language
         self._likely = transcript.log_probability
-        pieces = []
-        for piece in transcript.words:
-            if piece.text.strip() and piece.span:
-                pieces.append(piece)
-        words = join_pieces(pieces)
-        return fit_to_voice(window, words)
+        pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
+        return fit_to_voice(window, join_pieces(pieces))
 
     def _agree(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
@@ -238,32 +231,28 @@ class LiveTranscriber:
         # how many words are certain
         count = len(coming)
         if not is_quiet:
-            old = _count_until(coming, window.end - SURE_SECONDS)
-            count = max(old, _common_prefix(coming, self._expected))
+            sure = window.end - SURE_SECONDS
+            old = sum(word.span is not None and word.span.end <= sure for word in coming)
+            # or as many first words as the pass before has too
+            pairs = zip(map(plain, coming), map(plain, self._expected), strict=False)
+            agreed = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+            count = max(old, len(list(agreed)))
         before = self._expected
         self._expected = list(coming[count:])
         committed = self._commit(coming[:count])
 
         # whether this pass and the one before set a full stop behind them
-        following = None
-        if self._expected:
-            following = self._expected[0].text
+        following = self._expected[0].text if self._expected else None
         stopped = self._stop
         if 0 < count <= len(before):
             stopped = ends_sentence(before[count - 1].text)
-        self._stop = False
-        if self._open > 0:
-            self._stop = ends_sentence(self._committed[-1].text, following)
+        self._stop = self._open > 0 and ends_sentence(self._committed[-1].text, following)
         return committed, self._stop and stopped and following is not None
 
     def _context_words(self) -> list[Word]:
         """Return the committed words that may be heard again."""
         start = self._start - OVERLAP_SECONDS
-        words = []
-        for word in self._committed:
-            if word.span is not None and word.span.end > start:
-                words.append(word)
-        return words
+        return [word for word in self._committed if word.span and word.span.end > start]
 
     def _renew_surface(self, words: Sequence[Word]) -> None:
         """Give the words of the open sentence the case and full stops of the newest pass, as far
@@ -275,8 +264,7 @@ class LiveTranscriber:
             committed = self._committed[-back]
             if plain(word) != plain(committed):
                 return
-            update = {"text": word.text}
-            self._committed[-back] = committed.model_copy(update=update)
+            self._committed[-back] = committed.model_copy(update={"text": word.text})
 
     def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
         """Keep words for good. Their times never run backwards."""
@@ -348,9 +336,7 @@ class LiveTranscriber:
         if not words:
             return closed
         span = words[0].span
-        if span is None:
-            return closed
-        return max(closed, (closed + span.start) / 2)
+        return closed if span is None else max(closed, (closed + span.start) / 2)
 
     def _evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span
@@ -413,29 +399,9 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
     ends = np.concatenate([empty_end, times[:, 1]])  # (N + 1,)
     cost = distance + np.abs(ends - last)
     # From the end, so that of equal costs the longest prefix wins.
-    from_end = np.argmin(cost[::-1])
-    return int(len(cost) - 1 - from_end)
+    return int(len(cost) - 1 - np.argmin(cost[::-1]))
 
 
 def word_seconds(word: Word) -> tuple[float, float]:
     """Return the start and end of a word, 0 where it has no time."""
     return (0.0, 0.0) if word.span is None else (word.span.start, word.span.end)
-
-
-def _common_prefix(words: Sequence[Word], others: Sequence[Word]) -> int:
-    """Return how many first words two passes share."""
-    count = 0
-    for word, other in zip(words, others, strict=False):
-        if plain(word) != plain(other):
-            break
-        count += 1
-    return count
-
-
-def _count_until(words: Sequence[Word], second: float) -> int:
-    """Return how many words end by `second`."""
-    count = 0
-    for word in words:
-        if word.span is not None and word.span.end <= second:
-            count += 1
-    return count

@@ -86,10 +86,11 @@ class SpokenSteps:
             sources = tuple(source + first for source in new.sources)
             if sources and max(sources) >= fresh:
                 written.append(new.model_copy(update={"sources": sources}))
-        emitted = []
-        for present in self._log.present_steps:
-            if max(present.step.sources, default=-1) >= fresh:
-                emitted.append(present)
+        emitted = [
+            present
+            for present in self._log.present_steps
+            if max(present.step.sources, default=-1) >= fresh
+        ]
 
         # what is new, other, or gone
         for step, earlier in match_steps(written, emitted):
@@ -127,8 +128,7 @@ class SpokenSteps:
             prior = graph_prior(self._graph, self._settings.nasva.coarse, self._embed)
         # All sentences count again, since a later one may say a line better.
         transcript = self._log.transcript
-        sentences = [sentence.text for sentence in transcript.sentences]
-        sentence_vectors = self._embed(sentences)
+        sentence_vectors = self._embed([sentence.text for sentence in transcript.sentences])
         self._lines = steps_from_texts(
             self._texts,
             transcript,
@@ -160,8 +160,7 @@ class SpokenSteps:
                 break
         # The sentences before it are its context.
         first = max(0, begin - CONTEXT_SENTENCES)
-        sentences = transcript.sentences[first:]
-        recent = Transcript(language=language, sentences=sentences)
+        recent = Transcript(language=language, sentences=transcript.sentences[first:])
         probabilities = transcript_step_probabilities(recent, self._settings.writing)
         if probabilities is None:
             return None
@@ -172,10 +171,7 @@ class SpokenSteps:
     def _embed(self, texts: Sequence[str]) -> Any:
         from stepline.text import embed
 
-        new = []
-        for text in dict.fromkeys(texts):
-            if text not in self._meanings:
-                new.append(text)
+        new = [text for text in dict.fromkeys(texts) if text not in self._meanings]
         if new:
             self._meanings |= dict(zip(new, embed(new), strict=True))
         return np.stack([self._meanings[text] for text in texts])
@@ -197,17 +193,11 @@ def match_steps(
             if index in twins:
                 continue
             for candidate in unmatched:
-                sources = set(candidate.step.sources)
-                if sources.isdisjoint(step.sources):
-                    continue
-                if not same_text or candidate.step.text == step.text:
+                is_same = candidate.step.text == step.text or not same_text
+                if is_same and not set(candidate.step.sources).isdisjoint(step.sources):
                     twins[index] = candidate
                     unmatched.remove(candidate)
                     break
     # All that is written, then what is not written any more.
-    pairs: list[tuple[Step | None, LiveStep | None]] = []
-    for index, step in enumerate(written):
-        pairs.append((step, twins.get(index)))
-    for candidate in unmatched:
-        pairs.append((None, candidate))
-    return pairs
+    pairs = [(step, twins.get(index)) for index, step in enumerate(written)]
+    return [*pairs, *((None, candidate) for candidate in unmatched)]

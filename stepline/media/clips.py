@@ -63,12 +63,25 @@ def join_clips(
     with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as container:
         if comment is not None:
             container.metadata["comment"] = comment
-        clip = _ClipWriter(container, path, spans[0], settings)
+        # one picture and one sound encoder, through which every span goes
+        encoders: list[_PictureEncoder | _SoundEncoder] = []
+        with open_media(path, settings) as media:
+            frame = seek_before(media, spans[0].start)
+            if frame is not None:
+                encoders.append(_PictureEncoder(media, container, frame))
+            if media.sound is not None:
+                encoders.append(_SoundEncoder(media, container))
         offset = 0.0
         for span in spans:
-            clip.add(path, span, offset)
+            with open_media(path, settings) as media:
+                _encode_span(media, span, offset, encoders)
             offset += span.duration
-        if not clip.finish():
+
+        # what the encoders hold back
+        written = [encoder for encoder in encoders if encoder.written]
+        for encoder in written:
+            encoder.finish()
+        if not written:
             reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
             cause = "the video, or what can be read of it, ends before"
             raise MediaError(f"{path}: {reason}; {cause}")
@@ -213,70 +226,45 @@ def copy_with_chapters(
 
 def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
     """Return chapters as PyAV takes them, in milliseconds."""
-    entries = []
-    for number, (span, title) in enumerate(chapters, start=1):
-        entry = {
+    return [
+        {
             "id": number,
             "start": round(span.start * 1000),
             "end": round(span.end * 1000),
             "time_base": Fraction(1, 1000),
             "metadata": {"title": title},
         }
-        entries.append(entry)
-    return entries
+        for number, (span, title) in enumerate(chapters, start=1)
+    ]
 
 
-class _ClipWriter:
-    """The file that is written: one picture and one sound encoder, through which every span
-    goes."""
+def _encode_span(
+    media: OpenMedia,
+    span: Span,
+    offset: float,
+    encoders: "Sequence[_PictureEncoder | _SoundEncoder]",
+) -> None:
+    """Append a span of the source to a clip. offset: second of the clip where it starts."""
+    seek_before(media, span.start)
+    # the encoders of this span, by the index that their streams have in the file
+    tracks = {}
+    for encoder in encoders:
+        stream = media.picture if isinstance(encoder, _PictureEncoder) else media.sound
+        if stream is not None:
+            tracks[stream.index] = encoder
+            encoder.begin(media, span, offset)
 
-    def __init__(
-        self, container: Any, path: Path | str, first: Span, settings: MediaSettings
-    ) -> None:
-        self._settings = settings
-        self._picture: _PictureEncoder | None = None
-        self._sound: _SoundEncoder | None = None
-        with open_media(path, settings) as media:
-            frame = seek_before(media, first.start)
-            if frame is not None:
-                self._picture = _PictureEncoder(media, container, frame)
-            if media.sound is not None:
-                self._sound = _SoundEncoder(media, container)
-
-    def add(self, path: Path | str, span: Span, offset: float) -> None:
-        """Append a span of the source. `offset`: where in the clip it starts."""
-        with open_media(path, self._settings) as media:
-            seek_before(media, span.start)
-
-            # the streams of this span, by the index that they have in its file
-            tracks: dict[int, _PictureEncoder | _SoundEncoder] = {}
-            if self._picture is not None and media.picture is not None:
-                tracks[media.picture.index] = self._picture
-            if self._sound is not None and media.sound is not None:
-                tracks[media.sound.index] = self._sound
-            for track in tracks.values():
-                track.begin(media, span, offset)
-
-            # one stream may lag behind the other, so the file is read a bit farther
-            for packet in media.packets():
-                if packet.stream.index in tracks:
-                    for frame in media.decode(packet):
-                        tracks[packet.stream.index].take(frame)
-                if all(track.done for track in tracks.values()):
-                    break
-                if media.packet_end(packet) > span.end + MAX_LAG_SECONDS:
-                    break
-            for track in tracks.values():
-                track.end()
-
-    def finish(self) -> bool:
-        """Write what the encoders hold back. Return whether anything went into the file."""
-        has_content = False
-        for track in (self._picture, self._sound):
-            if track is not None and track.written:
-                track.finish()
-                has_content = True
-        return has_content
+    # one stream may lag behind the other, so the file is read a bit farther
+    for packet in media.packets():
+        if packet.stream.index in tracks:
+            for frame in media.decode(packet):
+                tracks[packet.stream.index].take(frame)
+        if all(track.done for track in tracks.values()):
+            break
+        if media.packet_end(packet) > span.end + MAX_LAG_SECONDS:
+            break
+    for track in tracks.values():
+        track.end()
 
 
 class _PictureEncoder:

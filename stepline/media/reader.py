@@ -109,15 +109,13 @@ class MediaReader:
         if self._rate is not None and media.picture is not None:
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
             sampler = FrameSampler(self._rate, scaler, self._thumbnails)
-            tracks[media.picture.index] = PictureTrack(
-                media, sampler, self._settings, self._first, self._length
-            )
+            tracks[media.picture.index] = PictureTrack(media, sampler, self._first, self._length)
             # Where few are wanted, frames that no other needs are not decoded.
             is_sparse = self._rate * MIN_SPARSE_RATIO <= picture_rate(media.picture)
             if self._settings.skip_nonref and media.exact and is_sparse:
                 media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._settings, self._first, self._length)
+            tracks[media.sound.index] = SoundTrack(media, self._first, self._length)
         return tracks
 
 
@@ -126,16 +124,10 @@ class PictureTrack:
     seconds."""
 
     def __init__(
-        self,
-        media: OpenMedia,
-        sampler: FrameSampler,
-        settings: MediaSettings,
-        first: float,
-        length: float,
+        self, media: OpenMedia, sampler: FrameSampler, first: float, length: float
     ) -> None:
         self._media = media
         self._sampler = sampler
-        self._settings = settings
         self._timing = media.timing()
         self.finish = sampler.finish
         self._first = first
@@ -146,7 +138,7 @@ class PictureTrack:
     def take(self, frame: Any) -> Iterator[Frame]:
         """Yield the pictures that are certain once a decoded frame has come."""
         time, length = self._timing.time_and_length(frame)
-        check_duration(self._media.path, time, self._settings)
+        check_duration(self._media.path, time, self._media.settings)
         time -= self._first
         if time >= self._length:  # what was on screen before is so up to the end
             if not self.past:
@@ -163,11 +155,8 @@ class SoundTrack:
     """The sound stream on its way through clock and resampler. first, length: the part that is
     read, seconds."""
 
-    def __init__(
-        self, media: OpenMedia, settings: MediaSettings, first: float, length: float
-    ) -> None:
+    def __init__(self, media: OpenMedia, first: float, length: float) -> None:
         self._media = media
-        self._settings = settings
         self._clock = media.clock()
         self._timeline = AudioTimeline()
         self._first = first
@@ -179,7 +168,7 @@ class SoundTrack:
         """Yield the blocks that are full once a decoded frame has come."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
-        check_duration(self._media.path, time, self._settings)
+        check_duration(self._media.path, time, self._media.settings)
         time -= self._first
         self.past = self.past or time >= self._length
         if self.past:

@@ -61,8 +61,7 @@ def read_alignment(path: Path | str) -> Alignment:
             scores = _dense_scores(arrays)
             texts = tuple(arrays["texts"].tolist())
             rate = float(arrays["rate"])
-            kind = arrays["kind"].item()
-            return Alignment(texts, scores, rate, kind)
+            return Alignment(texts, scores, rate, arrays["kind"].item())
     except READ_ERRORS as error:
         cure = "write it again with `stepline steps --alignment --force`"
         raise StoreError(f"{path}: no alignment that can be read ({error}); {cure}") from error
@@ -77,6 +76,5 @@ def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
     counts = np.diff(arrays["starts"])  # (K,)
     rows = np.repeat(np.arange(steps), counts)  # (N,)
     scores = np.zeros((steps, columns), np.float32)
-    column_of_score = arrays["columns"]
-    scores[rows, column_of_score] = arrays["data"]
+    scores[rows, arrays["columns"]] = arrays["data"]
     return scores

@@ -1,13 +1,11 @@
-"""The shown steps as clips and animated pictures of their own."""
+"""The shown steps as clips of their own."""
 
 import contextlib
 import functools
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.errors import MediaError
 from stepline.files.atomic_files import FileSet, atomic_files
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
@@ -56,9 +54,7 @@ def sound_track_settings(record: Record) -> "MediaSettings | None":
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
-    if not isinstance(number, int):
-        return None
-    return MediaSettings(audio_track=number)
+    return None if not isinstance(number, int) else MediaSettings(audio_track=number)
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
@@ -69,8 +65,7 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
-            name = step_file_name(number, step, ".mp4")
-            spans[home / name] = span
+            spans[home / step_file_name(number, step, ".mp4")] = span
     return spans
 
 
@@ -89,54 +84,7 @@ def _home(record: Record, folder: Path) -> Path:
 def step_file_name(number: int, step: Step, suffix: str) -> str:
     """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
     text = one_line(step.text).lower()
-    words = re.sub(r"[^\w]+", "-", text).strip("-")
-    head = words[:MAX_NAME_CHARS].rstrip("-")
+    head = re.sub(r"[^\w]+", "-", text).strip("-")[:MAX_NAME_CHARS].rstrip("-")
     # a letter that is cut in two is left out
     slug = head.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return f"{number:02d}-{slug or 'step'}{suffix}"
-
-
-ANIMATIONS_SUFFIX = ".animations"  # of the folder that holds a video's animated pictures
-ANIMATION_RATE = 5  # pictures per second
-MAX_ANIMATION_SECONDS = 6.0  # s of a step that are shown
-ANIMATION_WIDTH = 320  # pixels
-
-
-def animations(record: Record, video: Path, suffix: str) -> dict[str, Callable[[Path], None]]:
-    """Return what writes an animated picture of every shown step, by its file name. suffix: .webp
-    or .gif.
-
-    The writers raise MediaError where the video cannot be read.
-    """
-    writers: dict[str, Callable[[Path], None]] = {}
-    for number, step in enumerate(record.steps, start=1):
-        span = shown_span(step)
-        if span is not None:
-            name = step_file_name(number, step, suffix)
-            writers[name] = functools.partial(_animate, video, span)
-    return writers
-
-
-def _animate(video: Path, span: Span, path: Path) -> None:
-    from PIL import Image
-
-    from stepline.media import read_frames_at
-
-    seconds = min(span.duration, MAX_ANIMATION_SECONDS)
-    count = max(1, round(seconds * ANIMATION_RATE))
-    times = [span.start + number / ANIMATION_RATE for number in range(count)]
-    frames = read_frames_at(video, times, ANIMATION_WIDTH)
-    pictures = [Image.fromarray(frame.image) for frame in frames]
-    if not pictures:
-        reason = f"no picture between {span.start:g} and {span.end:g} s"
-        raise MediaError(f"{video}: {reason}; leave --format webp, gif out")
-    form = path.suffix.removeprefix(".").upper()
-    pictures[0].save(
-        path,
-        form,
-        save_all=True,
-        append_images=pictures[1:],
-        duration=1000 // ANIMATION_RATE,  # ms
-        # repeats without end
-        loop=0,
-    )

@@ -1,13 +1,11 @@
 """What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO,
 Label Studio.
 
-FFmpeg metadata     https://ffmpeg.org/ffmpeg-formats.html#Metadata-2
 OpenTimelineIO      https://opentimelineio.readthedocs.io, schemas Timeline.1, Clip.2, Marker.2
 Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames of a Video, and a TextArea per region
 """
 
 import json
-import re
 
 from pydantic import JsonValue
 
@@ -36,7 +34,7 @@ REGION_LABELS: dict[Verdict, str] = {
 }
 CANDIDATE_LABEL = "candidate"  # of a span that a step may have instead of its best one
 LABEL_STUDIO_RATE = 24  # frames/s of its Video tag by default. Times are counted in them
-TIME_BASE = 1000  # a second in FFmpeg's metadata. OpenTimelineIO's times have the same
+TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
 
 
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
@@ -69,21 +67,6 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     ends = [*starts[1:], end]
     spans = [Span(*limits) for limits in zip(starts, ends, strict=True)]
     return list(zip(spans, texts, strict=True))
-
-
-def ffmetadata(record: Record) -> str | None:
-    """Return the chapters as FFmpeg's metadata (`ffmpeg -i v.mp4 -i FILE -map_chapters 1 -c copy
-    out.mp4`)."""
-    chapters = file_chapters(record)
-    if not chapters:
-        return None
-    blocks = [f";FFMETADATA1\ntitle={_escape(title(record))}\n"]
-    for span, text in chapters:
-        start = _ticks(span.start)
-        end = _ticks(span.end)
-        blocks.append(f"[CHAPTER]\nTIMEBASE=1/{TIME_BASE}\n")
-        blocks.append(f"START={start}\nEND={end}\ntitle={_escape(text)}\n")
-    return "".join(blocks)
 
 
 def opentimelineio(record: Record, media: str | None = None) -> str:
@@ -215,15 +198,6 @@ def _json(tree: JsonValue) -> str:
     return printable(text) + "\n"
 
 
-def _escape(text: str) -> str:
-    # Signs that have a meaning in FFmpeg's metadata.
-    return re.sub(r"([=;#\\])", r"\\\1", text)
-
-
-def _ticks(second: float) -> int:
-    return round(second * TIME_BASE)
-
-
 def _range(span: Span) -> dict[str, JsonValue]:
     return {
         "OTIO_SCHEMA": "TimeRange.1",
@@ -236,5 +210,5 @@ def _rational_time(second: float) -> dict[str, JsonValue]:
     return {
         "OTIO_SCHEMA": "RationalTime.1",
         "rate": float(TIME_BASE),
-        "value": float(_ticks(second)),
+        "value": float(round(second * TIME_BASE)),
     }

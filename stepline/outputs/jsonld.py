@@ -32,33 +32,19 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     Offsets are seconds. A step that is not shown carries no clip, and without links no file path
     leaves the machine.
     """
-    video = _video_object(record, links)
-    clips: list[JsonValue] = []
-    steps: list[JsonValue] = []
-    for number, step in enumerate(record.steps, start=1):
-        entry = _step_entry(step, number, links)
-        if step.kind == "avoid":  # schema.org: a tip may say "what should not be done"
-            tip: JsonValue = {"@type": "HowToTip", "text": step_line(step)}
-            entry["itemListElement"] = [tip]
-        clip = _clip(step, number, links)
-        if clip is not None:
-            entry["video"] = {"@id": clip["@id"]}
-            clips.append(clip)
-        steps.append(entry)
-
-    # the tree, in the order in which it is read
-    video["hasPart"] = clips
-    tree: dict[str, JsonValue] = {
-        "@context": "https://schema.org",
-        "@type": "HowTo",
-        "name": title(record),
-    }
-    tree |= _origin(record, links)
-    tree |= _times(record, HOWTO_TIMES)
-    if record.yields:
-        tree["yield"] = material_text(record.yields[0])
-    tree |= _supplies_and_tools(record)
-    tree |= {"video": video, "step": steps}
+    steps, clips = _steps_and_clips(record, links, is_howto=True)
+    tree = _work(record, links, "HowTo", HOWTO_TIMES, "yield")
+    supplies: list[JsonValue] = []
+    for thing in record.materials:
+        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": one_line(thing.name)}
+        if thing.amounts:
+            supply["requiredQuantity"] = " + ".join(map(amount_text, thing.amounts))
+        supplies.append(supply)
+    if supplies:
+        tree["supply"] = supplies
+    tree |= _tools(record)
+    tree["video"] = _video_object(record, links) | {"hasPart": clips}
+    tree["step"] = steps
     return _script_safe(tree | _language(record))
 
 
@@ -69,36 +55,12 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     Ingredients, times and yield are what the speaker says. `recipe_gaps` says what search engines
     miss in it.
     """
-    # The work as a whole.
-    tree: dict[str, JsonValue] = {
-        "@context": "https://schema.org",
-        "@type": "Recipe",
-        "name": title(record),
-    }
-    tree |= _origin(record, links)
-    tree |= _times(record, RECIPE_TIMES)
-    if record.yields:
-        tree["recipeYield"] = material_text(record.yields[0])
-    # The steps, and a clip of each that is shown.
-    clips: list[JsonValue] = []
-    steps: list[JsonValue] = []
-    for number, step in enumerate(record.steps, start=1):
-        entry = _step_entry(step, number, links)
-        clip = _clip(step, number, links)
-        if clip is not None:
-            entry["video"] = clip
-            clips.append(clip)
-        steps.append(entry)
+    steps, clips = _steps_and_clips(record, links, is_howto=False)
+    tree = _work(record, links, "Recipe", RECIPE_TIMES, "recipeYield")
     # without a file or address there is no video to name
     if links.video is not None:
-        video = _video_object(record, links)
-        video["hasPart"] = clips
-        tree["video"] = video
-    # What is needed, and what is done.
-    ingredients: list[JsonValue] = []
-    for thing in record.materials:
-        ingredients.append(material_text(thing))
-    tree["recipeIngredient"] = ingredients
+        tree["video"] = _video_object(record, links) | {"hasPart": clips}
+    tree["recipeIngredient"] = list(map(material_text, record.materials))
     tree["recipeInstructions"] = steps
     tree |= _tools(record)
     return _script_safe(tree | _language(record))
@@ -117,19 +79,29 @@ def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
     return gaps
 
 
-def _origin(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
-    """Return the image, author and date of the work, those that are known."""
-    entries: dict[str, JsonValue] = {}
+def _work(
+    record: Record, links: RecordLinks, kind: str, time_fields: dict[TimeKind, str], yields: str
+) -> dict[str, JsonValue]:
+    """Return the title of the work, and its image, author, date, times and yield, those that are
+    known. Of a range it is the longer time, which no field but one can hold."""
+    tree: dict[str, JsonValue] = {
+        "@context": "https://schema.org",
+        "@type": kind,
+        "name": title(record),
+    }
     if links.page:
-        entries["url"] = links.page
+        tree["url"] = links.page
     if links.image is not None:
-        entries["image"] = links.image
+        tree["image"] = links.image
     if record.video.author is not None:
-        name = one_line(record.video.author)
-        entries["author"] = {"@type": "Person", "name": name}
+        tree["author"] = {"@type": "Person", "name": one_line(record.video.author)}
     if record.video.publication_date is not None:
-        entries["datePublished"] = record.video.publication_date
-    return entries
+        tree["datePublished"] = record.video.publication_date
+    for time in record.times:
+        tree[time_fields[time.kind]] = iso_duration(time.high)
+    if record.yields:
+        tree[yields] = material_text(record.yields[0])
+    return tree
 
 
 def _video_object(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
@@ -151,21 +123,35 @@ def _video_object(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
     return video
 
 
-def _step_entry(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue]:
-    """Return the HowToStep without its clip. number: from 1 on, as in the page."""
-    text = step_line(step)
-    entry: dict[str, JsonValue] = {
-        "@type": "HowToStep",
-        "position": number,
-        "name": text,
-        "text": text,
-    }
-    address = links.step(number)
-    if address is not None:
-        entry["url"] = address
-    if step.id in links.pictures:
-        entry["image"] = links.pictures[step.id]
-    return entry
+def _steps_and_clips(
+    record: Record, links: RecordLinks, *, is_howto: bool
+) -> tuple[list[JsonValue], list[JsonValue]]:
+    """Return a HowToStep for each step, numbered as in the page, and a Clip for each that is
+    shown. Of a HowTo the steps name their clips, of a Recipe they hold them."""
+    steps: list[JsonValue] = []
+    clips: list[JsonValue] = []
+    for number, step in enumerate(record.steps, start=1):
+        text = step_line(step)
+        entry: dict[str, JsonValue] = {
+            "@type": "HowToStep",
+            "position": number,
+            "name": text,
+            "text": text,
+        }
+        address = links.step(number)
+        if address is not None:
+            entry["url"] = address
+        if step.id in links.pictures:
+            entry["image"] = links.pictures[step.id]
+        if is_howto and step.kind == "avoid":
+            # schema.org: a tip may say "what should not be done"
+            entry["itemListElement"] = [{"@type": "HowToTip", "text": text}]
+        clip = _clip(step, number, links)
+        if clip is not None:
+            entry["video"] = {"@id": clip["@id"]} if is_howto else clip
+            clips.append(clip)
+        steps.append(entry)
+    return steps, clips
 
 
 def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
@@ -188,51 +174,20 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
     return clip
 
 
-def _times(record: Record, fields: dict[TimeKind, str]) -> dict[str, JsonValue]:
-    """Return the times that are said in ISO 8601. Of a range it is the longer time, which no field
-    but one can hold."""
-    times: dict[str, JsonValue] = {}
-    for time in record.times:
-        field = fields[time.kind]
-        times[field] = iso_duration(time.high)
-    return times
-
-
 def iso_duration(seconds: float) -> str:
     """Return a time as ISO 8601 has it, in hours, minutes and seconds: PT1H30M."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     parts = [(hours, "H"), (minute, "M"), (second, "S")]
-    texts = [f"{number}{letter}" for number, letter in parts if number]
-    text = "".join(texts) or "0S"
-    return f"PT{text}"
-
-
-def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
-    """Return the supplies of a HowTo, each with how much of it, and its tools. Those that are
-    named."""
-    supplies: list[JsonValue] = []
-    for thing in record.materials:
-        name = one_line(thing.name)
-        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": name}
-        if thing.amounts:
-            amounts = map(amount_text, thing.amounts)
-            supply["requiredQuantity"] = " + ".join(amounts)
-        supplies.append(supply)
-    entries: dict[str, JsonValue] = {}
-    if supplies:
-        entries["supply"] = supplies
-    return entries | _tools(record)
+    text = "".join(f"{number}{letter}" for number, letter in parts if number)
+    return f"PT{text or '0S'}"
 
 
 def _tools(record: Record) -> dict[str, JsonValue]:
-    tools: list[JsonValue] = []
-    for tool in record.tools:
-        name = one_line(tool.name)
-        tools.append({"@type": "HowToTool", "name": name})
-    if not tools:
-        return {}
-    return {"tool": tools}
+    tools: list[JsonValue] = [
+        {"@type": "HowToTool", "name": one_line(tool.name)} for tool in record.tools
+    ]
+    return {"tool": tools} if tools else {}
 
 
 def _language(record: Record) -> dict[str, JsonValue]:

@@ -51,7 +51,7 @@ def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]
     manifest = OutputManifest(id, folder)
     places = []
     for name in OUTPUTS:
-        if name not in formats or OUTPUTS[name].folder:
+        if name not in formats:
             continue
         path = manifest.path_of(name)
         if os.path.lexists(path) and not manifest.owns(name):
@@ -74,7 +74,7 @@ class OutputManifest:
         self._named = Record(id=id, video=Video(id=id))  # for the paths, which follow from the id
 
     def path_of(self, name: str) -> Path:
-        """Return the file or folder of an output."""
+        """Return the file of an output."""
         return output_path(self._named, self.folder, name)
 
     @functools.cached_property
@@ -166,8 +166,7 @@ class OutputManifest:
             mark = self._mark(record, name, path, new_files)
             marks[path.name] = " ".join([mark, *before]).strip()
         if marks:
-            note = files.partial(self.note_path)
-            note.write_text(json.dumps(marks), encoding="utf-8")
+            files.partial(self.note_path).write_text(json.dumps(marks), encoding="utf-8")
         else:
             files.remove(self.note_path)
 
@@ -191,10 +190,8 @@ class OutputManifest:
         if name not in OWN_OUTPUTS:
             lines += plugin_identities({"outputs": name}).values()
         lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
-        text = "\n".join(lines)
-        whole = hashlib.sha256(text.encode()).hexdigest()
-        file_digest = digests.get(path, "none")
-        return f"{file_digest} {whole}"
+        whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return f"{digests.get(path, 'none')} {whole}"
 
     def _marks(self, path: Path) -> list[str]:
         """Return what each note says of a file, "" where it says nothing."""

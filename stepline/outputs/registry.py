@@ -12,7 +12,7 @@ from stepline.errors import SettingsError
 from stepline.outputs import documents, editing
 from stepline.outputs.alignment import alignment_npz
 from stepline.outputs.chapters import chapters
-from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
+from stepline.outputs.clips import step_file_name
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
@@ -44,16 +44,15 @@ class OutputExtras:
     formats: tuple[str, ...] = ()
 
 
-# What a file holds, or what writes it to a path. Of a folder, by the files' names.
+# What a file holds, or what writes it to a path.
 Content: TypeAlias = str | bytes | Callable[[Path], None]
-Writer: TypeAlias = Callable[[Record, OutputExtras], Content | Mapping[str, Content] | None]
+Writer: TypeAlias = Callable[[Record, OutputExtras], Content | None]
 
 
 class Output(NamedTuple):
-    """A row: the suffix of the file or folder, and its writer, which returns None where a record
+    """A row: the suffix of the file, and its writer, which returns None where a record
     does not fit.
 
-    folder: of several files, named by the steps' numbers.
     keyframes: of the steps. "inside" it, or "beside" it in a folder, linked.
     remade: the record alone gives its text.
     addressed: it holds the addresses of WebAddresses, where these are given.
@@ -61,7 +60,6 @@ class Output(NamedTuple):
 
     suffix: str
     write: Writer
-    folder: bool = False
     keyframes: Literal["none", "inside", "beside"] = "none"
     remade: bool = False
     addressed: bool = False
@@ -116,8 +114,7 @@ def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
     if any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
         for id, link in picture_links(record, extras).items():
             pictures[id] = web.absolute(media_link(link))
-    video_link = web.video(extras.media)
-    return RecordLinks(page_link, video_link, pictures)
+    return RecordLinks(page_link, web.video(extras.media), pictures)
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
@@ -126,8 +123,7 @@ def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     links = {}
     for number, step in enumerate(record.steps, start=1):
         if step.id in extras.keyframes:
-            name = step_file_name(number, step, ".jpg")
-            links[step.id] = f"{folder_name}/{name}"
+            links[step.id] = f"{folder_name}/{step_file_name(number, step, '.jpg')}"
     return links
 
 
@@ -140,15 +136,6 @@ def _chaptered(form: str) -> Writer:
         if not file_chapters:
             return None
         return lambda path: copy_with_chapters(video, file_chapters, path)
-
-    return write
-
-
-def _animated(form: str) -> Writer:
-    def write(record: Record, extras: OutputExtras) -> Mapping[str, Content] | None:
-        video = _video(extras, form)
-        pictures: dict[str, Content] = dict(animations(record, video, f".{form}"))
-        return pictures or None
 
     return write
 
@@ -185,9 +172,6 @@ OUTPUTS: dict[str, Output] = {
     "docx": Output(
         ".docx", lambda record, extras: documents.docx(record, extras.keyframes), keyframes="inside"
     ),
-    "ffmetadata": Output(
-        ".ffmetadata.txt", lambda record, _: editing.ffmetadata(record), remade=True
-    ),
     "mp4": Output(".chapters.mp4", _chaptered("mp4")),
     "mkv": Output(".chapters.mkv", _chaptered("mkv")),
     "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
@@ -197,8 +181,6 @@ OUTPUTS: dict[str, Output] = {
         addressed=True,
     ),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
-    "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
-    "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
     "html": Output(".html", _page, keyframes="inside"),
     "json": Output(".json", lambda record, _: to_json(record), remade=True),
 }
@@ -244,7 +226,7 @@ def render(record: Record, name: str) -> str:
 
 
 def output_places(record: Record, folder: Path, name: str) -> list[Path]:
-    """Return the file or folder of an output, and the folder of the pictures that it links."""
+    """Return the file of an output, and the folder of the pictures that it links."""
     places = [output_path(record, folder, name)]
     if OUTPUTS[name].keyframes == "beside":
         places.append(pictures_folder(record, folder))

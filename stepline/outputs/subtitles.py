@@ -53,18 +53,15 @@ def spoken_srt(record: Record) -> str:
 def _vtt(cues: list[Subtitle]) -> str:
     blocks = ["WEBVTT\n"]
     for cue in cues:
-        times = _times(cue, ".")
         text = html.escape(cue.text, quote=False)
-        blocks.append(f"{cue.number}\n{times}\n{text}\n")
+        blocks.append(f"{cue.number}\n{_times(cue, '.')}\n{text}\n")
     return "\n".join(blocks)
 
 
 def _srt(cues: list[Subtitle]) -> str:
     blocks = []
     for number, cue in enumerate(cues, start=1):
-        times = _times(cue, ",")
-        text = _escape_srt(cue.text)
-        blocks.append(f"{number}\n{times}\n{text}\n")
+        blocks.append(f"{number}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n")
     return "\n".join(blocks)
 
 
@@ -92,15 +89,12 @@ def _cues(record: Record, with_said: bool) -> list[Subtitle]:
 
 def _cue(number: int, span: Span, text: str) -> Subtitle:
     start = round(span.start * 1000)
-    end = round(span.end * 1000)
     # a cue must not be empty
-    return Subtitle(number, start, max(start + 1, end), text)
+    return Subtitle(number, start, max(start + 1, round(span.end * 1000)), text)
 
 
 def _times(cue: Subtitle, point: str) -> str:
-    start = _stamp(cue.start, point)
-    end = _stamp(cue.end, point)
-    return f"{start} --> {end}"
+    return f"{_stamp(cue.start, point)} --> {_stamp(cue.end, point)}"
 
 
 def _stamp(milliseconds: int, point: str) -> str:

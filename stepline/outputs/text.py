@@ -22,12 +22,8 @@ DIGEST_HEX_DIGITS = 10  # hex digits of the id's sha256
 def one_line(text: str) -> str:
     """Return the text on one line: every run of white space becomes a space, control characters
     vanish."""
-    letters = []
-    for letter in text:
-        if letter.isspace() or unicodedata.category(letter) != "Cc":
-            letters.append(letter)
-    words = "".join(letters).split()
-    return " ".join(words)
+    letters = (x for x in text if x.isspace() or unicodedata.category(x) != "Cc")
+    return " ".join("".join(letters).split())
 
 
 def sentence_case(text: str) -> str:
@@ -39,9 +35,7 @@ def step_line(step: Step) -> str:
     """Return a step's text on one line, in sentence case, with a mark before what is not to be
     done."""
     text = sentence_case(one_line(step.text))
-    if step.kind == "avoid" and text:
-        return WARNING_MARK + text
-    return text
+    return WARNING_MARK + text if step.kind == "avoid" and text else text
 
 
 def shorten(text: str, limit: int) -> str:
@@ -60,16 +54,12 @@ def clock(seconds: float) -> str:
     """Return whole seconds, rounded down, as 0:07, 12:34 or 1:02:03."""
     minutes, second = divmod(int(seconds), 60)
     hour, minute = divmod(minutes, 60)
-    if hour:
-        return f"{hour}:{minute:02d}:{second:02d}"
-    return f"{minute}:{second:02d}"
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
 
 
 def percent_text(probability: float) -> str:
     """Return a probability as whole per cent. What is little, but not nothing, as <1."""
-    if 0.0 < probability < 0.005:
-        return "<1"
-    return f"{probability * 100:.0f}"
+    return "<1" if 0.0 < probability < 0.005 else f"{probability * 100:.0f}"
 
 
 def safe_stem(name: str) -> str:
@@ -106,8 +96,7 @@ def shown_span(step: Step) -> Span | None:
 def title(record: Record) -> str:
     """Return a video's title, else its task, else its id."""
     video = record.video
-    name = one_line(video.title or video.task or "")
-    return name or video.id
+    return one_line(video.title or video.task or "") or video.id
 
 
 def amount_text(amount: Amount) -> str:
@@ -122,8 +111,7 @@ def material_text(thing: Material) -> str:
     """Return a thing with its amounts, as a recipe lists it: "1.5 cup flour", "2 tbsp + 1 cup
     milk"."""
     amounts = " + ".join(map(amount_text, thing.amounts))
-    name = one_line(thing.name)
-    return f"{amounts} {name}".strip()
+    return f"{amounts} {one_line(thing.name)}".strip()
 
 
 def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
@@ -137,5 +125,4 @@ def from_pictures(record: Record) -> bool:
     calibrated."""
     if not record.models.get("describer") or record.captions:
         return False
-    spoken_steps = [step for step in record.steps if step.said is not None or step.sources]
-    return not spoken_steps
+    return not any(step.said is not None or step.sources for step in record.steps)

@@ -41,9 +41,7 @@ STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
 def status_verdict(status: Status | None, basis: Basis | None, span: Span | None) -> Verdict:
     """Return the verdict of a status that rests on `basis`. Without a status, of the time alone."""
     if status is None:
-        if span is None:
-            return "unplaced"
-        return "shown"
+        return "unplaced" if span is None else "shown"
     if status == "shown" and basis == "words":
         return "likely"
     return STATUS_VERDICTS[status]
@@ -51,32 +49,22 @@ def status_verdict(status: Status | None, basis: Basis | None, span: Span | None
 
 def step_verdict(step: Step) -> Verdict:
     """Return the verdict on a step. One without a status is judged by the times it has."""
-    span = None
-    if step.spans:
-        span = step.spans[0]
+    span = step.spans[0] if step.spans else None
     return status_verdict(step.status, step.basis, span)
 
 
 def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
     """Return how many steps there are of each verdict that occurs, in the order of the table."""
     counts = Counter(map(step_verdict, steps))
-    ordered = {}
-    for verdict in VERDICT_TEXTS:
-        if counts[verdict]:
-            ordered[verdict] = counts[verdict]
-    return ordered
+    return {verdict: counts[verdict] for verdict in VERDICT_TEXTS if counts[verdict]}
 
 
 def likely_fraction(steps: Iterable[Step]) -> float | None:
     """Return the mean P(shown) of the steps that are likely shown by their words, which the
     pictures do not distinguish. None without such a step."""
-    scores = []
-    for step in steps:
-        if step_verdict(step) == "likely" and step.score is not None:
-            scores.append(step.score)
-    if not scores:
-        return None
-    return sum(scores) / len(scores)
+    likely = [step for step in steps if step_verdict(step) == "likely"]
+    scores = [step.score for step in likely if step.score is not None]
+    return sum(scores) / len(scores) if scores else None
 
 
 def verdict_lines(steps: Iterable[Step]) -> dict[Verdict, str]:
@@ -109,9 +97,7 @@ def step_time(step: Step) -> str:
     if span is not None:
         time = f"{clock(span.start)}-{clock(span.end)}"
         reason = doubt(step)
-        if reason is None:
-            return time
-        return f"{time}, {reason}"
+        return time if reason is None else f"{time}, {reason}"
     if step.said is None:
         return "not found"
     return f"said at {clock(step.said.start)}, not shown"

@@ -16,15 +16,12 @@ PREFIX_ENDS = ("/", "=")  # of a prefix to which a file name is joined as it is
 
 def media_link(path: str) -> str:
     """Return a file's path as a link that can never be read as another scheme or host."""
-    if path.startswith("/"):
-        return Path(path).as_uri()
-    return quote(path, safe="/")
+    return Path(path).as_uri() if path.startswith("/") else quote(path, safe="/")
 
 
 def picture_link(jpeg: bytes) -> str:
     """Return a JPEG as a link that holds it."""
-    text = base64.b64encode(jpeg).decode()
-    return f"data:image/jpeg;base64,{text}"
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,7 @@ class RecordLinks:
     def image(self) -> str | None:
         """The picture of the last step that has one, which comes nearest to the result."""
         links = list(self.pictures.values())
-        if not links:
-            return None
-        return links[-1]
+        return None if not links else links[-1]
 
     @property
     def is_absolute(self) -> bool:

@@ -77,10 +77,7 @@ def write_outputs(
             content = OUTPUTS[name].write(record, extras)
             if name == "json":  # from then on the earlier one shows nothing
                 OutputManifest(record.id, folder, web).write(record, formats, together)
-            if OUTPUTS[name].folder:
-                contents = content if isinstance(content, Mapping) else {}
-                paths += _write_folder(path, contents, together)
-            elif content is None or isinstance(content, Mapping):
+            if content is None:
                 together.remove(path)
             else:
                 _write(content, together.partial(path))
@@ -107,20 +104,16 @@ def _write_pictures(
     """Write the pictures that some formats link, if any does."""
     if not any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
         return []
-    pictures: dict[str, Content] = {}
-    for id, picture_path in picture_links(record, extras).items():
-        pictures[Path(picture_path).name] = extras.keyframes[id]
-    return _write_folder(pictures_folder(record, folder), pictures, files)
-
-
-def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet) -> list[Path]:
-    """Write the files of a folder, and have those of an earlier run that none replaces removed."""
-    for name, content in contents.items():
-        _write(content, files.partial(folder / name))
-    # Those that are written now stay: the set knows them.
-    for stale in folder.glob("[0-9][0-9]*-*"):
+    home = pictures_folder(record, folder)
+    paths = []
+    for id, link in picture_links(record, extras).items():
+        path = home / Path(link).name
+        files.partial(path).write_bytes(extras.keyframes[id])
+        paths.append(path)
+    # Pictures of an earlier run go, unless the set knows that they are written now.
+    for stale in home.glob("[0-9][0-9]*-*"):
         files.remove(stale)
-    return [folder / name for name in contents]
+    return paths
 
 
 def _write(content: Content, path: Path) -> None:

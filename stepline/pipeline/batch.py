@@ -55,6 +55,7 @@ from stepline.pipeline.sources import (
     is_taken,
     open_only_source,
     read_media_info,
+    refuse_odd_name,
 )
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
@@ -321,6 +322,7 @@ def run_video(
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
+    refuse_odd_name(request.path)
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)

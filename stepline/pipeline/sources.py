@@ -158,6 +158,7 @@ class VideoSource:
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
+            refuse_odd_name(self.place)
             if is_site(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
@@ -379,6 +380,15 @@ def _report_left_out(folder: Path, files: Iterable[Path]) -> None:
         log.warning("%s: left out: %s; name the files to read them", folder, kinds)
 
 
+def refuse_odd_name(path: Path) -> None:
+    """Raise MediaError where a video's name is not UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        reason = "its name is not UTF-8, which no JSON can hold"
+        raise MediaError(f"{str(path)!a}: {reason}; rename the file") from error
+
+
 def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
     """Return id -> path: the file's stem, made longer where another video of the run or in `out`
     has that stem."""
@@ -412,17 +422,11 @@ def is_taken(path: Path, out: Path) -> bool:
 def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
     """Return what the request's file holds. Of captions: how long they last and no stream.
 
-    Raises MediaError where a video cannot be read or its name is not UTF-8, CaptionError where
-    captions hold no sentence.
+    Raises MediaError where a video cannot be read, CaptionError where captions hold no sentence.
     """
     from stepline.media import MediaInfo, probe
     from stepline.media.container import check_duration
 
-    try:
-        str(request.path).encode()
-    except UnicodeEncodeError as error:
-        reason = "its name is not UTF-8, which no JSON can hold"
-        raise MediaError(f"{str(request.path)!a}: {reason}; rename the file") from error
     if not request.captions_alone:
         return probe(request.path, settings.media)
     from stepline.speech import read_captions

@@ -282,33 +282,9 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
 
 
 # ISO 639-1 and what files mark it as, ISO 639-2 in both its forms. Others as they are
-LANGUAGE_TAGS = {
-    "ar": ("ar", "ara"),
-    "cs": ("cs", "ces", "cze"),
-    "da": ("da", "dan"),
-    "de": ("de", "deu", "ger"),
-    "el": ("el", "ell", "gre"),
-    "en": ("en", "eng"),
-    "es": ("es", "spa"),
-    "fi": ("fi", "fin"),
-    "fr": ("fr", "fra", "fre"),
-    "he": ("he", "heb"),
-    "hi": ("hi", "hin"),
-    "hu": ("hu", "hun"),
-    "id": ("id", "ind"),
-    "it": ("it", "ita"),
-    "ja": ("ja", "jpn"),
-    "ko": ("ko", "kor"),
-    "nl": ("nl", "nld", "dut"),
-    "no": ("no", "nor", "nob"),
-    "pl": ("pl", "pol"),
-    "pt": ("pt", "por"),
-    "ro": ("ro", "ron", "rum"),
-    "ru": ("ru", "rus"),
-    "sv": ("sv", "swe"),
-    "th": ("th", "tha"),
-    "tr": ("tr", "tur"),
-    "uk": ("uk", "ukr"),
-    "vi": ("vi", "vie"),
-    "zh": ("zh", "zho", "chi"),
-}
+_LANGUAGE_TEXT = """
+ar ara, cs ces cze, da dan, de deu ger, el ell gre, en eng, es spa, fi fin, fr fra fre,
+he heb, hi hin, hu hun, id ind, it ita, ja jpn, ko kor, nl nld dut, no nor nob, pl pol,
+pt por, ro ron rum, ru rus, sv swe, th tha, tr tur, uk ukr, vi vie, zh zho chi
+"""
+LANGUAGE_TAGS = {tags.split()[0]: tags.split() for tags in _LANGUAGE_TEXT.split(",")}

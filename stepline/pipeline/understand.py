@@ -285,7 +285,8 @@ def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: floa
     # where nothing can be shown, that the pictures do not fit the words goes without saying. The
     # clicks of a screen recording fit them
     is_clicked = any(step.target is not None for step in placed.steps)
-    if placed.grounding is not None and ((is_placed or not warnings) and not is_clicked):
+    is_comparable = (is_placed or not warnings) and not is_clicked
+    if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes

@@ -69,11 +69,7 @@ class AnswerLog(AppendLog[Answer]):
     replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Answer, _answer_key, "an answer")
-
-
-def _answer_key(answer: Answer) -> tuple[str, str]:
-    return answer.item, answer.annotator
+        super().__init__(path, Answer, lambda answer: (answer.item, answer.annotator), "an answer")
 
 
 @dataclass(frozen=True)
@@ -130,12 +126,9 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     votes = _positive_votes(answers, rule)
     yes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
     # Two columns, so that Fleiss' kappa of two categories can be taken.
-    no = rule.annotators - yes
-    counts = np.stack([yes, no], axis=1)  # (clips, 2)
-    kappa, same = fleiss_kappa(counts)
-    clips = {answer.item for answer in answers}
+    kappa, same = fleiss_kappa(np.stack([yes, rule.annotators - yes], axis=1))
     return Agreement(
-        clips=len(clips),
+        clips=len({answer.item for answer in answers}),
         complete=len(verdicts),
         shown=verdicts.count(True),
         unshown=verdicts.count(False),
@@ -150,11 +143,8 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
     for answer in answers:
         # In the order of the answers, since the first ones count.
         votes[answer.item].append(answer.shown)
-    counts = {}
-    for clip, values in votes.items():
-        if len(values) >= rule.annotators:
-            counts[clip] = sum(values[: rule.annotators])
-    return counts
+    count = rule.annotators
+    return {clip: sum(said[:count]) for clip, said in votes.items() if len(said) >= count}
 
 
 def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
@@ -222,11 +212,11 @@ def export(
     """
     # the clips on which enough agree
     verdicts = consensus(answers, rule)
-    labelled = []
-    for clip in clips:
-        verdict = verdicts.get(clip.id)
-        if verdict is not None:
-            labelled.append(clip.model_copy(update={"shown": verdict}))
+    labelled = [
+        clip.model_copy(update={"shown": verdicts[clip.id]})
+        for clip in clips
+        if verdicts.get(clip.id) is not None
+    ]
     if not labelled:
         missing = f"no clip yet has {rule.annotators} answers with {rule.majority} that agree"
         raise DatasetError(f"{missing}; annotate on, or ask fewer")
@@ -252,9 +242,7 @@ def export(
     }
 
     # the three files
-    labels_text = json.dumps(labels, indent=1)
-    report_text = json.dumps(report, ensure_ascii=False, indent=1)
-    write_atomic(folder / LABELS_FILE, f"{labels_text}\n")
+    write_atomic(folder / LABELS_FILE, json.dumps(labels, indent=1) + "\n")
     write_clips(labelled, folder / CLIPS_FILE)
-    write_atomic(folder / REPORT_FILE, f"{report_text}\n")
+    write_atomic(folder / REPORT_FILE, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
     return summary

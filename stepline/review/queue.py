@@ -89,9 +89,8 @@ class AnnotationQueue:
         again = self._taken_back.get(annotator)
         if again is None:
             return task
-        stage: Stage = "annotate"
-        if any(clip.id == again for clip in self._qualifying):
-            stage = "qualify"
+        is_qualifying = any(clip.id == again for clip in self._qualifying)
+        stage: Stage = "qualify" if is_qualifying else "annotate"
         return AnnotationTask(stage, self.clips[again], task.left + (task.clip is not None))
 
     def _next_new(self, annotator: str) -> AnnotationTask:
@@ -111,11 +110,11 @@ class AnnotationQueue:
             return AnnotationTask("not qualified")
         # ... then the clip in front of them, or the one nearest to having all its answers.
         current = self._current.get(annotator)
-        clips = []
-        for clip in self.to_annotate:
-            is_open = counts[clip.id] < self._annotators or clip.id == current
-            if is_open and clip.id not in own:
-                clips.append(clip)
+        clips = [
+            clip
+            for clip in self.to_annotate
+            if clip.id not in own and (counts[clip.id] < self._annotators or clip.id == current)
+        ]
         if not clips:
             return AnnotationTask("done")
         # Clips that are nearly complete come first, so that few are left without all answers.

@@ -62,20 +62,15 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
     lowered = (text[:MAX_TEXT_CHARS].lower() for text in texts)
     unused = [part for part in UNUSED_PARTS if part in language.pipe_names]
     for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=unused):
-        lemmas = []
-        for token in document:
-            if (numerals and _is_numeral(token)) or _is_content_word(token):
-                lemmas.append(str(token.lemma_))
-        yield lemmas
+        yield [str(token.lemma_) for token in document if _is_counted(token, numerals)]
 
 
-def _is_numeral(token: "Token") -> bool:
-    return (token.pos_ == NUMERAL_CLASS or token.like_num) or token.lemma_ in UNIT_WORDS
-
-
-def _is_content_word(token: "Token") -> bool:
-    text = token.text
-    return False if len(text) < 2 or not text[0].isalpha() else token.pos_ in WORD_CLASSES
+def _is_counted(token: "Token", numerals: bool) -> bool:
+    is_numeral = token.pos_ == NUMERAL_CLASS or token.like_num or token.lemma_ in UNIT_WORDS
+    if numerals and is_numeral:
+        return True
+    is_word = len(token.text) >= 2 and token.text[0].isalpha()
+    return is_word and token.pos_ in WORD_CLASSES
 
 
 @cache
@@ -83,19 +78,15 @@ def generic_words() -> frozenset[str]:
     """Return the lemmas that a title may share with any how-to: generic_words.txt next to this
     file."""
     file = files("stepline.sieve_swap").joinpath("generic_words.txt")
-    words = set()
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            words.add(line)
-    return frozenset(words)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
     """Yield the content words of each title that are not generic, each once, in order."""
     generic = generic_words()
     for words in content_words(titles):
-        distinct_words = dict.fromkeys(words)
-        yield [word for word in distinct_words if word not in generic]
+        yield [word for word in dict.fromkeys(words) if word not in generic]
 
 
 @dataclass(frozen=True)
@@ -154,18 +145,13 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    titles = []
-    texts = []
-    for document in documents:
-        titles.append(document.title)
-        step_texts = [step.text for step in document.steps]
-        texts.append(" ".join(step_texts))
+    titles = [document.title for document in documents]
+    texts = [" ".join(step.text for step in document.steps) for document in documents]
     # Sorted, so that the file has the same bytes each time.
-    words_of_titles = [sorted(words) for words in title_words(titles)]
-    words_of_texts = []
-    for words in content_words(texts, numerals=numerals):
-        words_of_texts.append(sorted(set(words)))
-    columns = {"title": words_of_titles, "content": words_of_texts}
+    columns = {
+        "title": [sorted(words) for words in title_words(titles)],
+        "content": [sorted(set(words)) for words in content_words(texts, numerals=numerals)],
+    }
     word_list = arrow.list_(arrow.string())
     schema = arrow.schema([(name, word_list) for name in columns])
     table = arrow.table(columns, schema=schema)
@@ -178,10 +164,8 @@ def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSe
     one."""
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title_column = table.column("title").chunk(0)
-        content_column = table.column("content").chunk(0)
-        title = _sets(title_column, vocabulary)
-        content = _sets(content_column, vocabulary)
+        title = _sets(table.column("title").chunk(0), vocabulary)
+        content = _sets(table.column("content").chunk(0), vocabulary)
     except (ParquetError, KeyError) as error:
         fault = f"not a readable file of words ({first_line(error)})"
         raise StoreError(f"{file}: {fault}; remove it and run again") from error
@@ -192,17 +176,10 @@ def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     """Return an Arrow column of word lists as sets of numbers, without a Python object per word."""
     # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()
-    number_list = vocabulary.add(encoded.dictionary.to_pylist())
-    numbers = np.asarray(number_list, dtype=np.int32)
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    indices = indices.astype(np.int64)
-    words = numbers[indices]
+    numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)
+    words = numbers[encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)]
     # sorted within each list
-    lengths = column.value_lengths()
-    sizes = lengths.to_numpy(zero_copy_only=False)
-    count = len(sizes)
-    list_of_word = np.repeat(np.arange(count), sizes)
-    order = np.lexsort((words, list_of_word))
+    sizes = column.value_lengths().to_numpy(zero_copy_only=False)
+    order = np.lexsort((words, np.repeat(np.arange(len(sizes)), sizes)))
     starts = np.cumsum([0, *sizes], dtype=np.int64)
-    unknown = np.zeros(count, dtype=np.int64)
-    return WordSets(starts, words[order], unknown)
+    return WordSets(starts, words[order], np.zeros(len(sizes), dtype=np.int64))

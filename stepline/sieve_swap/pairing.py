@@ -41,11 +41,7 @@ class WordVocabulary:
 
     def add(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of words, giving new ones their own."""
-        numbers = []
-        for word in words:
-            next_number = len(self.numbers)
-            numbers.append(self.numbers.setdefault(word, next_number))
-        return numbers
+        return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
 
     def find(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of words, UNKNOWN_WORD where a word never came."""
@@ -65,11 +61,9 @@ class WordSets:
     unknown: Numbers
 
     def __post_init__(self) -> None:
-        word_count = len(self.words)
-        start_count = len(self.unknown) + 1
         last_start = int(self.starts[-1])
-        if len(self.starts) != start_count or last_start != word_count:
-            need = f"starts (N + 1,) ending at {word_count} and unknown (N,)"
+        if len(self.starts) != len(self.unknown) + 1 or last_start != len(self.words):
+            need = f"starts (N + 1,) ending at {len(self.words)} and unknown (N,)"
             shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown.shape}"
             raise ShapeError(f"word sets need {need}, not {shapes}")
 
@@ -94,8 +88,7 @@ class WordSets:
             row = np.unique(np.asarray(numbers, dtype=np.int32))
             rows.append(row[row >= 0])
             unknown.append(numbers.count(UNKNOWN_WORD))
-        sizes = [len(row) for row in rows]
-        starts = np.cumsum(sizes, dtype=np.int64)
+        starts = np.cumsum(list(map(len, rows)), dtype=np.int64)
         return WordSets(starts, np.concatenate(rows), np.asarray(unknown, dtype=np.int64))
 
     @staticmethod
@@ -108,11 +101,8 @@ class WordSets:
             sizes.append(np.diff(part.starts))
             words.append(part.words)
             unknown.append(part.unknown)
-        starts = np.cumsum(np.concatenate(sizes))
-        all_words = np.concatenate(words)
-        all_unknown = np.concatenate(unknown)
-        starts = starts.astype(np.int64)
-        return WordSets(starts, all_words, all_unknown)
+        starts = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+        return WordSets(starts, np.concatenate(words), np.concatenate(unknown))
 
 
 # videos whose counts are in memory together: a byte per document and video, where no document has
@@ -165,16 +155,13 @@ class PairFinder:
         for start in range(0, video_count, BATCH_VIDEOS):
             videos = range(start, min(start + BATCH_VIDEOS, video_count))
             # words that each document shares with each video, (documents, videos)
-            video_titles = [titles[video] for video in videos]
-            video_contents = [contents[video] for video in videos]
-            title_words = _shared(self._titles, video_titles)
-            words = _shared(self._contents, video_contents)
+            title_words = _shared(self._titles, [titles[video] for video in videos])
+            words = _shared(self._contents, [contents[video] for video in videos])
             is_likely = (title_words > 0) & (words >= least)
             likely_rows = np.ascontiguousarray(is_likely.T)
             for column, video in enumerate(videos):
                 documents = np.flatnonzero(likely_rows[column])
-                both = words[documents, column]
-                both = both.astype(np.int64)
+                both = words[documents, column].astype(np.int64)
                 video_size = video_sizes[video]
                 sizes = self._sizes[documents]
                 iou = both / np.maximum(1, video_size + sizes - both)
@@ -188,20 +175,16 @@ def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     """Return which set has which word, (N, V), in the least type of number that can count the words
     of a set."""
     largest = int(np.diff(sets.starts).max(initial=1))
-    type = np.min_scalar_type(largest)
-    ones = np.ones(len(sets.words), type)
+    ones = np.ones(len(sets.words), np.min_scalar_type(largest))
     cells = (ones, sets.words, sets.starts)
-    shape = (len(sets), vocabulary)
-    return sparse.csr_array(cells, shape=shape)
+    return sparse.csr_array(cells, shape=(len(sets), vocabulary))
 
 
 def _shared(
     documents: sparse.csr_array, videos: Sequence[Words]
 ) -> npt.NDArray[np.unsignedinteger]:
     """Return how many words each document shares with each video, (N, videos)."""
-    _, vocabulary = documents.shape
-    shape = (vocabulary, len(videos))
-    has_word = np.zeros(shape, dtype=documents.dtype)
+    has_word = np.zeros((documents.shape[1], len(videos)), dtype=documents.dtype)
     for column, words in enumerate(videos):
         has_word[words, column] = 1
     return np.asarray(documents @ has_word)
@@ -231,34 +214,17 @@ def threshold_table(
     """Return a row for each pair of thresholds. videos: the pairs of each, found at thresholds as
     low as the least."""
     # all pairs, one after another
-    iou_parts = [np.empty(0)]
-    recall_parts = [np.empty(0)]
-    document_parts = [np.empty(0, np.int64)]
-    for pairs in videos:
-        iou_parts.append(pairs.iou)
-        recall_parts.append(pairs.recall)
-        document_parts.append(pairs.documents)
-    iou = np.concatenate(iou_parts)
-    recall = np.concatenate(recall_parts)
-    document = np.concatenate(document_parts)
-    pair_counts = [len(pairs) for pairs in videos]
-    video_numbers = np.arange(len(videos))
-    video = np.repeat(video_numbers, pair_counts)
+    iou = np.concatenate([np.empty(0), *(pairs.iou for pairs in videos)])
+    recall = np.concatenate([np.empty(0), *(pairs.recall for pairs in videos)])
+    document = np.concatenate([np.empty(0, np.int64), *(pairs.documents for pairs in videos)])
+    video = np.repeat(np.arange(len(videos)), list(map(len, videos)))
     # What each two thresholds would keep.
     rows = []
     for least_iou, least_recall in product(ious, recalls):
         is_pair = (iou >= least_iou) & (recall >= least_recall)
-        videos_with_pair = np.unique(video[is_pair])
-        documents_with_pair = np.unique(document[is_pair])
-        row = ThresholdRow(
-            least_iou,
-            least_recall,
-            videos=len(videos_with_pair),
-            documents=len(documents_with_pair),
-            pairs=int(is_pair.sum()),
-        )
+        video_count = len(np.unique(video[is_pair]))
+        document_count = len(np.unique(document[is_pair]))
+        pair_count = int(is_pair.sum())
+        row = ThresholdRow(least_iou, least_recall, video_count, document_count, pair_count)
         rows.append(row)
     return rows
-
-
-__all__ = ["PairFinder", "Pairs", "ThresholdRow", "WordSets", "WordVocabulary", "threshold_table"]

@@ -8,13 +8,11 @@ segment. Their meaning is not documented. Here the first is the step and the sec
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
 
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import atomic_path, write_atomic
@@ -36,20 +34,9 @@ from stepline.sieve_swap.statistics import (
     VIDEO_BAR_SECONDS,
     Statistics,
 )
-from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, length
 from stepline.storage import read_parquet
 
-PAGE_TEMPLATE = """{% extends "layout.html" %}
-{% block title %}Sieve & Swap{% endblock %}
-{% block body %}
-<header class="top"><h1>Sieve & Swap</h1></header>
-<main>
-{{ sections }}
-</main>
-{% endblock %}
-"""
-LINE_COLOURS = 8  # of matched lines; report.css names them c0 to c7
 MAX_DOCUMENTS = 50  # in the list, as in figure 5a
 QUANTILES = (0.1, 0.5, 0.9)  # of a distribution, that the page shows
 MAX_CHANGED_WORDS = 14  # that rise, and as many that fall
@@ -63,92 +50,67 @@ def page(
     thresholds: Sequence[ThresholdRow] = (),
     examples: Sequence[Record] = (),
 ) -> str:
-    """Return the page. titles: "source: id" of a document -> its title. examples: records shown
-    line by line."""
-    # Tables of what was counted.
-    video_table = _table("", "videos", statistics.videos)
-    sentence_table = _table("", "sentences", statistics.sentences)
-    excluded_table = _table("dataset", "videos", statistics.excluded)
-    check_table = _table("of the swaps", "swaps", statistics.checks)
-    licence_table = _table("licence", "steps", statistics.licences)
-    document_title = f"The {MAX_DOCUMENTS} documents that give most steps"
-    example_html = "".join(map(_example, examples)) or "<p>No video was kept.</p>"
-    # The sections, from top to bottom.
-    parts = [
-        _section("What came out", _numbers(statistics)),
-        _section("Videos", video_table),
-        _section("Sentences", sentence_table),
-        _section("Evaluation videos kept out", excluded_table),
-        _section("Numbers, units and negation", check_table),
-        _section("Distributions", _distributions(statistics)),
-        _section("Words of chat and of instruction", _word_changes(statistics)),
-        _section(document_title, _documents(statistics, titles)),
-        _section("Licences of the steps", licence_table),
-        _section("What higher thresholds would keep", _thresholds(thresholds)),
-        _section("Examples", example_html),
-    ]
-    style = files("stepline.sieve_swap").joinpath("report.css").read_text(encoding="utf-8")
-    # all texts in it are escaped already
-    sections = Markup("".join(parts))
-    return page_html(PAGE_TEMPLATE, style=style, sections=sections)
+    """Return the report as an HTML page.
+
+    Args:
+        statistics: the counts of the run.
+        titles: "source: id" of a document -> its title.
+        thresholds: what higher thresholds would keep (figure 7a).
+        examples: records shown line by line.
+    """
+    documents = []
+    for key, count in islice(statistics.documents.items(), MAX_DOCUMENTS):
+        documents.append((titles.get(key, key), f"{count:,}"))
+    threshold_rows = []
+    for row in thresholds:
+        counts = (row.videos, row.documents, row.pairs)
+        threshold_rows.append((f"{row.iou:g}", f"{row.recall:g}", *(f"{n:,}" for n in counts)))
+    rising, falling = _word_changes(statistics)
+    return page_html(
+        _file("report.html"),
+        style=_file("report.css"),
+        statistics=statistics,
+        numbers=_numbers(statistics),
+        quantile_head=("", *(f"{quantile:.0%}" for quantile in QUANTILES)),
+        distributions=_distributions(statistics),
+        rising=rising,
+        falling=falling,
+        most_documents=MAX_DOCUMENTS,
+        documents=documents,
+        thresholds=threshold_rows,
+        examples=list(map(_example, examples)),
+    )
 
 
-def _section(title: str, body: str) -> str:
-    if not body:
-        return ""
-    return f'<section class="panel"><h2>{escape(title)}</h2>{body}</section>\n'
+def _file(name: str) -> str:
+    return files("stepline.sieve_swap").joinpath(name).read_text(encoding="utf-8")
 
 
-def _numbers(statistics: Statistics) -> str:
+def _numbers(statistics: Statistics) -> list[tuple[str, str]]:
     splits = statistics.videos
-    video_count = sum(splits.values())
     videos = splits.get(TRAIN_SPLIT, 0) + splits.get(VALIDATION_SPLIT, 0)
     steps = sum(statistics.words_a_step.values())
-    sentences = sum(statistics.sentences.values())
-    swapped = statistics.sentences.get(SWAPPED_SENTENCE, 0)
-    own = statistics.sentences.get(OWN_WORDS, 0)
-    steps_per_video = steps / max(1, videos)
-    seconds_per_step = statistics.seconds / max(1, steps)
-    words_before = len(statistics.words_before)
-    words_after = len(statistics.words_after)
-    rows = {
-        "videos in, videos kept": f"{video_count:,}, {videos:,}",
-        "sentences in, swapped, kept in own words": f"{sentences:,}, {swapped:,}, {own:,}",
-        "steps out": f"{steps:,}",
-        "steps per video": f"{steps_per_video:.1f}",
-        "seconds per step": f"{seconds_per_step:.1f}",
-        "different documents used": f"{len(statistics.documents):,}",
-        "different content words before, after": f"{words_before:,}, {words_after:,}",
-    }
-    return _html_table((), rows.items())
+    sentences = statistics.sentences
+    swapped = sentences.get(SWAPPED_SENTENCE, 0)
+    own = sentences.get(OWN_WORDS, 0)
+    return [
+        ("videos in, videos kept", f"{sum(splits.values()):,}, {videos:,}"),
+        (
+            "sentences in, swapped, kept in own words",
+            f"{sum(sentences.values()):,}, {swapped:,}, {own:,}",
+        ),
+        ("steps out", f"{steps:,}"),
+        ("steps per video", f"{steps / max(1, videos):.1f}"),
+        ("seconds per step", f"{statistics.seconds / max(1, steps):.1f}"),
+        ("different documents used", f"{len(statistics.documents):,}"),
+        (
+            "different content words before, after",
+            f"{len(statistics.words_before):,}, {len(statistics.words_after):,}",
+        ),
+    ]
 
 
-def _table(name_title: str, count_title: str, counts: Mapping[str, int]) -> str:
-    if not counts:
-        return ""
-    total = max(1, sum(counts.values()))
-    rows = []
-    for name, count in counts.items():
-        per_cent = 100 * count / total
-        rows.append((name, f"{count:,}", f"{per_cent:.1f} %"))
-    return _html_table((name_title, count_title, ""), rows)
-
-
-def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1) -> str:
-    """Return a table. The first `names` cells of a row are names, the others numbers."""
-    lines = []
-    if head:
-        titles = [f"<th>{escape(title)}</th>" for title in head]
-        lines.append("".join(titles))
-    for row in rows:
-        cells = [f"<td>{escape(name)}</td>" for name in row[:names]]
-        cells += [f"<td class=n>{number}</td>" for number in row[names:]]
-        lines.append("".join(cells))
-    table_rows = [f"<tr>{line}</tr>" for line in lines]
-    return f'<div class="wide"><table>{"".join(table_rows)}</table></div>'
-
-
-def _distributions(statistics: Statistics) -> str:
+def _distributions(statistics: Statistics) -> list[tuple[str, ...]]:
     """Return quantiles of what is counted in bars: the lower end of the bar that holds each."""
     density_bar = 100 / DENSITY_BARS  # per cent
     distributions = {
@@ -162,8 +124,8 @@ def _distributions(statistics: Statistics) -> str:
     rows = []
     for name, (counts, bar) in distributions.items():
         if counts:
-            rows.append([name, *(f"{_quantile(counts, q) * bar:g}" for q in QUANTILES)])
-    return _html_table(("", *(f"{q:.0%}" for q in QUANTILES)), rows) if rows else ""
+            rows.append((name, *(f"{_quantile(counts, q) * bar:g}" for q in QUANTILES)))
+    return rows
 
 
 def _quantile(counts: Mapping[str, int], fraction: float) -> int:
@@ -173,105 +135,47 @@ def _quantile(counts: Mapping[str, int], fraction: float) -> int:
     return keys[int(np.searchsorted(reached, fraction * reached[-1]))]
 
 
-def _word_changes(statistics: Statistics) -> str:
-    """Return tables of the content words whose share among all content words rises most, and falls
-    most."""
-    # By how much each word's share changes, in points of per cent.
-    before = _shares(statistics.words_before)
-    after = _shares(statistics.words_after)
-    change = {}
-    for word in before.keys() | after.keys():
-        change[word] = after.get(word, 0.0) - before.get(word, 0.0)
+def _word_changes(statistics: Statistics) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the content words whose share among all content words rises most, and falls most, each
+    with its share before and after."""
+    total_before = max(1, sum(statistics.words_before.values()))
+    total_after = max(1, sum(statistics.words_after.values()))
+    changes = []
+    for word in statistics.words_before.keys() | statistics.words_after.keys():
+        before = 100 * statistics.words_before.get(word, 0) / total_before
+        after = 100 * statistics.words_after.get(word, 0) / total_after
+        changes.append((before - after, word, f"{before:.2f} %", f"{after:.2f} %"))
     # Ties go by the word, so that the page is the same each time.
-    rising_first = sorted(change, key=lambda word: (-change[word], word))
-    rising = [word for word in rising_first[:MAX_CHANGED_WORDS] if change[word] > 0]
-    falling_first = rising_first[::-1]
-    falling = [word for word in falling_first[:MAX_CHANGED_WORDS] if change[word] < 0]
-
-    tables = ""
-    for title, words in (("More often", rising), ("Less often", falling)):
-        rows = []
-        for word in words:
-            rows.append((word, f"{before.get(word, 0.0):.2f} %", f"{after.get(word, 0.0):.2f} %"))
-        if rows:
-            table = _html_table(("of content words", "raw narration", "steps"), rows)
-            tables += f"<h3>{title}</h3>{table}"
-    return tables
+    changes.sort()
+    rising = [row for fall, *row in changes[:MAX_CHANGED_WORDS] if fall < 0]
+    falling = [row for fall, *row in changes[::-1][:MAX_CHANGED_WORDS] if fall > 0]
+    return rising, falling
 
 
-def _shares(words: Mapping[str, int]) -> dict[str, float]:
-    total = max(1, sum(words.values()))
-    return {word: 100 * count / total for word, count in words.items()}
-
-
-def _documents(statistics: Statistics, titles: Mapping[str, str]) -> str:
-    rows = []
-    for key, count in islice(statistics.documents.items(), MAX_DOCUMENTS):
-        rows.append((titles.get(key, key), f"{count:,}"))
-    return _html_table(("document", "steps"), rows) if rows else ""
-
-
-def _thresholds(rows: Sequence[ThresholdRow]) -> str:
-    if not rows:
-        return ""
-    cells = []
-    for row in rows:
-        cells.append(
-            (
-                f"{row.iou:g}",
-                f"{row.recall:g}",
-                f"{row.videos:,}",
-                f"{row.documents:,}",
-                f"{row.pairs:,}",
-            )
-        )
-    head = ("token-IoU", "token-recall", "videos", "documents", "pairs")
-    return _html_table(head, cells, names=0)
-
-
-def _example(record: Record) -> str:
-    """Return a video's lines next to its steps. A step and what was said in its place have one
-    colour, sieved lines none."""
+def _example(record: Record) -> dict[str, object]:
+    """Return a video's lines next to its steps, each line with a number, the second and its text.
+    A step and what was said in its place have one number, sieved lines None."""
     # "mix" has two steps of the same sentences
     source_sets = list(dict.fromkeys(step.sources for step in record.steps))
     number_of_source: dict[int, int] = {}
     for number, sources in enumerate(source_sets):
         number_of_source |= dict.fromkeys(sources, number)
-    narration = []
+    sentences = []
     for index, sentence in enumerate(record.sentences):
-        colour = _colour(number_of_source.get(index))
-        narration.append(_line(colour, sentence.span.start, escape(sentence.text)))
+        line_number = number_of_source.get(index)
+        sentences.append((line_number, int(sentence.span.start), sentence.text))
     steps = []
     for step in record.steps:
-        source = _source(step.source_text, step.licence, step.score)
-        text = f"{escape(step.text)}<small>{escape(source)}</small>"
+        source = ""
+        if step.source_text is not None:
+            licence = step.licence or "not stated"
+            source = f"{step.source_text}; licence: {licence}; similarity {step.score or 0.0:.2f}"
+        elif step.score is not None:
+            source = f"own words; similarity {step.score:.2f}"
         start = step.said.start if step.said else 0.0
-        colour = _colour(source_sets.index(step.sources))
-        steps.append(_line(colour, start, text))
-    title = escape(record.video.title or record.id)
-    narration_list = f"<ol>{''.join(narration)}</ol>"
-    step_list = f"<ol>{''.join(steps)}</ol>"
-    return f'<h3>{title}</h3><div class="pair">{narration_list}{step_list}</div>'
-
-
-def _line(colour: str, start: float, html: str) -> str:
-    minutes, seconds = divmod(int(start), 60)
-    return f'<li class="{colour}"><b>{minutes}:{seconds:02d}</b> {html}</li>'
-
-
-def _colour(number: int | None) -> str:
-    if number is None:
-        return "sieved"
-    return f"c{number % LINE_COLOURS}"
-
-
-def _source(source: str | None, licence: str | None, score: float | None) -> str:
-    if source is not None:
-        licence = licence or "not stated"
-        return f"{source}; licence: {licence}; similarity {score or 0.0:.2f}"
-    if score is not None:
-        return f"own words; similarity {score:.2f}"
-    return ""
+        steps.append((source_sets.index(step.sources), int(start), step.text, source))
+    title = record.video.title or record.id
+    return {"title": title, "sentences": sentences, "steps": steps}
 
 
 def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
@@ -279,13 +183,20 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     Return their paths."""
     out = job.out
     statistics = outcome.statistics
-    validation_parts = _parts(out, VALIDATION_SPLIT)
-    train_parts = _parts(out, TRAIN_SPLIT)
+    validation_parts = sorted((out / VALIDATION_SPLIT).glob("*.parquet"))
+    train_parts = sorted((out / TRAIN_SPLIT).glob("*.parquet"))
     records = _records(validation_parts + train_parts)
     records_with_steps = (record for record in records if record.steps)
+    # the titles of the documents that the report names, found in one pass over the base
+    listed = set(islice(statistics.documents, MAX_DOCUMENTS))
+    titles = {}
+    for document in job.base.documents():
+        key = f"{document.source}: {document.id}"
+        if key in listed:
+            titles[key] = document.title
     html = page(
         statistics,
-        titles=_titles(statistics, job.base),
+        titles=titles,
         thresholds=_threshold_rows(job, outcome.pairs),
         examples=list(islice(records_with_steps, MAX_EXAMPLES)),
     )
@@ -320,24 +231,9 @@ def require_training_videos(statistics: Statistics) -> None:
     raise DatasetError(f"train.json is empty: {reasons}; {cure}")
 
 
-def _parts(out: Path, split: str) -> list[Path]:
-    return sorted((out / split).glob("*.parquet"))
-
-
 def _records(parts: Iterable[Path]) -> Iterator[Record]:
     for part in parts:
         yield from read_parquet(part)
-
-
-def _titles(statistics: Statistics, base: TextBase) -> dict[str, str]:
-    """Return the titles of the documents that the report names, found in one pass over the base."""
-    listed = set(islice(statistics.documents, MAX_DOCUMENTS))
-    titles = {}
-    for document in base.documents():
-        key = f"{document.source}: {document.id}"
-        if key in listed:
-            titles[key] = document.title
-    return titles
 
 
 def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
@@ -348,20 +244,12 @@ def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
         for row in read_pairs(file):
             if row.documents:
                 documents = np.asarray(row.documents, dtype=np.int64)
-                iou = np.asarray(row.iou)
-                recall = np.asarray(row.recall)
-                videos.append(Pairs(documents, iou, recall))
+                videos.append(Pairs(documents, np.asarray(row.iou), np.asarray(row.recall)))
     if not videos:
         return []
-    ious = _from(settings.iou, IOU_THRESHOLDS)
-    recalls = _from(settings.recall, RECALL_THRESHOLDS)
-    return threshold_table(videos, ious, recalls)
-
-
-def _from(least: float, thresholds: Sequence[float]) -> list[float]:
-    """Return the least threshold and those above it, ascending."""
-    higher = {threshold for threshold in thresholds if threshold >= least}
-    return sorted({least} | higher)
+    ious = {settings.iou, *(iou for iou in IOU_THRESHOLDS if iou >= settings.iou)}
+    recalls = {settings.recall, *(r for r in RECALL_THRESHOLDS if r >= settings.recall)}
+    return threshold_table(videos, sorted(ious), sorted(recalls))
 
 
 def write_released(parts: Iterable[Path], file: Path) -> int:
@@ -377,8 +265,7 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
             out.write(f"{mark}\n{id_text}: {entry}")
             segments += len(record.steps)
             mark = ","
-        is_empty = mark == "{"
-        out.write("{}\n" if is_empty else "\n}\n")
+        out.write("{}\n" if mark == "{" else "\n}\n")
     return segments
 
 
@@ -388,11 +275,10 @@ def released_entry(record: Record) -> dict[str, object]:
     timestamps = []
     sentences = []
     for step in record.steps:
-        if not step.spans:
-            continue
-        span = step.spans[0]
-        # Two texts per segment, as the authors' files have.
-        wordings = (*step.alternatives, step.text)
-        timestamps.append([span.start, span.end])
-        sentences.append([step.text, wordings[0]])
+        if step.spans:
+            span = step.spans[0]
+            timestamps.append([span.start, span.end])
+            # Two texts per segment, as the authors' files have.
+            wordings = (*step.alternatives, step.text)
+            sentences.append([step.text, wordings[0]])
     return {"duration": length(record), "timestamps": timestamps, "sentences": sentences}

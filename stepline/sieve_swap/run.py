@@ -168,10 +168,8 @@ def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
 def _identity(job: Job) -> str:
     """Return what decides a run, a line per section."""
     settings = job.settings.model_dump(mode="json", exclude={"text_base"})
-    lines = [f"stepline {__version__}\n"]
-    for section, value in sorted(settings.items()):
-        lines.append(f"{section}: {value}\n")
-    return "".join(lines)
+    lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
+    return f"stepline {__version__}\n{''.join(lines)}"
 
 
 def _refuse_other_run(job: Job) -> None:
@@ -238,18 +236,13 @@ def _pair_part(
         return rows
     # the words of titles and of speech
     settings = job.settings.pairing
-    titles = []
-    speech = []
-    for record in records.values():
-        titles.append(record.video.title or record.video.task or "")
-        speech.append(" ".join(sentence.text for sentence in record.sentences))
+    videos = list(records.values())
+    titles = [record.video.title or record.video.task or "" for record in videos]
+    speech = [" ".join(sentence.text for sentence in record.sentences) for record in videos]
     find = words.vocabulary.find
     title_sets = WordSets.of(map(find, title_words(titles)))
-    speech_numbers = []
-    for video_words in content_words(speech, numerals=settings.numerals):
-        distinct_words = sorted(set(video_words))
-        speech_numbers.append(find(distinct_words))
-    speech_sets = WordSets.of(speech_numbers)
+    spoken_words = content_words(speech, numerals=settings.numerals)
+    speech_sets = WordSets.of(find(sorted(set(words_of_video))) for words_of_video in spoken_words)
     # the documents that share enough of them
     pairs_of_videos = finder.all_pairs(title_sets, speech_sets, settings)
     for number, pairs in zip(records, pairs_of_videos, strict=True):
@@ -290,9 +283,7 @@ def _swap(
     """Return the files of counts, one per part, and how many were there. A part's counts are
     written last."""
     match = job.settings.match.model_dump(mode="json")
-    searched = None
-    if retained is not None:
-        searched = hashlib.sha256(retained.tobytes()).hexdigest()
+    searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
     made_with = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
     files = []
     earlier = 0
@@ -321,16 +312,14 @@ def _swap_part(
     by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
     records: list[Record] = []
     record_rows: list[PairedVideo] = []
-    documents = []
-    splits = []
     for video, row in zip(part, rows, strict=True):
         if row.reason is not None:
             by_split[LEFT_OUT].append(_left_out(video, row.reason))
         elif isinstance(video, Record):
             records.append(video)
             record_rows.append(row)
-            documents.append(np.asarray(row.documents, dtype=np.int64))
-            splits.append(row.split or TRAIN_SPLIT)
+    documents = [np.asarray(row.documents, dtype=np.int64) for row in record_rows]
+    splits = [row.split or TRAIN_SPLIT for row in record_rows]
     swapped = sieve_and_swap(
         records,
         job.base,
@@ -374,10 +363,8 @@ def _left_out(video: VideoOrRejected, reason: str) -> Record:
     """Return the record of a video that stays out: its id and the reason, without its
     transcript."""
     identity = _id(video) or "unnamed"
-    facts = Video(id=identity)
-    if isinstance(video, Record):
-        facts = video.video
-    else:
+    if isinstance(video, Rejected):
         reason = video.reason
     rejection = Rejected(what="video", text=identity, reason=reason)
+    facts = video.video if isinstance(video, Record) else Video(id=identity)
     return Record(id=identity, video=facts, dropped=(rejection,))

@@ -9,7 +9,7 @@ from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]
-Method: TypeAlias = Literal["nearest", "monotone", "line-model"]
+Method: TypeAlias = Literal["nearest", "line-model"]
 
 # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
 FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
@@ -55,8 +55,8 @@ class SwapSettings(Settings):
     )
     method: Method = Field(
         "nearest",
-        description="monotone: in the order of one paired document. line-model: in its order more "
-        "or less, by what `--texts` uses (MiniLM alone)",
+        description="nearest: each sentence by itself. line-model: in the order of one paired "
+        "document, more or less, by what `--texts` uses (MiniLM alone)",
     )
     sieve: Literal["wording", "similarity"] = Field(
         "wording", description="wording: a sentence must sound like an instruction, too"

@@ -69,18 +69,11 @@ def add(parts: Sequence[Statistics]) -> Statistics:
 
 def _sorted(counts: Counter[str]) -> Counts:
     """Return counts, the most frequent first, equal ones by name."""
-    by_name = sorted(counts.items())
-    return dict(sorted(by_name, key=_negative_count))
-
-
-def _negative_count(item: tuple[str, int]) -> int:
-    _, count = item
-    return -count
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _counted(values: Iterable[object]) -> Counts:
-    names = [str(value) for value in values]
-    return _sorted(Counter(names))
+    return _sorted(Counter(map(str, values)))
 
 
 def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
@@ -96,8 +89,7 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
         sentence_texts += [sentence.text for sentence in record.sentences]
         fates += _fates(record)
         step_counts.append(len(record.steps))
-        bar = int(length(record) // VIDEO_BAR_SECONDS)
-        video_bars.append(VIDEO_BAR_SECONDS * bar)
+        video_bars.append(VIDEO_BAR_SECONDS * int(length(record) // VIDEO_BAR_SECONDS))
     # of steps
     seconds = []
     word_counts = []
@@ -110,7 +102,8 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
             seconds.append(step.said.duration)
         if step.source_text:
             swapped.append(step)
-            documents.append(document_of(step.source_text))
+            # without the number of the step
+            documents.append(step.source_text.rpartition("#")[0])
             licences.append(step.licence or "not stated")
     words_before, density_before = _content(sentence_texts)
     words_after, density_after = _content([step.text for step in steps])
@@ -132,18 +125,9 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
     )
 
 
-def document_of(source_text: str) -> str:
-    """Return which document a swapped step is from: its source_text without the step's number."""
-    document, _, _ = source_text.rpartition("#")
-    return document
-
-
 def _fates(record: Record) -> list[str]:
     """Return what became of each sentence: why it was sieved, or how it was kept."""
-    fates = []
-    for item in record.dropped:
-        if item.what == "sentence":
-            fates.append(item.reason)
+    fates = [item.reason for item in record.dropped if item.what == "sentence"]
     # a step without source_text has the words that were said, a swapped one counts before it
     own_words: dict[int, str] = {}
     swapped: dict[int, str] = {}
@@ -156,8 +140,7 @@ def _fates(record: Record) -> list[str]:
 
 
 def _bars(values: Sequence[float]) -> Counts:
-    bars = [min(MAX_BAR, int(value)) for value in values]
-    return _counted(bars)
+    return _counted(min(MAX_BAR, int(value)) for value in values)
 
 
 def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
@@ -167,12 +150,10 @@ def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
     bars = []
     for text, words in zip(texts, content_words(texts, numerals=True), strict=True):
         counts.update(words)
-        word_count = max(1, len(text.split()))
-        share = min(1.0, len(words) / word_count)
-        bar = int(share * DENSITY_BARS)
-        bars.append(min(DENSITY_BARS - 1, bar))
-    most_common = dict(counts.most_common(MAX_WORDS))
-    return _sorted(Counter(most_common)), _counted(bars)
+        share = len(words) / max(1, len(text.split()))
+        bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
+    most_common = Counter(dict(counts.most_common(MAX_WORDS)))
+    return _sorted(most_common), _counted(bars)
 
 
 def _checks(swapped: Sequence[Step]) -> Counts:

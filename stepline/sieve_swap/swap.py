@@ -47,7 +47,6 @@ from stepline.sieve_swap.match import (
     SieveRejection,
     merge_matches,
     nearest_steps,
-    ordered_steps,
     segments,
     steps_by_line_model,
 )
@@ -84,12 +83,6 @@ def are_instructions(
 
 Embed = Callable[[Sequence[str]], Matrix]
 
-MATCH_OF_METHOD = {
-    "nearest": nearest_steps,
-    "monotone": ordered_steps,
-    "line-model": steps_by_line_model,
-}
-
 
 def sieve_and_swap(
     records: Sequence[Record],
@@ -103,39 +96,42 @@ def sieve_and_swap(
     """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved
     out and why.
 
-    paired: each record's documents, the most likely first. Scope "paired" and methods "monotone"
-    and "line-model" need them. retained: the documents of scope "retained". None searches all.
-    embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`, which
-    refuses an encoder that has changed since. Earlier steps of a record are replaced. Raises
-    ShapeError where the numbers do not fit, ModelError where the line model cannot read the base's
-    vectors.
+    Earlier steps of a record are replaced.
+
+    Args:
+        records: with the narration.
+        base: the text base whose steps are swapped in.
+        settings: of the sieve and the swap.
+        paired: each record's documents, the most likely first. Scope "paired" and method
+            "line-model" need them.
+        retained: the documents of scope "retained". None searches all.
+        embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`, which
+            refuses an encoder that has changed since.
+
+    Raises ShapeError where the numbers do not fit, ModelError where the line model cannot read the
+    base's vectors.
     """
     _check_inputs(records, base, settings, paired)
     narration = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
         return [_raw(record, own) for record, own in zip(records, narration, strict=True)]
     # The pieces of all narrations, embedded together.
-    all_segments: list[NarrationSegment] = []
-    counts = []
-    for own_segments in narration:
-        all_segments += own_segments
-        counts.append(len(own_segments))
+    all_segments = list(itertools.chain.from_iterable(narration))
     texts = [segment.text for segment in all_segments]
     vectors = (embed or base.embed)(texts)
     # the segments of record n are all_segments[cuts[n] : cuts[n + 1]]
-    cuts = np.cumsum([0, *counts])
+    cuts = np.cumsum([0, *map(len, narration)])
     bounds = list(itertools.pairwise(cuts))
     all_outcomes: list[SegmentOutcome] = []
-    if settings.method == "nearest" and settings.scope != "paired":
+    if not settings.is_ordered and settings.scope != "paired":
         # the steps of one set of documents are searched for all records together
         documents = retained if settings.scope == "retained" else None
         all_outcomes = nearest_steps(all_segments, vectors, base, documents, settings)
     else:
-        match = MATCH_OF_METHOD[settings.method]
+        match = steps_by_line_model if settings.is_ordered else nearest_steps
         for (start, end), own_documents in zip(bounds, paired or (), strict=True):
-            own_segments = all_segments[start:end]
-            own_vectors = vectors[start:end]
-            all_outcomes += match(own_segments, own_vectors, base, own_documents, settings)
+            own = all_segments[start:end]
+            all_outcomes += match(own, vectors[start:end], base, own_documents, settings)
     # What does not sound like an instruction is dropped, whatever step is near.
     if settings.sieve == "wording":
         minilm_vectors = vectors if base.encoder == WORDING_ENCODER else None

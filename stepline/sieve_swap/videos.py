@@ -58,15 +58,12 @@ Cells = npt.NDArray[np.bytes_]
 
 class CsvTable:
     """Columns of a csv file, looked up by its first: sorted ids (N,) and each other column (N,), as
-    bytes."""
+    bytes. A file that does not exist has no rows."""
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
-        names = []
-        parts = []  # of each column
-        for name, width in columns:
-            names.append(name)
-            parts.append([np.empty(0, f"S{width}")])
-        for rows in _blocks(path, names):
+        names = [name for name, _ in columns]
+        parts = [[np.empty(0, f"S{width}")] for _, width in columns]  # of each column
+        for rows in _blocks(path, names) if path.is_file() else ():
             for part, cells in zip(parts, zip(*rows, strict=True), strict=True):
                 data = [cell.encode() for cell in cells]
                 part.append(np.array(data, dtype=part[0].dtype))
@@ -108,14 +105,8 @@ class VideoTable:
     """What the tables next to a captions file say of its videos. Each table may be absent."""
 
     def __init__(self, folder: Path) -> None:
-        self._videos: CsvTable | None = None
-        videos_path = folder / VIDEOS_FILE
-        if videos_path.is_file():
-            self._videos = CsvTable(videos_path, VIDEOS_COLUMNS)
-        self._lengths: CsvTable | None = None
-        lengths_path = folder / LENGTHS_FILE
-        if lengths_path.is_file():
-            self._lengths = CsvTable(lengths_path, LENGTHS_COLUMNS)
+        self._videos = CsvTable(folder / VIDEOS_FILE, VIDEOS_COLUMNS)
+        self._lengths = CsvTable(folder / LENGTHS_FILE, LENGTHS_COLUMNS)
         self._titles = read_titles(folder / TITLES_FILE)
 
     def with_table_facts(self, record: Record) -> Record:
@@ -124,7 +115,7 @@ class VideoTable:
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
         settings = record.settings
-        row = self._videos.find(id) if self._videos is not None else None
+        row = self._videos.find(id)
         if row is not None:
             category, task = row
             if task:
@@ -132,11 +123,10 @@ class VideoTable:
                 facts |= {"title": title, "task": title}
             if category:
                 settings = settings | {"category": category}
-        length_cells = self._lengths.find(id) if self._lengths is not None else None
-        if length_cells is not None:
-            duration = seconds_of(length_cells[0])
-            if duration is not None:
-                facts["duration"] = duration
+        length_cells = self._lengths.find(id)
+        duration = seconds_of(length_cells[0]) if length_cells is not None else None
+        if duration is not None:
+            facts["duration"] = duration
         video = record.video.model_copy(update=facts)
         return record.model_copy(update={"video": video, "settings": settings})
 
@@ -178,7 +168,7 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     if not path.exists():
         cure = "give records (.parquet, .json) or HowTo100M's captions"
         raise DatasetError(f"{path}: is not there; {cure}")
-    files = _files(path) if not path.is_file() else [path]
+    files = [path] if path.is_file() else _files(path)
     table = functools.lru_cache(maxsize=1)(VideoTable)  # files of one folder share its tables
     for file in files:
         if file.suffix == ".parquet":
@@ -341,7 +331,7 @@ class VideoFilter:
     tasks: Counter[str] = field(default_factory=Counter)
     has_categories: bool = False
     # KEY_BYTES of each id that was read: 60 bytes of memory per video
-    keys: set[int] = field(default_factory=set)
+    keys: set[bytes] = field(default_factory=set)
 
     def count(self, videos: Iterable[VideoOrRejected]) -> int:
         """Count the videos of each task, before `rejection_reason` is asked. Return how many videos
@@ -373,8 +363,7 @@ class VideoFilter:
 
     def _refused(self, record: Record) -> str | None:
         id_bytes = record.id.encode(errors="replace")
-        digest = hashlib.blake2b(id_bytes, digest_size=KEY_BYTES).digest()
-        key = int.from_bytes(digest, "big")
+        key = hashlib.blake2b(id_bytes, digest_size=KEY_BYTES).digest()
         if key in self.keys:
             return REPEATED_ID
         self.keys.add(key)

@@ -123,8 +123,7 @@ class AudioWindower:
         samples = self._samples[: self._size]
         context_frames = len(self._context) // FRAME_SAMPLES
         heard_samples = np.concatenate([self._context, samples])
-        voice = voice_probability(heard_samples)
-        voice = voice[context_frames:]
+        voice = voice_probability(heard_samples)[context_frames:]
         frames = len(voice)
 
         # up to the middle of the longest silence near its end
@@ -139,9 +138,7 @@ class AudioWindower:
         yield AudioWindow(self._start, samples, voice, is_end)
 
         # `resume` may have been called in the meantime
-        count = self._passed
-        if is_end:
-            count = sample_count
+        count = sample_count if is_end else self._passed
         past = np.concatenate([self._context, self._samples[:count]])
         self._context = context_of(past)
         self._samples = self._samples[count:]

@@ -142,8 +142,7 @@ def _silences(words: Sequence[Word]) -> np.ndarray:
         if word.span is None or following.span is None:
             continue
         silence = following.span.start - word.span.end
-        silence = max(0.0, silence)
-        silences[number] = min(silence, MAX_SILENCE_SECONDS)
+        silences[number] = min(max(0.0, silence), MAX_SILENCE_SECONDS)
     return silences
 
 

@@ -193,12 +193,9 @@ def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recognis
         return recogniser
     from stepline.speech.whisper import Whisper
 
-    model = settings.model
-    if model is None:
-        model = MULTILINGUAL_MODEL
-        if settings.language in (None, "en") and not settings.translate:
-            model = ENGLISH_MODEL
-    return Whisper(model, settings, models)
+    is_english = settings.language in (None, "en") and not settings.translate
+    fast_model = ENGLISH_MODEL if is_english else MULTILINGUAL_MODEL
+    return Whisper(fast_model if settings.model is None else settings.model, settings, models)
 
 
 def _repeats_itself(transcript: WindowTranscript) -> bool:

@@ -165,11 +165,9 @@ def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
 def _frames(window: AudioWindow, word: Word) -> Frames:
     """Return the frames that a timed word covers, one at least."""
     assert word.span is not None
-    start = word.span.start - window.start
-    end = word.span.end - window.start
-    first = int(start * FRAMES_PER_SECOND)
-    first = max(0, first)
-    return first, max(first + 1, round(end * FRAMES_PER_SECOND))
+    first = max(0, int((word.span.start - window.start) * FRAMES_PER_SECOND))
+    last = round((word.span.end - window.start) * FRAMES_PER_SECOND)
+    return first, max(first + 1, last)
 
 
 def _is_stretched(window: AudioWindow, word: Word) -> bool:
@@ -233,11 +231,8 @@ def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) 
 
 def _mean_confidence(words: Sequence[Word]) -> float:
     """Return the mean probability of words, 1 where the recogniser gives none."""
-    confidences = []
-    for word in words:
-        if word.confidence is not None:
-            confidences.append(word.confidence)
-    return 1.0 if not confidences else float(np.mean(confidences))
+    confidences = [word.confidence for word in words if word.confidence is not None]
+    return float(np.mean(confidences)) if confidences else 1.0
 
 
 def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
@@ -276,10 +271,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
             end_frame = last_voiced + 1
             if last - end_frame >= EDGE_FRAMES:
                 end = window.start + (end_frame + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
-            start = round(start, 3)
-            end = round(end, 3)
-            span = Span(start, end)
-            word = word.model_copy(update={"span": span})
+            word = word.model_copy(update={"span": Span(round(start, 3), round(end, 3))})
         free = last
         fitted.append(word)
     return fitted

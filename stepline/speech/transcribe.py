@@ -217,10 +217,9 @@ class SentenceCollector:
         A word or two that is not understood, or less than what is, says nothing of the language.
         """
         understood = sum(sentence.span.duration for sentence in sentences)
-        unsure = 0.0
-        for sentence, reason in self._doubted:
-            if is_unsure(reason):
-                unsure += sentence.span.duration
+        unsure = sum(
+            sentence.span.duration for sentence, reason in self._doubted if is_unsure(reason)
+        )
         if unsure <= max(SWITCH_SPEECH_SECONDS, understood):
             return ""
         return recogniser.advice
@@ -231,12 +230,10 @@ def _evidence(
 ) -> SpeechEvidence:
     """Return the mean voice of a sentence, and how sure the window was read in which it begins."""
     start, end = start_and_end(sentence)
-    numbers = []
-    for number, window in enumerate(windows):
-        if window.start < end and start < window.end:
-            numbers.append(number)
-    if not numbers:
-        numbers = [len(windows) - 1]
+    overlapping = [
+        number for number, window in enumerate(windows) if window.start < end and start < window.end
+    ]
+    numbers = overlapping or [len(windows) - 1]
     voice = np.concatenate([windows[number].voiced(start, end) for number in numbers])
     voiced = float(voice.mean()) if len(voice) else 0.0
     first = transcripts[numbers[0]]

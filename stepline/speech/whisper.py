@@ -52,11 +52,8 @@ class Whisper:
         self._settings = settings
         device = current_device().recognition(settings.compute)
         self._on_cpu = device["device"] == "cpu"
-        self.at_once = BATCH_WINDOWS
-        if self._on_cpu:
-            self.at_once = 1
-        if models is None:
-            models = {}
+        self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
+        models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), device, settings.threads)
             trim_memory()  # the weights as they were read, twice what is kept of them
@@ -227,13 +224,9 @@ class _SpeechTimestamps:
         run = max(0, bisect_right(self._starts, middle) - 1)
         first, last = self._runs[run]
         shift = first - self._starts[run]
-        start = max(start + shift, first)
-        start = min(start, last - MIN_WORD_SECONDS)
-        end = max(end + shift, start + MIN_WORD_SECONDS)
-        end = min(end, last)
-        start = round(self._start + start, 3)
-        end = round(self._start + end, 3)
-        return Span(start, end)
+        start = min(max(start + shift, first), last - MIN_WORD_SECONDS)
+        end = min(max(end + shift, start + MIN_WORD_SECONDS), last)
+        return Span(round(self._start + start, 3), round(self._start + end, 3))
 
 
 def _speech(window: AudioWindow) -> list[tuple[int, int]]:
@@ -321,9 +314,6 @@ def _check_language(name: str, language: str | None, model: Any) -> str | None:
 def _word(word: Any, timestamps: _SpeechTimestamps, begin: int) -> Word:
     start = float(word.start) - begin
     end = float(word.end) - begin
-    confidence = 0.0
     probability = float(word.probability)
-    if math.isfinite(probability):
-        confidence = min(1.0, max(0.0, probability))
-    span = timestamps.span(start, end)
-    return Word(text=str(word.word), span=span, confidence=confidence)
+    confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
+    return Word(text=str(word.word), span=timestamps.span(start, end), confidence=confidence)

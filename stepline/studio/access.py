@@ -147,7 +147,7 @@ class Access:
         # The address that was opened: the token in it becomes a cookie.
         if is_page and self._has_token_in_address(request):
             reply = _entry_reply(request)
-            self.let_in(reply)
+            self.set_session_cookie(reply)
             return reply
         if OPEN_PATHS.fullmatch(path):
             return None
@@ -165,7 +165,7 @@ class Access:
         headers = {"WWW-Authenticate": "Bearer"}
         return JSONResponse({"error": reason}, HTTPStatus.UNAUTHORIZED, headers)
 
-    def let_in(self, reply: Response) -> None:
+    def set_session_cookie(self, reply: Response) -> None:
         """Give the browser the token as a cookie."""
         reply.set_cookie(
             self._cookie, self.token, httponly=True, samesite="strict", path="/", secure=self._https

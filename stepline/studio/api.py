@@ -27,7 +27,6 @@ from stepline.library.moments import Moment
 from stepline.library.search import SearchIndex, open_index
 from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
-from stepline.studio.annotation import AuditView
 from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
@@ -61,16 +60,10 @@ class StudioApi:
     """The operations of one library."""
 
     def __init__(
-        self,
-        studio: Studio,
-        broadcast: Broadcast,
-        jobs: JobRunner,
-        audit: AuditView,
-        counts: RequestCounts,
+        self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, counts: RequestCounts
     ) -> None:
         self._studio = studio
         self._broadcast = broadcast
-        self._audit = audit
         self._counts = counts
         self._videos = VideoApi(studio, jobs)
         # Whoever follows a video learns that it is gone.
@@ -87,12 +80,7 @@ class StudioApi:
         # Each row is a method, a path, the function that answers, and what the description says.
         query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"} | LABEL_PARAMETERS
         return [
-            Operation(
-                "GET",
-                "/api/library",
-                self.library,
-                "The library's id, and whether a dataset can be audited.",
-            ),
+            Operation("GET", "/api/library", self.library, "The library's id."),
             *self._videos.operations(),
             *self._jobs.operations(),
             Operation("GET", "/api/search", self.search, "The moments that answer a query.", query),
@@ -121,9 +109,8 @@ class StudioApi:
         ]
 
     def library(self, _: Request) -> Response:
-        """Return the library's id, and whether there is a dataset to audit."""
-        identity = self._studio.database.identity
-        return JSONResponse({"id": identity, "audit": self._audit.has_dataset})
+        """Return the library's id."""
+        return JSONResponse({"id": self._studio.database.identity})
 
     async def search(self, request: Request) -> Response:
         """Return moments. Without the weights of MiniLM they are found by their words alone."""

@@ -80,9 +80,7 @@ class JobApi:
         """Return the jobs with their progress, and how many there are without paging."""
         page = page_of(request)
         stored = self._stored_jobs.all()
-        jobs = []
-        for job in stored[page]:
-            jobs.append(self._jobs.as_json(job))
+        jobs = list(map(self._jobs.as_json, stored[page]))
         return JSONResponse({"jobs": jobs, "total": len(stored)})
 
     def job(self, request: Request) -> Response:
@@ -127,15 +125,15 @@ class JobApi:
 
     def uploads(self, _: Request) -> Response:
         """Return the uploads that are not whole."""
-        uploads = []
-        for upload in self._stored_uploads.unfinished():
-            fields = {
+        uploads = [
+            {
                 "upload": upload.id,
                 "name": upload.name,
                 "size": upload.size,
                 "offset": self._uploads.offset(upload),
             }
-            uploads.append(fields)
+            for upload in self._stored_uploads.unfinished()
+        ]
         return JSONResponse({"uploads": uploads})
 
     def end_upload(self, request: Request) -> Response:

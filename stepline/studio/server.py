@@ -4,11 +4,9 @@ The guards are those of web/local_server.py. The file access.py decides who may 
 """
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -31,7 +29,7 @@ from stepline.pages.web.local_server import (
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
-from stepline.studio.annotation import AnnotationView, AuditView
+from stepline.studio.annotation import ANNOTATE_PATH, AnnotationView
 from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
@@ -99,7 +97,7 @@ def _pages(access: Access) -> list[Route]:
         if password is None or not await run_in_threadpool(password.check, body.password, address):
             raise HTTPException(HTTPStatus.FORBIDDEN, "that is not the password")
         reply = JSONResponse({})
-        access.let_in(reply)
+        access.set_session_cookie(reply)
         return reply
 
     return [
@@ -110,66 +108,60 @@ def _pages(access: Access) -> list[Route]:
     ]
 
 
-@dataclass(frozen=True)
-class StudioOptions:
-    """How a studio is served.
-
-    port: None for the port of the last time, or any free one if the library has none. A browser
-    keeps there what it could not send yet. password: required for a host that others can reach.
-    certificate: None for plain http.
-    at_once: jobs at a time.
-    settings: of the main job.
-    audit: the OUT of `stepline curate` whose dataset people check at /audit/. None: the library's
-    own folder.
-    keys: of programs.
-    """
-
-    port: int | None = None
-    host: str = LOCAL_HOST
-    password: Password | None = None
-    certificate: Certificate | None = None
-    at_once: int = 1
-    settings: StepsSettings | None = None
-    webhook: Webhook | None = None
-    audit: Path | None = None
-    keys: KeyFile | None = None
-
-
 class StudioServer(LocalServer):
-    """The studio of a library on a port, and its jobs. link: its address with the token.
+    """The studio of a library on a port, and its jobs.
 
-    Raises OSError where the port is taken, SettingsError for a host without a password.
+    link: its address with the token.
     """
 
-    def __init__(self, studio: Studio, options: StudioOptions | None = None) -> None:
-        options = options or StudioOptions()
+    def __init__(
+        self,
+        studio: Studio,
+        *,
+        port: int | None = None,
+        host: str = LOCAL_HOST,
+        password: Password | None = None,
+        certificate: Certificate | None = None,
+        at_once: int = 1,
+        settings: StepsSettings | None = None,
+        webhook: Webhook | None = None,
+        keys: KeyFile | None = None,
+    ) -> None:
+        """Take the port.
+
+        Args:
+            studio: what is served.
+            port: None for the port of the last time, or any free one if the library has none. A
+                browser keeps there what it could not send yet.
+            host: the address to listen at.
+            password: required for a host that others can reach.
+            certificate: None for plain http.
+            at_once: jobs at a time.
+            settings: of the main job.
+            webhook: receives the events of the library.
+            keys: of programs.
+
+        Raises OSError where the port is taken, SettingsError for a host without a password.
+        """
         self.studio = studio
-        self.webhook = options.webhook
+        self.webhook = webhook
         self.broadcast = Broadcast()
         # No request waits until a video is read.
         self.digests = FileDigests()
         self.digests.on_done = lambda: self.broadcast.publish("files", {})
         studio.library.digest_of = self.digests.get
-        is_https = options.certificate is not None
-        self.access = Access(options.host, options.password, https=is_https, keys=options.keys)
-        self.jobs = JobRunner(
-            studio, self.broadcast, at_once=options.at_once, settings=options.settings
-        )
-        audit = AuditView(studio, options.audit or studio.library.folder)
-        self.counts = RequestCounts()
-        self.api = StudioApi(studio, self.broadcast, self.jobs, audit, self.counts)
-        self._bind(audit, options)
-        studio.database.keep_port(self.port)
-        self.api.is_stopping = lambda: self.is_stopping
         studio.library.on_correction = lambda id, revision: self.broadcast.publish(
             "video", {"id": id, "revision": revision}
         )
-        self.link = f"{self.address}?token={self.access.token}"
+        self.access = Access(host, password, https=certificate is not None, keys=keys)
+        self.jobs = JobRunner(studio, self.broadcast, at_once=at_once, settings=settings)
+        counts = RequestCounts()
+        self.api = StudioApi(studio, self.broadcast, self.jobs, counts)
+        self.api.is_stopping = lambda: self.is_stopping
 
-    def _bind(self, audit: AuditView, options: StudioOptions) -> None:
-        """Take the port that the options name, that of the last time, or any free one."""
         # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
+        annotation = Route(ANNOTATE_PATH + "{rest:path}", AnnotationView(studio))
         guards = Guards(
             HEADER_VALUE,
             CONTENT_POLICY,
@@ -177,32 +169,30 @@ class StudioServer(LocalServer):
             max_bytes=_max_bytes,
             refuse=self.access.refuse,
             tells_header=True,
-            count=self.counts.add,
-        )
-        application = local_application(
-            [*routes, AnnotationView(self.studio).route(), audit.route(), *_pages(self.access)],
-            guards,
+            count=counts.add,
         )
         bind = partial(
             super().__init__,
-            application,
-            host=options.host,
+            local_application([*routes, annotation, *_pages(self.access)], guards),
+            host=host,
             connections=MAX_CONNECTIONS,
-            certificate=options.certificate,
+            certificate=certificate,
         )
 
         # the port of the last time, where it is free
-        last_port = self.studio.database.port
+        last_port = studio.database.port
         try:
-            bind(last_port if options.port is None else options.port)
+            bind(last_port if port is None else port)
         except OSError as error:
-            if options.port is not None or not last_port:
+            if port is not None or not last_port:
                 raise
             cure = "unsent edits of a browser wait for that port: free it, and give --port"
             log.warning(
                 "port %d, of the last time, is taken (%s); %s", last_port, error.strerror, cure
             )
             bind(0)
+        studio.database.keep_port(self.port)
+        self.link = f"{self.address}?token={self.access.token}"
 
     def run(self) -> None:
         """Serve, and run jobs, until `stop` is called or Ctrl-C. The next start continues the

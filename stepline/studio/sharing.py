@@ -1,10 +1,11 @@
 """The outputs of a corrected record for a browser or a program, and what is handed on of a
 library: one file, or a folder that needs no server."""
 
+import contextlib
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from stepline.errors import SettingsError, StoreError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.record_files import is_below
-from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
+from stepline.outputs import OUTPUTS, USUAL, output_path, write_outputs
 from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
@@ -22,6 +23,21 @@ from stepline.records import Record
 
 INDEX_FILE = "index.html"
 INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
+
+
+@contextlib.contextmanager
+def _kept_folder() -> Iterator[Path]:
+    """Make a temporary folder, which the caller of this module removes. It is removed here where an
+    error leaves this context, since no one else learns of it."""
+    folder = Path(tempfile.mkdtemp(prefix="stepline-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        # Each thread that answers would keep what it freed, for as long as the studio runs.
+        trim_memory()
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
@@ -34,38 +50,24 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
         raise SettingsError(f"unknown output format {name!r}; known: {names}")
-    folder = Path(tempfile.mkdtemp(prefix="stepline-"))
-    try:
+    with _kept_folder() as folder:
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
             pictures = keyframes(record, video)
-        write_outputs(
+        written = write_outputs(
             record, folder, keyframes=pictures, media=video, linked=False, formats=(name,)
         )
         path = output_path(record, folder, name)
         if not path.exists():
             raise SettingsError(f"output format {name!r} cannot hold this record; take another")
-        # An output may be several files, which are packed as they are.
-        written: list[Path] = []
-        for place in output_places(record, folder, name):
-            if place.is_dir():
-                written += files_below(place)
-            elif place.is_file():
-                written.append(place)
-        if len(written) == 1 and path.is_file():
+        if len(written) == 1:
             return path
+        # An output may link pictures, which are packed with it as they are.
         packed = folder / f"{safe_stem(record.id)}.{name}.zip"
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-            for file in written:
+            for file in [path, *(file for file in written if file != path)]:
                 archive.write(file, file.relative_to(folder))
         return packed
-    except BaseException:
-        # The caller never learns of the folder, so no one else would remove it.
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    finally:
-        # Each thread that answers would keep what it freed, for as long as the studio runs.
-        trim_memory()
 
 
 def share(
@@ -89,8 +91,7 @@ def share(
 def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
     """Write corrected videos into one file in a temporary folder, which the caller removes. Return
     it: the page of a single video, else a zip with an index, pages and usual outputs."""
-    folder = Path(tempfile.mkdtemp(prefix="stepline-share-"))
-    try:
+    with _kept_folder() as folder:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
 
@@ -101,18 +102,11 @@ def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bo
         packed = folder / "videos-and-steps.zip"
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files_below(pages):
-                name = file.relative_to(folder)
-                if file.parent.name == "videos":  # packed already
-                    archive.write(file, name, zipfile.ZIP_STORED)
-                else:
-                    archive.write(file, name)
+                # Videos are packed already.
+                form = zipfile.ZIP_STORED if file.parent.name == "videos" else None
+                archive.write(file, file.relative_to(folder), form)
         shutil.rmtree(pages)
         return packed
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    finally:
-        trim_memory()
 
 
 def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -25,9 +25,6 @@ from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json
 from stepline.records import FrozenModel
 from stepline.review import Answer
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +113,7 @@ class Studio:
         self.events = EventOutbox(self.database)
         self.jobs = JobStore(self.database, self.events)
         self.uploads = UploadStore(self.database, self.jobs)
-        # what people said about clips, and about texts of a dataset
-        self.answers = AnswerStore(self.database, "answer", "clip")
-        self.verdicts = AnswerStore(self.database, "verdict", "asked")
+        self.answers = AnswerStore(self.database)
         # An event is written with the correction that it reports, or neither is.
         self.library.in_transaction = self.events.add_video
 
@@ -128,32 +123,26 @@ class Studio:
 
 
 class AnswerStore:
-    """What people answered: one answer per person and item, a later one replaces it.
+    """What people answered about clips: one answer per person and item, a later one replaces
+    it."""
 
-    column: the one of `table` that names the item.
-    """
-
-    def __init__(self, database: LibraryDatabase, table: str, column: str) -> None:
+    def __init__(self, database: LibraryDatabase) -> None:
         self._database = database
-        self._table = table
-        self._column = column
 
     def __iter__(self) -> Iterator[Answer]:
         """Yield the answers in the order first given."""
-        rows = self._database.rows(f"SELECT body FROM {self._table} ORDER BY rowid")
-        for (body,) in rows:
+        for (body,) in self._database.rows("SELECT body FROM answer ORDER BY rowid"):
             try:
                 yield Answer.model_validate_json(body)
             except ValidationError as error:
-                raise self._database.row_error(self._table) from error
+                raise self._database.row_error("answer") from error
 
     def add(self, entry: Answer) -> None:
         """Keep an answer."""
-        # A table of answers has three columns: what was asked, who answered, and the answer.
         row = (entry.item, entry.annotator, entry.model_dump_json())
-        replace = f"ON CONFLICT({self._column}, annotator) DO UPDATE SET body = excluded.body"
+        replace = "ON CONFLICT(clip, annotator) DO UPDATE SET body = excluded.body"
         with self._database.change() as connection:
-            connection.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?) {replace}", row)
+            connection.execute(f"INSERT INTO answer VALUES (?, ?, ?) {replace}", row)
 
 
 class EventOutbox:
@@ -235,9 +224,7 @@ class JobStore:
 
     def has_source(self, source: str) -> bool:
         """Return whether there ever was a job for a source."""
-        row = self._database.row("SELECT 1 FROM job WHERE source = ?", source)
-        # A row of any state counts, so that a path is not used twice.
-        return row is not None
+        return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
 
     def get(self, id: int) -> Job:
         """Return a job. Raises LookupError for an unknown id."""
@@ -297,17 +284,10 @@ class JobStore:
 
     def count_states(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
-        rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
-        return dict(rows)
+        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
-        job = self.get(id)
-        data: dict[str, JsonValue] = {
-            "id": id,
-            "state": job.state,
-            "error": job.error,
-            "video": job.video,
-        }
+        data = self.get(id).model_dump(include={"id", "state", "error", "video"})
         self._events.add(connection, "job", data)
 
 
@@ -317,10 +297,6 @@ class UploadStore:
     def __init__(self, database: LibraryDatabase, jobs: JobStore) -> None:
         self._database = database
         self._jobs = jobs
-
-    def all(self) -> list[Upload]:
-        """Return the uploads, the oldest first."""
-        return self._select("SELECT * FROM upload ORDER BY made")
 
     def unfinished(self) -> list[Upload]:
         """Return the uploads that are not whole, the oldest first."""

@@ -6,6 +6,7 @@ its place. The next start completes the second step where it is missing.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import shutil
@@ -81,9 +82,8 @@ class Uploads:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
         # The others that are not whole will want their room too.
-        room = body.size + MIN_FREE_BYTES
-        for upload in unfinished:
-            room += max(0, upload.size - self.offset(upload))
+        missing = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
+        room = body.size + MIN_FREE_BYTES + missing
         if shutil.disk_usage(self._library.folder).free < room:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
@@ -175,7 +175,7 @@ class Uploads:
         with self._jobs.paused():
             target = self._free_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
-            self._place(upload, target)
+            self._pieces(upload).replace(target)
         self._jobs.wake(job)
         return self._uploads.get(upload.id)
 
@@ -185,18 +185,11 @@ class Uploads:
         stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
         path = folder / f"{stem}{suffix}"
-        number = 1
         # A path that a job once had stays taken: its record may name that path.
+        numbers = itertools.count(2)
         while os.path.lexists(path) or self._stored_jobs.has_source(str(path)):
-            number += 1
-            path = folder / f"{stem}-{number}{suffix}"
+            path = folder / f"{stem}-{next(numbers)}{suffix}"
         return path
-
-    def _place(self, upload: Upload, target: Path) -> None:
-        """Move the file of a whole upload to its place, if it is not there yet."""
-        pieces = self._pieces(upload)
-        if pieces.exists():
-            pieces.replace(target)
 
     def _complete_moves(self) -> None:
         """Move the files of whole uploads that a kill kept from their places."""
@@ -204,20 +197,20 @@ class Uploads:
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
-            with contextlib.suppress(LookupError):  # a file of another
-                upload = self._uploads.get(path.name)
-                if upload.job is not None:
-                    self._complete_move(upload, Path(self._stored_jobs.get(upload.job).source))
-
-    def _complete_move(self, upload: Upload, target: Path) -> None:
-        """Move a file to the place that its row names, which may be a stranger's."""
-        check_own_file(self._pieces(upload))
-        # A stranger's row could name any path. Only one that this code would choose counts.
-        expected = self._own_folder(VIDEOS_FOLDER) / target.name
-        if target != expected or os.path.lexists(target):
-            log.warning("%s: no free place of an upload, which stays where it is", target)
-            return
-        self._place(upload, target)
+            try:
+                job = self._uploads.get(path.name).job
+                if job is None:
+                    continue
+                target = Path(self._stored_jobs.get(job).source)
+            except LookupError:  # a file of another
+                continue
+            check_own_file(path)
+            # A stranger's row could name any path. Only one that this code would choose counts.
+            expected = self._own_folder(VIDEOS_FOLDER) / target.name
+            if target != expected or os.path.lexists(target):
+                log.warning("%s: no free place of an upload, which stays where it is", target)
+            else:
+                path.replace(target)
 
     def _end_idle(self, seconds: float) -> None:
         """End the uploads that no piece came of for so long."""

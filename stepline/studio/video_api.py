@@ -16,11 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from stepline.files.atomic_files import check_own_file, remove_file
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
 from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
+from stepline.outputs.ownership import OutputManifest
 from stepline.pages.web.local_server import file_response, is_whole_number
 from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
@@ -35,13 +37,14 @@ from stepline.studio.operations import (
     page_of,
     read_body,
 )
-from stepline.studio.removal import remove_video, removed_files
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
 
 Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
 
+# tables with rows of one video
+VIDEO_TABLES = ("correction", "machine", "waveform")
 VIDEO_STATES = get_args(VideoState)
 LABEL_PARAMETERS = {
     "tag": "a tag that the videos have; may come several times",
@@ -199,8 +202,7 @@ class VideoApi:
         # All that match are sorted before a page of them is cut out.
         cards = matching.choose(self._library.videos())
         cards.sort(key=SORT_KEYS[sort])
-        reply = {"videos": [_card_json(card) for card in cards[page]], "total": len(cards)}
-        return JSONResponse(reply)
+        return JSONResponse({"videos": list(map(_card_json, cards[page])), "total": len(cards)})
 
     def labels(self, _: Request) -> Response:
         """Return the tags and the names of metadata that the library's videos have."""
@@ -245,12 +247,12 @@ class VideoApi:
         current = both.corrected
         record = current.record
         # A page that follows the steps needs no transcript.
-        if request.query_params.get("part") == "steps":
+        is_part = request.query_params.get("part") == "steps"
+        if is_part:
             record = record.model_copy(update={"transcript": None})
-            whole = parse_json(to_json(record))
-            tree = {"video": whole["video"], "steps": whole["steps"]}
-        else:
-            tree = parse_json(to_json(record))
+        tree = parse_json(to_json(record))
+        if is_part:
+            tree = {"video": tree["video"], "steps": tree["steps"]}
         return JSONResponse(
             {
                 "record": tree,
@@ -291,9 +293,9 @@ class VideoApi:
             revision = await run_in_threadpool(self._library.correct, id, correction)
         except ConflictError as conflict:
             # Someone changed the same since: the reply says who, and what.
-            edits = []
-            for other in conflict.theirs:
-                edits += [edit.model_dump(mode="json") for edit in other.edits]
+            edits = [
+                edit.model_dump(mode="json") for other in conflict.theirs for edit in other.edits
+            ]
             reply = {
                 "error": str(conflict),
                 "by": conflict.theirs[-1].by,
@@ -373,3 +375,36 @@ def known_id(library: CorrectedLibrary, id: str) -> str:
     """Return the id of a video. Raises HTTPException (404) for an unknown one."""
     with not_found("no such video"):
         return library.video(id).id
+
+
+def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
+    """Return the files that the removal of a video takes, its record last.
+
+    Raises LookupError for an unknown id, StoreError for a record that is a link.
+    """
+    path = library.folder / library.video(id).name
+    # A record that is a link could be a file of someone else.
+    check_own_file(path)
+    manifest = OutputManifest(path.stem, path.parent)
+    names = [name for name in OUTPUTS if name != "json" and manifest.owns(name)]
+    paths = list(map(manifest.path_of, names))
+    # The record comes last: what a kill leaves before it can be removed again.
+    paths += [manifest.note_path, path]
+    return [file for file in paths if file.is_file() and not file.is_symlink()]
+
+
+def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
+    """Remove a video's record, those outputs that Stepline wrote, and its corrections. Return the
+    names of the files, below the library's folder.
+
+    The video's own file stays, and so does an output that someone has changed. Raises LookupError
+    for an unknown id, StoreError for a record that is a link.
+    """
+    files = removed_files(library, id)
+    # The database first: a record without corrections can be removed again, the reverse cannot.
+    with library.database.change() as connection:
+        for table in VIDEO_TABLES:
+            connection.execute(f"DELETE FROM {table} WHERE video = ?", (id,))
+    for file in files:
+        remove_file(file)
+    return [file.relative_to(library.folder).as_posix() for file in files]

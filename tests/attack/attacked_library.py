@@ -9,8 +9,6 @@ from studio_server import library
 
 from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.storage import write_parquet
 from stepline.studio.store import Studio
 
 SECRET = "the secret"
@@ -25,8 +23,8 @@ OTHER_IDS = {
     "run",
     "clip",
 }  # that another library has too
-# folders below the root that a studio may change: of the dataset its verdicts
-STUDIO_FOLDERS = {"cache", "tmp", "library", "open", "curated"}
+# folders below the root that a studio may change
+STUDIO_FOLDERS = {"cache", "tmp", "library", "open"}
 
 
 class AttackedLibrary:
@@ -50,7 +48,6 @@ class AttackedLibrary:
         (self.folder / "link.mp4").symlink_to(self.secret)
         (self.folder / "link.events.jsonl").symlink_to(self.secret)
         (self.folder / "run.events.jsonl").write_text('{"event": "finished"}\n')
-        self.dataset = _made_dataset(root / "curated")
         self.other = self._made_other_library(video)
         self.names = {}
 
@@ -97,8 +94,6 @@ class AttackedLibrary:
             assert reply.status == 201, data
             uploads.append(json.loads(data)["upload"])
         clip = studio.read("/annotate/next?annotator=Ann")
-        audit = studio.ask("GET", "/audit/")[1].decode()
-        asked = json.loads(audit.partition('id="asked">')[2].partition("</script>")[0])["asked"]
         self.names = {
             "video": video_id("v0.json"),
             "upload": uploads[0],
@@ -109,7 +104,6 @@ class AttackedLibrary:
             "run": "run",
             "clip": clip["media"].rpartition("/")[2],
             "clip id": clip["clip"],
-            "text": asked[0]["id"],
             "second": "4.0",
             "static": "login.js",
         }
@@ -142,29 +136,3 @@ def library_files(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.startswith(".stepline")
     }
-
-
-def _made_dataset(out):
-    data = out / "dataset" / "data"
-    data.mkdir(parents=True)
-    records = []
-    for number in range(3):
-        said = Sentence(text=f"chop {number}", span=Span(5.0, 7.0), shown=0.8)
-        step = Step(
-            id="a",
-            text=f"Chop {number}",
-            spans=(Span(5.0, 9.0),),
-            score=0.9,
-            status="shown",
-            sources=(0,),
-        )
-        records.append(
-            Record(
-                id=f"v{number}",
-                video=Video(id=f"v{number}", duration=20.0),
-                transcript=Transcript(language="en", sentences=(said,)),
-                steps=(step,),
-            )
-        )
-    write_parquet(records, data / "all.parquet")
-    return out

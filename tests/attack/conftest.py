@@ -24,8 +24,7 @@ def attacked(tmp_path_factory, small_video):
 @pytest.fixture(scope="session")
 def guest(attacked):
     """The studio as one who has its token."""
-    more = ("--audit", attacked.dataset)
-    with StudioProcess(attacked.folder, *more, variables=attacked.variables) as studio:
+    with StudioProcess(attacked.folder, variables=attacked.variables) as studio:
         attacked.fill(studio)
         yield studio
 
@@ -36,6 +35,6 @@ def stranger(attacked, small_video):
     password = attacked.root / "password"
     password.write_text("open sesame\n")
     other = attacked.open_library(small_video)
-    more = ("--audit", attacked.dataset, "--host", "127.0.0.1", "--password-file", password)
+    more = ("--host", "127.0.0.1", "--password-file", password)
     with StudioProcess(other, *more, variables=attacked.variables) as studio:
         yield studio

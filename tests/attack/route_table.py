@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from stepline.review.answers import Answer
 from stepline.review.server import Annotator, ClipStart
-from stepline.studio.annotation import View
+from stepline.studio.annotation import AnnotationView
 from stepline.studio.api import ShareBody
 from stepline.studio.job_api import PriorityBody
 from stepline.studio.server import PasswordBody
@@ -52,7 +52,6 @@ LABELS = [
 ]
 CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT, *LABELS], "id": "attack", "window": "w"}
 ANSWER = {"annotator": "Ann", "clip": "{clip id}", "shown": True, "confidence": "very"}
-VERDICT = {"asked": "{text}", "annotator": "Ann", "said": "aligned"}
 PIECE = {"Upload-Offset": "0"}
 
 ENTRIES = {
@@ -136,9 +135,6 @@ ENTRIES = {
         body={"annotator": "Ann"}, model=Annotator, statuses=(200, 400, 409)
     ),
     ("POST", "/annotate/answer"): Entry(body=ANSWER, model=Answer, statuses=(200, 400, 409)),
-    ("GET", "/audit/"): Entry(),
-    ("GET", "/audit/verdicts"): Entry(query={"annotator": "Ann"}),
-    ("POST", "/audit/verdict"): Entry(body=VERDICT, model=Answer),
 }
 
 
@@ -151,7 +147,7 @@ def routes_of(server):
     """The (method, path) of every route of a StudioServer, those within its views too."""
     routes = []
     for route in web_server_of(server).config.app.routes:
-        if isinstance(route, Route) and isinstance(route.endpoint, View):
+        if isinstance(route, Route) and isinstance(route.endpoint, AnnotationView):
             routes += route.endpoint._current_router().routes
         else:
             routes.append(route)

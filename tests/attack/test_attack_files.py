@@ -9,7 +9,7 @@ import pytest
 from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
 from stepline.files.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
-from stepline.live.run_files import RunFiles
+from stepline.live.events import RunFiles
 from stepline.media.links import MARK_NAME, Link, _fetched, fetch_link, link_folder
 from stepline.media.settings import LinkSettings
 from stepline.models.training.run_folder import StepLog

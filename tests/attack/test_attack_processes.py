@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from kills import children, wait_for_end
 
-from stepline.evaluate.soda import soda
-from stepline.processes import child_environment, module_folders, safe_spawn, start_module
+from stepline.processes import child_environment, module_folders, start_module
 from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,17 +59,6 @@ def test_a_worker_runs_no_module_of_the_current_folder(trap, target):
     worker.close()
     assert isinstance(end, Reply | WorkerDeath)
     assert worker.is_ready
-    assert owned(trap) == ""
-
-
-def test_processes_of_a_pool_run_no_module_of_the_current_folder(trap, monkeypatch):
-    # the parent itself is one that found nothing there
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if os.path.isabs(path)][1:])
-    events = {"v": [(0.0, 5.0, "slice the lemons")]}
-    with safe_spawn():
-        assert os.environ["PYTHONSAFEPATH"] == "1"
-    assert "PYTHONSAFEPATH" not in os.environ
-    assert soda(events, events, workers=2).f1 > 0.99
     assert owned(trap) == ""
 
 

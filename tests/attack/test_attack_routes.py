@@ -170,7 +170,7 @@ def untouched(attacked):
 
 
 def test_every_route_has_an_entry_and_every_text_of_it_is_attacked(attacked):
-    with serving(attacked.folder_of_table(), audit=attacked.dataset) as server:
+    with serving(attacked.folder_of_table()) as server:
         routes = routes_of(server)
         parameters = parameters_of(server)
         models = models_of(server)

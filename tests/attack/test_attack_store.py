@@ -15,7 +15,7 @@ from stepline.errors import StoreError
 from stepline.library import SearchIndex
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
-from stepline.library.index_file import INDEX_FILE
+from stepline.library.search import INDEX_FILE
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
 from stepline.studio.events import Broadcast

@@ -152,7 +152,7 @@ def test_a_job_that_memory_ends_fails_in_a_line_and_the_studio_lives(folder, sma
     shutil.copyfile(small_video, folder / "job.mp4")
     with memory_limit(2**30) as (prefix, limit), StudioProcess(folder, prefix=prefix) as studio:
         assert correct(studio, 0)[0] == 200
-        for path in ("/api/search?q=slice", f"{PLACE}/steps?format=pdf", f"{PLACE}/waveform"):
+        for path in ("/api/search?q=slice", f"{PLACE}/steps?format=docx", f"{PLACE}/waveform"):
             assert studio.ask("GET", path)[0].status == 200
         used = psutil.Process(studio.process.pid).memory_info().rss
         limit(used + WORKER_BYTES)

@@ -7,8 +7,7 @@ import pytest
 from browser import CHROMIUM, Browser
 
 from stepline.compare import compare
-from stepline.compare.view import comparison_view
-from stepline.compare.write import to_html, to_markdown, write_comparison
+from stepline.compare.write import comparison_view, to_html, to_markdown, write_comparison
 from stepline.records import Record, Span, Step, Video
 
 HOSTILE = "<script>alert(1)</script> *stir* [x](y)"

@@ -190,25 +190,6 @@ def hirest(folder):
     return write(folder / "all_data_val.json", queries)
 
 
-def tutorialvqa(folder):
-    def part(title, start, end, first, last):
-        times, indexes = {"start": start, "end": end}, {"start": first, "end": last}
-        return {"title": title, "timestamps": times, "sentence_indexes": indexes}
-
-    parts = [
-        part("save a design", "32.96", "48.78", 0, 1),
-        part("crop", "50", "49", 1, 1),
-        part("cut", "60", "61", 1, 2),
-    ]
-    video = {
-        "video_id": "14643",
-        "video_title": "Export",
-        "transcript": ["Choose File.", "Save it."],
-        "segments": parts,
-    }
-    return write(folder / "videos.json", [video])
-
-
 def captaincook4d(folder):
     steps = [
         (3, 11.75, 46.4, "Coat -Coat a ramekin"),
@@ -328,7 +309,6 @@ SAMPLES = {
     "howto100m": howto100m,
     "whenact": whenact,
     "hirest": hirest,
-    "tutorialvqa": tutorialvqa,
     "captaincook4d": captaincook4d,
     "interactive-cooking": interactive_cooking,
     "goal-step": goal_step,

@@ -82,12 +82,6 @@ def real_hirest(data, folder):
     return folder
 
 
-def real_tutorialvqa(data, folder):
-    return write(
-        folder / "videos.json", list(load(data / "tutorialvqa/tutorials.json.gz").values())
-    )
-
-
 def real_captaincook4d(data, folder):
     return data / "captaincook4d/steps.json.gz"  # the official form, gzipped
 
@@ -123,7 +117,6 @@ REAL = {
     "youcook2": real_youcook2,
     "whenact": real_whenact,
     "hirest": real_hirest,
-    "tutorialvqa": real_tutorialvqa,
     "captaincook4d": real_captaincook4d,
     "goal-step": real_goal_step,
     "epic-kitchens": real_epic_kitchens,

@@ -243,13 +243,6 @@ def test_goal_step_numbers_substeps_below_their_step(sample):
     assert [step.id for step in record.reference] == ["1", "1.1", "2"]
 
 
-def test_tutorialvqa_sentences_without_times_stay_next_to_the_record(sample):
-    reading = read("tutorialvqa", sample("tutorialvqa"))
-    assert reading.spoken == {"14643": ("Choose File.", "Save it.")}
-    assert reading.records[0].reference[0].sources == (0, 1)
-    assert reading.records[0].transcript is None
-
-
 def test_a_subset_can_be_chosen(sample):
     path = sample("ht-step")
     assert [record.id for record in read("ht-step", path, subset="val_seen").records] == [
@@ -387,7 +380,6 @@ COUNTS = {
     "youcook2": (1218, 9416, 9416, 0, {}),
     "whenact": (861, 10198, 2097, 10198, {"span: has no length": 8}),
     "hirest": (1268, 3076, 3076, 0, {"step: has no length": 12}),
-    "tutorialvqa": (53, 282, 282, 0, {}),
     "captaincook4d": (262, 3784, 3638, 0, {"span: marked as left out (-1)": 208}),
     "goal-step": (96, 5663, 5663, 0, {}),
     "epic-kitchens": (83, 6618, 6618, 0, {}),
@@ -467,14 +459,6 @@ def test_the_real_taxonomy_is_read_from_csv(data, tmp_path):
     taxonomy = read_taxonomy(tmp_path / "taxonomy.csv")
     assert len(taxonomy) == len(rows) == 3483
     assert len({step.activity for step in taxonomy.values()}) == len(activities) == 302
-
-
-def test_ht_steps_own_example_predictions_are_read(data):
-    predictions = read_predictions(data / "htstep/example_predictions_val_seen.csv.gz")
-    assert predictions.rejected == ()
-    assert len(predictions.segments) == 600
-    first = predictions.segments["-25-1nbOki0"][0]
-    assert first == (333.57538, 381.52155, "513", 0.31910652)
 
 
 def test_the_shared_dense_captions_are_read(shared):

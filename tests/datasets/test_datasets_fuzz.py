@@ -161,7 +161,7 @@ def test_any_tree_of_predictions_is_read_or_refused(tree):
 @settings(FUZZ, max_examples=200)
 @given(
     text=st.text(alphabet='[]{}":,.0123456789-abc \n`', max_size=80),
-    ending=st.sampled_from([".txt", ".json", ".csv"]),
+    ending=st.sampled_from([".json", ".jsonl"]),
 )
 def test_any_text_of_predictions_is_read_or_refused(text, ending):
     with tempfile.TemporaryDirectory() as folder:
@@ -171,8 +171,8 @@ def test_any_text_of_predictions_is_read_or_refused(text, ending):
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, "[{" * 50_000, "```\n" * 50_000, "00:00 - " * 50_000, "a" * 2_000_000]
+    "text", ["[" * 100_000, "[{" * 50_000, "a" * 2_000_000, '{"' + "1" * 100_000 + ':": "a"}']
 )
-def test_hostile_replies_do_not_hang(tmp_path, text):
-    (tmp_path / "a.txt").write_text(text)
-    told(lambda: read_predictions(tmp_path / "a.txt"))
+def test_hostile_predictions_do_not_hang(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    told(lambda: read_predictions(tmp_path / "a.json"))

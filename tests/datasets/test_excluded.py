@@ -11,7 +11,7 @@ from stepline.datasets.excluded import (
     read_excluded,
     write_excluded,
 )
-from stepline.datasets.youtube_ids import plain_id
+from stepline.datasets.record_builder import plain_id
 from stepline.errors import DatasetError
 
 

@@ -4,26 +4,26 @@ import pytest
 from stepline.errors import DatasetError
 from stepline.evaluate import bootstrap as statistics
 from stepline.evaluate.bootstrap import (
-    GroupedRatio,
-    Ratio,
     draw_videos,
+    grouped_ratio,
     interval,
     over_videos,
     point_estimate,
+    ratio,
     resample,
 )
 
 
-def ratio(hits, totals):
-    return Ratio(np.array(hits, float), np.array(totals, float))
+def ratio_of(hits, totals):
+    return ratio(np.array(hits, float), np.array(totals, float))
 
 
 def test_a_ratio_pools_its_videos():
-    assert point_estimate(ratio([1, 0, 3], [2, 2, 4])) == 0.5
+    assert point_estimate(ratio_of([1, 0, 3], [2, 2, 4])) == 0.5
 
 
 def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
-    grouped = GroupedRatio(
+    grouped = grouped_ratio(
         np.array([1.0, 1, 0]),
         np.array([1.0, 3, 0]),
         np.array([0, 1, 2]),
@@ -34,7 +34,7 @@ def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
 
 def test_test_sets_are_averaged():
     sets = np.array([[True, False], [True, True]])
-    grouped = GroupedRatio(np.array([1.0, 0]), np.array([1.0, 1]), np.array([0, 0]), sets)
+    grouped = grouped_ratio(np.array([1.0, 0]), np.array([1.0, 1]), np.array([0, 0]), sets)
     assert point_estimate(grouped) == pytest.approx((1 + 0.5) / 2)
 
 
@@ -51,7 +51,7 @@ def test_the_interval_is_that_of_scoring_resampled_videos_one_by_one():
     for _ in range(200):
         chosen = generator.integers(4, size=(1, 4))[0]
         slow.append(hits[chosen].sum() / totals[chosen].sum())
-    fast = resample({"r": Ratio(hits, totals)}, draws=200, seed=5)["r"]
+    fast = resample({"r": ratio(hits, totals)}, draws=200, seed=5)["r"]
     assert interval(fast)[0] == pytest.approx(np.percentile(slow, 2.5), abs=0.06)
     assert interval(fast)[1] == pytest.approx(np.percentile(slow, 97.5), abs=0.06)
 
@@ -62,14 +62,14 @@ def test_the_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says():
     for trial in range(200):
         values = (generator.random(60) < 0.3).astype(float)
         low, high = interval(
-            resample({"m": ratio(values, np.ones(60))}, draws=300, seed=trial)["m"]
+            resample({"m": ratio_of(values, np.ones(60))}, draws=300, seed=trial)["m"]
         )
         covered += low <= 0.3 <= high
     assert 0.88 <= covered / 200 <= 0.99
 
 
 def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
-    made = {"r": ratio([1, 0, 1, 1], [1, 1, 1, 2])}
+    made = {"r": ratio_of([1, 0, 1, 1], [1, 1, 1, 2])}
     whole = resample(made, draws=30, seed=3)["r"]
     assert (resample(made, draws=30, seed=3)["r"] == whole).all()
     assert (resample(made, draws=30, seed=4)["r"] != whole).any()
@@ -78,16 +78,16 @@ def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
 
 
 def test_chosen_videos_are_scored_as_if_there_were_no_others():
-    whole = ratio([1, 0, 3], [1, 5, 4])
+    whole = ratio_of([1, 0, 3], [1, 5, 4])
     assert point_estimate(over_videos(whole, ["a", "b", "c"], ["c", "a"])) == point_estimate(
-        ratio([3, 1], [4, 1])
+        ratio_of([3, 1], [4, 1])
     )
 
 
 def test_scores_over_different_videos_cannot_be_resampled_together():
     with pytest.raises(DatasetError, match="same videos"):
-        resample({"a": ratio([1], [1]), "b": ratio([1, 1], [1, 1])})
+        resample({"a": ratio_of([1], [1]), "b": ratio_of([1, 1], [1, 1])})
 
 
 def test_nothing_to_score_has_no_interval():
-    assert np.isnan(interval(resample({"r": ratio([], [])}, draws=3)["r"])).all()
+    assert np.isnan(interval(resample({"r": ratio_of([], [])}, draws=3)["r"])).all()

@@ -12,8 +12,8 @@ from stepline.evaluate.bootstrap import point_estimate, resample
 from stepline.evaluate.dense_captioning import (
     CAPTION_METRICS,
     DETECTION_METRICS,
-    HarmonicMean,
     densevid,
+    harmonic_mean_statistic,
 )
 
 pytestmark = needs_tables
@@ -219,9 +219,9 @@ def test_each_version_treats_missing_videos_as_its_program(run):
 
 
 def test_the_harmonic_mean_is_of_means_and_resamples():
-    both = HarmonicMean(np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]]), np.ones(2))
+    both = harmonic_mean_statistic(np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]]))
     assert point_estimate(both) == pytest.approx(0.5)
-    assert both(np.array([[2.0, 0], [0, 2]])).tolist() == pytest.approx([2 / 3, 0])
+    assert both.score(np.array([[2.0, 0], [0, 2]])).tolist() == pytest.approx([2 / 3, 0])
     assert resample({"f": both}, draws=5)["f"].shape == (5,)
 
 

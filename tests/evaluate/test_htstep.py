@@ -5,16 +5,18 @@ import numpy as np
 import pytest
 from metric_cases import case, needs_cases
 
+from stepline.datasets.htstep import ArticleStep
 from stepline.errors import DatasetError
-from stepline.evaluate.article_grounding import (
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import point_estimate, resample
+from stepline.evaluate.htstep import (
     TIOU_THRESHOLDS,
     AnnotatedVideo,
     PredictedSegments,
+    candidate_steps,
     grounding_map,
+    without_duplicates,
 )
-from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import point_estimate, resample
-from stepline.evaluate.htstep import Taxonomy, without_duplicates
 
 COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 TAXONOMY = [
@@ -218,16 +220,16 @@ def test_resampling_equals_scoring_the_drawn_videos():
         )
     whole = grounding_map(truths, found)
     some = grounding_map({"x": truths["x"], "y": truths["y"]}, found)
-    assert whole(np.array([[1.0, 1, 0]]))[0] == pytest.approx(point_estimate(some))
+    assert whole.score(np.array([[1.0, 1, 0]]))[0] == pytest.approx(point_estimate(some))
     assert resample({"m": whole}, draws=20)["m"].shape == (20,)
 
 
 def test_mixed_variations_and_unknown_steps_are_errors(folder):
-    taxonomy = Taxonomy({2: "B", 3: "B"}, {2: "A", 3: "B"})
+    taxonomy = {2: ArticleStep("2", "B", "A", "pour"), 3: ArticleStep("3", "B", "B", "mix")}
     with pytest.raises(DatasetError, match="variations"):
-        taxonomy.candidates(AnnotatedVideo("B", np.zeros((2, 2)), (2, 3)))
+        candidate_steps(AnnotatedVideo("B", np.zeros((2, 2)), (2, 3)), taxonomy)
     with pytest.raises(DatasetError, match="not in the taxonomy"):
-        taxonomy.candidates(AnnotatedVideo("B", np.zeros((1, 2)), (7,)))
+        candidate_steps(AnnotatedVideo("B", np.zeros((1, 2)), (7,)), taxonomy)
 
 
 @pytest.mark.parametrize(

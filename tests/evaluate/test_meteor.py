@@ -1,14 +1,13 @@
 import gzip
 import math
-import shutil
 import subprocess
 import sys
 
 import pytest
-from metric_cases import case, needs_cases, needs_tables, predictions, references
+from metric_cases import case, needs_cases, needs_tables
 
 from stepline.errors import DatasetError, ModelError
-from stepline.evaluate.meteor import JarMeteor, Meteor
+from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.meteor.matching import (
     PARAPHRASE_MODULE,
     STEM_MODULE,
@@ -24,7 +23,6 @@ from stepline.evaluate.meteor.resources import (
     word_number,
 )
 from stepline.evaluate.meteor.words import ALWAYS_KEPT, KEPT_BEFORE_NUMBERS, _stemmer, stem, words
-from stepline.evaluate.soda import soda
 
 TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs
 
@@ -225,50 +223,6 @@ def test_without_the_stemmer_the_extra_is_named(monkeypatch):
 def test_missing_tables_name_the_extra(tmp_path):
     with pytest.raises(ModelError, match=r"stepline\[evaluate\]"):
         Meteor(tmp_path)
-
-
-@pytest.mark.slow
-@needs_tables
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java machine")
-def test_the_original_program_gives_the_same_scores(meteor):
-    pairs = [
-        (["add the salt"], "put in some salt"),
-        (["chop the onions", "cut onions"], "chopped onion"),
-        ([""], "cut"),
-        (["a ||| b\nc"], "a b"),
-    ]
-    with JarMeteor() as jar:
-        theirs = jar.compare(pairs)
-        assert jar.segment(["cut"], "cut") == 1.0
-        assert jar.compare([]).aggregate == 0.0
-    ours = meteor.compare([*pairs[:3], (["a  b c"], "a b")])
-    assert ours.segments == pytest.approx(theirs.segments, abs=TOLERANCE)
-    assert ours.aggregate == pytest.approx(theirs.aggregate, abs=TOLERANCE)
-
-
-@pytest.mark.slow
-@needs_tables
-@needs_cases
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java machine")
-def test_the_original_program_meets_the_official_pairs_and_toy_story():
-    wanted, story = case("meteor_pairs")["single_reference"], case("soda")
-    with JarMeteor() as jar:
-        scored = jar.compare(
-            [((pair["reference"],), pair["hypothesis"]) for pair in wanted["pairs"]]
-        )
-        told = soda(references(story["gt"]), predictions(story["pred"]["results"]), meteor=jar)
-    assert scored.segments == pytest.approx(
-        [pair["score"] for pair in wanted["pairs"]], abs=TOLERANCE
-    )
-    assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
-    assert told.f1 == pytest.approx(story["expected_[precision,recall,f1]"]["c"][2], abs=TOLERANCE)
-
-
-@needs_tables
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java machine")
-def test_the_original_program_is_stopped_when_it_takes_too_long():
-    with JarMeteor(limit=0.2) as jar, pytest.raises(ModelError, match="took over"):
-        jar.segment(["cut"], "cut")
 
 
 ROWS = [

@@ -6,11 +6,16 @@ from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import point_estimate, resample
-from stepline.evaluate.ranking import AveragePrecision, RocAuc, require_both_classes, roc_auc
+from stepline.evaluate.ranking import (
+    average_precision_statistic,
+    require_both_classes,
+    roc_auc,
+    roc_auc_statistic,
+)
 
 
 def average_precision(labels, scores):
-    return point_estimate(AveragePrecision(*require_both_classes(labels, scores), 1))
+    return point_estimate(average_precision_statistic(*require_both_classes(labels, scores), 1))
 
 
 @needs_cases
@@ -61,20 +66,21 @@ def test_what_has_no_ranking_is_an_error(score, labels, scores, reason):
 
 
 @pytest.mark.parametrize(
-    ("kind", "plain"), [(RocAuc, roc_auc), (AveragePrecision, average_precision)]
+    ("kind", "plain"),
+    [(roc_auc_statistic, roc_auc), (average_precision_statistic, average_precision)],
 )
 def test_a_video_drawn_twice_counts_as_its_items_twice(kind, plain):
     labels, scores = np.array([1.0, 0, 1, 0, 0]), np.array([0.3, 0.3, 0.9, 0.1, 0.5])
     video = np.array([0, 0, 1, 1, 2])
     weights = np.array([[2.0, 1, 0]])
     twice = [0, 0, 1, 1, 2, 3]
-    assert kind(labels, scores, video, 3)(weights)[0] == pytest.approx(
+    assert kind(labels, scores, video, 3).score(weights)[0] == pytest.approx(
         plain(labels[twice], scores[twice])
     )
 
 
 def test_a_draw_of_one_class_only_has_no_score():
-    area = RocAuc(np.array([1.0, 0]), np.array([1.0, 0]), np.array([0, 1]), 2)
+    area = roc_auc_statistic(np.array([1.0, 0]), np.array([1.0, 0]), np.array([0, 1]), 2)
     assert point_estimate(area) == 1
     drawn = resample({"auc": area}, draws=50)["auc"]
     assert np.isnan(drawn).any()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Ratio
+from stepline.evaluate.bootstrap import ratio
 from stepline.evaluate.report import Scores, as_json, as_table, compare, report, write_per_video
 
 
@@ -13,7 +13,7 @@ def scores(hits, *, videos=None, protocol="p", **options):
     hits = np.array(hits, float)
     names = tuple(videos or (f"v{n}" for n in range(len(hits))))
     columns = {"hits": hits, "odd": np.full(len(hits), np.nan)}
-    statistics = {"R@1": Ratio(hits, np.full(len(hits), 2.0))}
+    statistics = {"R@1": ratio(hits, np.full(len(hits), 2.0))}
     return Scores(
         "bench", protocol, "the rule", names, 2 * len(hits), statistics, columns, **options
     )

@@ -10,6 +10,7 @@ from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
+    counts_at_least,
     grounding_overlaps,
     is_inside_any,
     span_array,
@@ -189,9 +190,8 @@ def test_any_instance_counts_and_a_text_that_was_not_placed_is_wrong():
     fit = grounding_overlaps(
         [[0, 10], None, [100, 110]], [[[50, 60], [0, 10]], [[0, 5]], [[100, 120]]]
     )
-    assert fit.overlaps.tolist() == [1.0, 0.0, 0.5]
-    assert fit.placed == 2
-    assert [fit.count_at_least(threshold) for threshold in IOU_THRESHOLDS] == [2, 2, 2, 1]
+    assert fit.tolist() == [1.0, 0.0, 0.5]
+    assert [counts_at_least(threshold, [fit]) for threshold in IOU_THRESHOLDS] == [2, 2, 2, 1]
 
 
 def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():

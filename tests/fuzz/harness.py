@@ -163,7 +163,7 @@ def _record(path: Path) -> None:
     step_table(record)
     for name, output in OUTPUTS.items():
         # made from the video, or by other libraries
-        if name not in ("mp4", "mkv", "webp", "gif", "docx"):
+        if name not in ("mp4", "mkv", "docx"):
             output.write(record, OutputExtras())
 
 

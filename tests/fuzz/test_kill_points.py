@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # minutes in all; every run of them ends commands many times
+
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / part) for part in ("sieve_swap", "training")]
 
@@ -104,7 +106,7 @@ def survives_every_kill(task, folder, prepare=lambda folder: None):
         assert contents(killed) == expected, f"killed at change {nth} of {changes}"
 
 
-@pytest.mark.parametrize("clips", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("clips", [False, True])
 def test_steps_killed_at_any_change_of_the_disk_end_with_the_same_bytes(
     small_video, captions_file, tmp_path, monkeypatch, clips
 ):
@@ -167,7 +169,6 @@ def test_an_import_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp
     )
 
 
-@pytest.mark.slow
 def test_curation():
     """In a process without the threads of other tests: their locks stay locked for good in a
     fork."""
@@ -190,7 +191,6 @@ def test_curation():
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(ALONE not in os.environ, reason="test_curation runs it, alone")
 def test_a_driver_of_curate_killed_at_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch):
     """The driver is killed; its workers end with it. Those are killed at random moments by

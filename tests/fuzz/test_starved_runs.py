@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from long_runs import contents, long_runs
 from surroundings import NOBODY, full_then_larger_disk, memory_limit, other_user, read_only_disk
 
+pytestmark = pytest.mark.slow  # minutes in all; every run of them ends commands many times
+
 NAMES = pytest.mark.parametrize("name", ["train", "refine", "sieve-swap"])
 ROOM_BYTES = 64 * 2**20
 LITTLE_MEMORY_BYTES = 60 * 2**20  # torch alone has more
@@ -60,7 +62,7 @@ def assert_one_line(text):
 
 
 @NAMES
-@pytest.mark.parametrize("count", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, 12])
 def test_kills_at_any_moment_change_no_byte(runs, whole, tmp_path, name, count):
     rng = random.Random(f"{name} {count}")
     expected, seconds = whole(name)
@@ -76,9 +78,7 @@ def test_kills_at_any_moment_change_no_byte(runs, whole, tmp_path, name, count):
 
 
 @NAMES
-@pytest.mark.parametrize(
-    "share", [0.5, *(pytest.param(n / 8, marks=pytest.mark.slow) for n in (0, 1, 2, 3, 5, 6, 7))]
-)
+@pytest.mark.parametrize("share", [n / 8 for n in range(8)])
 def test_a_full_disk_is_reported_and_the_next_run_has_every_byte(
     runs, whole, tmp_path, name, share
 ):
@@ -115,7 +115,6 @@ def test_a_folder_of_another_user_is_reported_in_a_line(runs, tmp_path, name):
 
 
 @NAMES
-@pytest.mark.slow
 def test_one_without_a_home_or_rights_does_as_any_other(runs, whole, name):
     expected = dict(whole(name)[0])
     prefix = other_user()
@@ -140,7 +139,6 @@ def test_one_without_a_home_or_rights_does_as_any_other(runs, whole, name):
 
 
 @NAMES
-@pytest.mark.slow
 def test_little_memory_leaves_nothing_that_the_next_run_trusts(runs, whole, tmp_path, name):
     """The kernel ends it somewhere: by a signal, or by an error that is one line."""
     expected, _ = whole(name)
@@ -156,9 +154,7 @@ def test_little_memory_leaves_nothing_that_the_next_run_trusts(runs, whole, tmp_
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no `prlimit` on PATH")
 @NAMES
-@pytest.mark.parametrize(
-    "mib", [700, *(pytest.param(n, marks=pytest.mark.slow) for n in (500, 900, 1500, 2000))]
-)
+@pytest.mark.parametrize("mib", [500, 700, 900, 1500, 2000])
 def test_too_few_addresses_are_reported_before_anything_is_blamed_for_it(runs, tmp_path, name, mib):
     """Not a store, a missing library or Stepline itself; and no library of C++ ends the run."""
     done = runs[name].run(tmp_path / "out", prefix=["prlimit", f"--as={mib * 2**20}"])

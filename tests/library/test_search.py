@@ -13,7 +13,7 @@ from stepline.errors import SettingsError, StoreError
 from stepline.library import SearchIndex
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import Correction
-from stepline.library.index_file import INDEX_FILE
+from stepline.library.search import INDEX_FILE
 from stepline.library.video_edits import TagEdit, TitleEdit
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record

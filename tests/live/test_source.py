@@ -16,7 +16,7 @@ from stepline.files.remote.addresses import NamedHost
 from stepline.live import source as sources
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.recording import StreamRecorder, join_recordings
-from stepline.live.source import Gap, LiveSource, PictureRate, SourceClock, parse_sources
+from stepline.live.source import Gap, LiveSource, PictureRate, parse_sources
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.media.settings import LinkSettings
 
@@ -155,7 +155,7 @@ def test_what_a_stream_sends_to_no_one_is_a_gap(stream):
     with serve() as server:
         server.pages["/live.ts"] = page
         _, blocks, gaps = read(LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT))
-    assert [gap.kind for gap in gaps] == ["gap"]
+    assert len(gaps) == 1
     assert gaps[0].seconds == pytest.approx(2.0, abs=1.5)
     assert blocks[-1].start >= 8
 
@@ -186,17 +186,6 @@ def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
     assert starts == sorted(starts)
     assert len(gaps) == 1
     assert source.end == pytest.approx(24, abs=2.0)
-
-
-def test_a_clock_that_drifts_is_reported_once_per_second_of_drift():
-    now = [0.0]
-    source = SourceClock(clock=lambda: now[0])
-    told = []
-    for minute in range(1, 8):
-        now[0], source.end = minute * 60.0, minute * 60.0 * 1.01  # 0.6 s a minute
-        gap = source.drifted()
-        told += [] if gap is None else [(gap.kind, gap.seconds)]
-    assert told == [("drift", 1.2), ("drift", 1.2), ("drift", 1.2)]
 
 
 def test_a_server_that_is_not_there_is_one_line():

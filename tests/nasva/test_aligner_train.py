@@ -172,6 +172,7 @@ def kill(child):
     child.wait()
 
 
+@pytest.mark.slow
 def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stores, stepline):
     settings = ("epochs=16", "batch=3", "learning_rate=1e-3", "save_every=1")  # 96 steps
     arguments = command(

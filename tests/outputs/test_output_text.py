@@ -91,12 +91,12 @@ def test_the_table_names_the_pictures_and_what_the_score_is():
 def test_other_steps_keep_their_meaning(other):
     assert "from 0 sentences" in step_table(other)
     assert "not calibrated" not in step_table(other)
-    assert page_view(other, None, {}).score == (
+    assert page_view(other, None, {})["score"] == (
         "How sure it is that the picture shows this step",
         "sure that it is shown",
     )
 
 
 def test_the_page_says_whose_the_per_cent_are():
-    assert "not calibrated" in page_view(record(NETWORK), None, {}).score[0]
-    assert page_view(record(NETWORK), None, {}).steps[0].percent == 31
+    assert "not calibrated" in page_view(record(NETWORK), None, {})["score"][0]
+    assert page_view(record(NETWORK), None, {})["steps"][0]["percent"] == 31

@@ -91,7 +91,7 @@ def test_a_click_goes_to_where_it_is_shown_else_to_where_it_is_said_else_nowhere
 
 
 def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record):
-    marks = [sentence.mark for sentence in page_view(record, None, {}).sentences]
+    marks = [sentence["mark"] for sentence in page_view(record, None, {})["sentences"]]
     assert marks == [
         "none",
         "shown",
@@ -112,15 +112,25 @@ def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
         Sentence(text="b", span=Span(1, 2), shown=0.49),
     )
     chat = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences))
-    assert [sentence.mark for sentence in page_view(chat, None, {}).sentences] == ["shown", "none"]
+    assert [sentence["mark"] for sentence in page_view(chat, None, {})["sentences"]] == [
+        "shown",
+        "none",
+    ]
     shown = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
     said = Step(id="2", text="a", sources=(0,), status="said")
     told = chat.model_copy(update={"steps": (shown, said)})  # the page must not contradict itself
-    assert [sentence.mark for sentence in page_view(told, None, {}).sentences] == ["said", "shown"]
+    assert [sentence["mark"] for sentence in page_view(told, None, {})["sentences"]] == [
+        "said",
+        "shown",
+    ]
 
 
 def test_a_step_shown_far_from_its_words_says_so(record):
-    drifts = {step.number: step.drift for step in page_view(record, None, {}).steps if step.drift}
+    drifts = {
+        step["number"]: step["drift"]
+        for step in page_view(record, None, {})["steps"]
+        if step["drift"]
+    }
     assert drifts == {8: "shown 12 s after it is said"}  # 55.75 - 43.55 = 12.2
 
 
@@ -132,7 +142,7 @@ def test_a_step_in_the_very_seconds_of_another_says_so():
         make_step(5, "fold", (), (1.0, 4.0), "said"),
     )
     record = Record(id="r", video=Video(id="r"), steps=rows)
-    assert [step.together for step in page_view(record, None, {}).steps] == [
+    assert [step["together"] for step in page_view(record, None, {})["steps"]] == [
         None,
         1,
         None,
@@ -149,7 +159,7 @@ def test_a_little_confidence_is_not_called_none():
         for n, score in enumerate((0.0031, 0.0, 0.0068, 1.0))
     )
     shown = page_view(Record(id="r", video=Video(id="r"), steps=rows), None, {})
-    assert [step.percent_text for step in shown.steps] == ["<1", "0", "1", "100"]
+    assert [step["percent_text"] for step in shown["steps"]] == ["<1", "0", "1", "100"]
     assert "&lt;1 %" in page(Record(id="r", video=Video(id="r"), steps=rows))
 
 
@@ -268,9 +278,9 @@ def test_an_empty_record_has_a_page_without_player_or_picture():
 
 
 def test_the_reference_is_next_to_the_prediction_only_where_there_is_one(record):
-    assert [row.name for row in timeline(record, 67.0).rows] == ["Said", "Shown", "Reference"]
+    assert [row["name"] for row in timeline(record, 67.0)["rows"]] == ["Said", "Shown", "Reference"]
     bare = record.model_copy(update={"reference": ()})
-    assert [row.name for row in timeline(bare, 67.0).rows] == ["Said", "Shown"]
+    assert [row["name"] for row in timeline(bare, 67.0)["rows"]] == ["Said", "Shown"]
     assert "Reference" not in page(bare).split("</style>")[1]
 
 
@@ -278,7 +288,7 @@ def test_captions_are_next_to_what_is_said_only_where_there_are_some(record):
     told = record.model_copy(
         update={"captions": (make_step(1, "pour <the> juice", ((37.0, 44.0),)),)}
     )
-    assert [row.name for row in timeline(told, 67.0).rows] == [
+    assert [row["name"] for row in timeline(told, 67.0)["rows"]] == [
         "Said",
         "Shown",
         "Described",
@@ -294,8 +304,8 @@ def test_bars_lie_where_their_seconds_are():
         video=Video(id="r"),
         steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown"),),
     )
-    (row,) = timeline(record, 40.0).rows
-    assert (row.bars[0].x, row.bars[0].width, row.bars[0].seek) == (25.0, 12.5, 10.0)
+    (row,) = timeline(record, 40.0)["rows"]
+    assert tuple(row["bars"][0][key] for key in ("x", "width", "seek")) == (25.0, 12.5, 10.0)
 
 
 def test_bars_that_overlap_get_lanes_of_their_own():
@@ -313,13 +323,13 @@ def test_bars_that_overlap_get_lanes_of_their_own():
 def test_an_axis_has_two_to_seven_labels(total):
     found = ticks(total)
     assert 2 <= len(found) <= 7
-    assert (found[0].x, found[0].label) == (0.0, "0:00")
+    assert (found[0]["x"], found[0]["label"]) == (0.0, "0:00")
 
 
 def test_a_texts_row_belongs_to_the_step_of_the_same_words_each_step_once(record):
-    steps = page_view(record, None, {}).steps
+    steps = page_view(record, None, {})["steps"]
     found = match_steps(("strain the lemonade", "something else", "Strain the lemonade"), steps)
-    assert [step.number if step else None for step in found] == [8, None, None]
+    assert [step["number"] if step else None for step in found] == [8, None, None]
 
 
 def test_the_picture_has_a_pixel_a_score_and_shows_the_greatest_strongest():
@@ -334,7 +344,7 @@ def test_the_picture_has_a_pixel_a_score_and_shows_the_greatest_strongest():
 
 def test_a_flat_alignment_is_drawn_too(record):
     flat = Alignment(("a",), np.zeros((1, 5), np.float32), 1.0, "probability")
-    assert alignment_picture(flat, page_view(record, flat, {})).width == pytest.approx(
+    assert alignment_picture(flat, page_view(record, flat, {}))["width"] == pytest.approx(
         100 * 5 / 67, abs=1e-3
     )
 
@@ -346,13 +356,13 @@ def test_long_alignments_are_pooled_by_their_maximum():
 
 def test_settings_become_rows():
     tree = {"asr": {"beam": 5, "model": None}, "empty": {}, "none": [], "list": ["a", 1]}
-    rows = (
+    rows = [
         ("asr.beam", "5"),
         ("asr.model", "not set"),
         ("empty", "{}"),
         ("none", "none"),
         ("list", "a, 1"),
-    )
+    ]
     assert flatten(tree) == rows
 
 
@@ -365,10 +375,10 @@ def test_words_and_times_for_people():
 
 def test_a_bar_too_narrow_for_its_number_has_none():
     rows = (make_step(1, "cut", ((0.0, 20.0),)), make_step(2, "fold", ((50.0, 60.0),)))
-    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 1000.0).rows
-    assert [bar.label for bar in row.bars] == ["", ""]
-    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 500.0).rows
-    assert [bar.label for bar in row.bars] == ["1", ""]  # 4 and 2 per cent
+    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 1000.0)["rows"]
+    assert [bar["label"] for bar in row["bars"]] == ["", ""]
+    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 500.0)["rows"]
+    assert [bar["label"] for bar in row["bars"]] == ["1", ""]  # 4 and 2 per cent
 
 
 def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
@@ -378,9 +388,7 @@ def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
         id="r", video=Video(id="r"), transcript=Transcript(sentences=(sentence,)), steps=(step,)
     )
     drawn = timeline(record, 50.0)
-    (tie,) = drawn.ties
-    assert (tie.x1, tie.x2) == (6.0, 25.0)  # 3 s and 12.5 s of 50 s
-    assert (tie.y1, tie.y2) == (
-        drawn.rows[0].bars[0].y + drawn.rows[0].bars[0].height,
-        drawn.rows[1].bars[0].y,
-    )
+    (tie,) = drawn["ties"]
+    said, shown = (row["bars"][0] for row in drawn["rows"])
+    assert (tie["x1"], tie["x2"]) == (6.0, 25.0)  # 3 s and 12.5 s of 50 s
+    assert (tie["y1"], tie["y2"]) == (said["y"] + said["height"], shown["y"])

@@ -115,7 +115,6 @@ READERS = {
     "markdown": (read_markdown, WHOLE),
     "recipe": (read_recipe, STARTS),
     "docx": (read_docx, WHOLE),
-    "ffmetadata": (lambda path: read_media_chapters(path, "ffmetadata"), [0.0, *STARTS]),
     "otio": (read_editor_markers, STARTS),
     "alignment": (lambda path: sorted(map(len, read_alignment(path).spans(0.5))), SURE_RUNS),
     # one has two
@@ -124,7 +123,7 @@ READERS = {
         [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 52.0, 54.0, 57.5],
     ),
 }
-FROM_VIDEO = ("mp4", "mkv", "webp", "gif")
+FROM_VIDEO = ("mp4", "mkv")
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -191,22 +190,6 @@ def test_a_stream_that_a_copy_cannot_hold_is_an_error_that_names_the_other_kind(
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("form", ["webp", "gif"])
-def test_an_animation_shows_a_steps_seconds(form, film, tmp_path):
-    record, video = film
-    paths = write_outputs(record, tmp_path / "out", media=video, formats=[form])
-    assert [path.name for path in paths] == [f"01-cut.{form}", f"02-fold-press.{form}"]
-    for path in paths:
-        with Image.open(path) as picture:
-            lengths = []
-            for number in range(picture.n_frames):
-                picture.seek(number)
-                picture.load()
-                lengths.append(picture.info["duration"])
-            assert (picture.size, sum(lengths)) == ((320, 180), 2000)
-            assert len(lengths) == 8  # the film's own pictures, of which it has four a second
-
-
 @pytest.mark.parametrize("form", FROM_VIDEO)
 def test_an_output_made_from_the_video_says_so_without_one(form, record, tmp_path):
     with pytest.raises(SettingsError, match=f"--format {form}: it is made from the video"):
@@ -241,7 +224,15 @@ def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(
     assert missing_outputs(record, tmp_path, [name]) == [name] * (name != "html")
 
 
-@pytest.mark.parametrize(("name", "cure"), [("pdf", "print the page"), ("edl", "otioconvert")])
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("pdf", "print the page"),
+        ("edl", "otioconvert"),
+        ("gif", "--clips"),
+        ("ffmetadata", "mp4 or mkv"),
+    ],
+)
 def test_an_output_of_an_earlier_release_is_refused_with_its_cure(
     name, cure, record, stepline, tmp_path
 ):

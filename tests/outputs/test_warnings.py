@@ -34,10 +34,9 @@ def read_lines(name, content):
     return content.splitlines()
 
 
-# The alignment is numbers. Media and animations hold no texts but chapters, which `ffmetadata` writes as well.
+# The alignment is numbers. Media hold no texts but chapters.
 @pytest.mark.parametrize(
-    "name",
-    [name for name in OUTPUTS if name not in ("json", "mp4", "mkv", "webp", "gif", "alignment")],
+    "name", [name for name in OUTPUTS if name not in ("json", "mp4", "mkv", "alignment")]
 )
 def test_every_output_marks_what_is_not_to_be_done(warned, name):
     lines = read_lines(name, OUTPUTS[name].write(warned, OutputExtras()))

@@ -27,6 +27,7 @@ def record_bytes(video, out, *, threads=None, prefix=(), options=()):
     return (out / f"{video.stem}.json").read_bytes()
 
 
+@pytest.mark.slow
 @needs_taskset
 def test_four_threads_on_one_core_write_the_record_of_the_machine_as_it_is(tmp_path):
     part = ("--to", "15")

@@ -1,7 +1,7 @@
 """Deformable attention over time as its formula reads: points sampled level by level with
 grid_sample.
 
-What stepline/models/procx/deformable_attention.py is measured and tested against. Letters as there: B, N,
+What stepline/models/procx/deformable_attention.py is tested against. Letters as there: B, N,
 M, H, L, P, D.
 """
 

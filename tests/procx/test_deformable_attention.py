@@ -15,7 +15,7 @@ from stepline.models.procx.deformable_attention import (
 )
 from stepline.models.procx.settings import AttentionSettings
 
-PLAIN = Path(__file__).resolve().parents[2] / "lab" / "plain_deformable.py"
+PLAIN = Path(__file__).with_name("plain_deformable.py")
 LENGTHS = {"ordinary": (8, 4, 2), "unequal": (5, 11, 3), "of one": (6, 1, 1), "empty": (0, 7, 0)}
 FORMS = ("vanilla", "key-aware")
 PADDINGS = ("zero", "border")

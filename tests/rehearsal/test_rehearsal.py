@@ -266,8 +266,6 @@ class Walk:
             # it draws its 20 test sets at random, as each paper draws its own
             ("crosstask", None): None,
             ("youcook2", None): soda,
-            # tests/evaluate/test_grace.py tries every split
-            ("youcook2", "grace"): None,
             # how many seconds lie in a span: nothing to work out twice
             ("interactive-cooking", None): None,
             ("tasty", None): soda,

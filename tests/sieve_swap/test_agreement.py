@@ -2,13 +2,15 @@
 
 import pytest
 
-from stepline.sieve_swap.agreement import change, polarity, quantities
-from stepline.sieve_swap.agreement.check import (
+from stepline.sieve_swap.agreement import (
     CHANGED_NEGATION,
     CHANGED_NUMBER,
     CHANGED_UNIT,
     NEW_NUMBER,
+    change,
+    polarity,
 )
+from stepline.writing.quantities import quantities
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from small_base import SmallBase
 
 from stepline.errors import ModelError, ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.sieve_swap.agreement.check import CHANGED_NEGATION, CHANGED_NUMBER
-from stepline.sieve_swap.match import NO_DOCUMENT, NOT_IN_ORDER, NOT_TOLD, TOO_FAR, segments
+from stepline.sieve_swap.agreement import CHANGED_NEGATION, CHANGED_NUMBER
+from stepline.sieve_swap.match import NO_DOCUMENT, NOT_TOLD, TOO_FAR, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
     NO_INSTRUCTION,
@@ -161,14 +161,13 @@ def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked
     ]
 
 
-@pytest.mark.parametrize("method", ["nearest", "monotone"])
-def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace_it(method):
+def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace_it():
     spoken = [
         (0.0, 2.0, "drain the beans"),
         (9.0, 12.0, "mix beans and onion"),
         (20.0, 22.0, "do salt yet"),
     ]
-    given = {"method": method, "paired": [np.array([1])], "swap_similarity": 0.9}
+    given = {"paired": [np.array([1])], "swap_similarity": 0.9}
     # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
     made = swapped(spoken, **given, unswapped="own words")
     assert [step.text for step in made.steps] == [
@@ -201,21 +200,6 @@ def test_only_the_steps_of_the_asked_documents_are_searched():
     ]
     nothing = swapped(spoken, scope="paired", paired=[np.array([], np.int64)])
     assert [item.reason for item in nothing.dropped] == [NO_DOCUMENT, NO_DOCUMENT]
-
-
-def test_monotone_matching_keeps_one_document_s_order():
-    spoken = [
-        (0.0, 2.0, "drain the beans"),
-        (9.0, 12.0, "mix beans and onion"),
-        (20.0, 22.0, "chop 1 onion"),
-    ]
-    nearest = swapped(spoken)
-    assert [step.text[:4] for step in nearest.steps] == ["Drai", "Mix ", "Chop"]
-    ordered = swapped(spoken, method="monotone", paired=[np.array([2, 1])])
-    # Cosines: mixing 4 / (2 sqrt 6) = .82, chopping 3 / (2 sqrt 3) = .87. Chopping comes first in
-    # the document, so only one of the two can stay.
-    assert [step.text[:4] for step in ordered.steps] == ["Drai", "Chop"]
-    assert [item.reason for item in ordered.dropped] == [NOT_IN_ORDER]
 
 
 def test_short_neighbours_merge_before_retrieval_when_asked():
@@ -253,7 +237,7 @@ def test_a_record_without_speech_has_no_steps():
 
 def test_documents_are_asked_for_where_they_are_needed():
     with pytest.raises(ShapeError, match="give `paired`"):
-        swapped(method="monotone")
+        swapped(scope="paired")
     with pytest.raises(ShapeError, match="an entry per record: 1, not 0"):
         swapped(paired=[])
 

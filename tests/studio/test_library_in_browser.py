@@ -8,7 +8,6 @@ from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
-from stepline.storage import read_record, write_parquet
 
 pytestmark = [
     pytest.mark.browser,
@@ -111,12 +110,9 @@ def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
     assert not (server.studio.library.folder / "share").exists()
 
 
-def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_lead_back(
-    visit, server
-):
+def test_the_library_leads_to_annotating_and_back(visit):
     page = visit()
     page.wait_until("!document.getElementById('annotate').hidden")
-    assert page.run("document.getElementById('audit').hidden")  # there is no dataset
     page.click("#annotate")
     page.wait_until(
         "location.pathname === '/annotate/' && document.querySelector('#library:not([hidden]) a')"
@@ -124,15 +120,6 @@ def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_
     assert page.violations() == []
     page.click("#library a")
     page.wait_until("document.querySelectorAll('.card').length === 3")
-    data = server.studio.library.folder / "dataset" / "data"
-    data.mkdir(parents=True)
-    write_parquet([read_record(server.studio.library.folder / "v0.json")], data / "all.parquet")
-    page.send("Page.reload")
-    page.wait_until("document.getElementById('audit')?.hidden === false")
-    page.click("#audit")
-    page.wait_until(
-        "location.pathname === '/audit/' && document.querySelector('#library:not([hidden]) a')"
-    )
     assert page.complaints() == []
 
 

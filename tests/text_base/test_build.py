@@ -207,6 +207,7 @@ print(count - 1)
 """
 
 
+@pytest.mark.slow
 def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
     items = [
         {"id": f"r{n}", "steps": [f"Stir pot {n} for {n} minutes.", "Serve hot."]}

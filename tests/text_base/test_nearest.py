@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stepline.errors import ModelError, ShapeError, StoreError
-from stepline.sieve_swap.text_base import add_index, index, open_base
+from stepline.errors import ShapeError, StoreError
+from stepline.sieve_swap.text_base import add_index, open_base
 from stepline.sieve_swap.text_base import vectors as vector_search
 from stepline.sieve_swap.text_base.manifest import Manifest, PartEntry, write_manifest
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
@@ -87,16 +87,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("engine", ["lists", "flat", "ivf", "hnsw"])
-def test_an_index_reaches_the_recall_that_it_states(folder, engine):
-    if engine != "lists":
-        pytest.importorskip("faiss", reason="stepline[ann] is not installed")
-    entry = add_index(folder, TextBaseSettings(engine=engine, recall=0.9))
+def test_an_index_reaches_the_recall_that_it_states(folder):
+    entry = add_index(folder, TextBaseSettings(recall=0.9))
     base = open_base(folder)
     queries = base.vectors(np.arange(0, COUNT, 7)) + np.float32(0.02)
     queries = unit(queries)
     true, _ = base.nearest(queries, engine="exact")
-    rows, cosines = base.nearest(queries, engine=engine)
+    rows, cosines = base.nearest(queries, engine="lists")
     assert entry.recall >= 0.9
     assert (rows == true).mean() >= 0.85  # other queries than the index was tuned on
     np.testing.assert_allclose(
@@ -105,7 +102,7 @@ def test_an_index_reaches_the_recall_that_it_states(folder, engine):
 
 
 def test_all_lists_probed_find_exactly_what_exact_search_finds(folder):
-    add_index(folder, TextBaseSettings(engine="lists", recall=0.9))
+    add_index(folder, TextBaseSettings(recall=0.9))
     base = open_base(folder)
     queries = base.vectors(range(50))
     rows, cosines = base.nearest(queries, 4, engine="lists", effort=10_000)
@@ -114,11 +111,8 @@ def test_all_lists_probed_find_exactly_what_exact_search_finds(folder):
     assert (rows == true).mean() > 0.99  # equal cosines may be rounded apart
 
 
-@pytest.mark.parametrize("engine", ["lists", "ivf", "hnsw"])
-def test_the_same_vectors_give_the_same_bytes_of_an_index(folder, engine):
-    if engine != "lists":
-        pytest.importorskip("faiss", reason="stepline[ann] is not installed")
-    settings = TextBaseSettings(engine=engine, recall=0.5)
+def test_the_same_vectors_give_the_same_bytes_of_an_index(folder):
+    settings = TextBaseSettings(recall=0.5)
     first = add_index(folder, settings)
     assert add_index(folder, settings.model_copy(update={"recall": 0.51})).files == first.files
 
@@ -127,19 +121,18 @@ def test_an_index_that_is_missing_says_how_to_build_it(tmp_path, folder):
     base = open_base(folder)
     manifest = base.manifest.model_copy(update={"indexes": ()})
     write_manifest(manifest, folder)
-    with pytest.raises(
-        StoreError, match=r"has no lists index \(built: none\); `stepline text-base index"
-    ):
+    with pytest.raises(StoreError, match="has no index; `stepline text-base index"):
         open_base(folder).nearest(AXES[:, [0] * 16], engine="lists")
 
 
-def test_faiss_missing_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    with pytest.raises(
-        ModelError, match=r"pip install 'stepline\[ann\]', or choose engine exact or lists"
-    ):
-        add_index(folder, TextBaseSettings(engine="hnsw", recall=0.77))
-    assert index.FAISS_FILES == ("index.faiss",)
+def test_an_index_of_an_earlier_version_is_not_searched(folder):
+    entry = add_index(folder, TextBaseSettings(recall=0.9))
+    manifest = open_base(folder).manifest
+    other = entry.model_copy(update={"engine": "hnsw"})
+    write_manifest(manifest.model_copy(update={"indexes": (other,)}), folder)
+    base = open_base(folder)
+    assert base.engine == "exact"
+    assert base.nearest(base.vectors([3]))[0].tolist() == [[3]]
 
 
 def test_queries_of_another_width_are_refused(folder):

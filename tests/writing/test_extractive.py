@@ -31,6 +31,7 @@ def steps_of(*texts: str) -> list[str]:
     return [step.text for step in write_extractive(told(*texts)).steps]
 
 
+@pytest.mark.slow
 def test_spacy_comes_without_its_command_line_and_has_it_when_asked():
     script = """
 import sys
@@ -173,6 +174,7 @@ def test_scraps_of_text_give_no_step_and_no_error(text: str) -> None:
     assert steps_of(text) == []
 
 
+@pytest.mark.slow
 def test_a_sentence_of_five_thousand_words_is_read_to_its_end() -> None:
     texts = " ".join(steps_of("Add the salt and stir the soup. " * 714 + "Slice the bread."))
     assert "stir the soup" in texts

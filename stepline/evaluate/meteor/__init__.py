@@ -5,7 +5,6 @@ Source: Denkowski and Lavie, "Meteor Universal", WMT 2014, and the behaviour of 
 meteor-1.5.jar as pycocoevalcap runs it (`-l en -norm`).
 """
 
-from stepline.evaluate.meteor.jar import JarMeteor
 from stepline.evaluate.meteor.meteor import Meteor, MeteorScores
 
-__all__ = ["JarMeteor", "Meteor", "MeteorScores"]
+__all__ = ["Meteor", "MeteorScores"]

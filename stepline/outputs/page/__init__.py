@@ -59,7 +59,7 @@ def page(
 
     # pictures that several steps have, once in the style sheet
     style = _file("style.css")
-    for number, link in enumerate(view.pictures):
+    for number, link in enumerate(view["pictures"]):
         selector = f".step .thumb.picture-{number}"
         background = f"background: url({link}) center / contain no-repeat"
         style += f"{selector} {{ {background}; print-color-adjust: exact; }}\n"
@@ -70,9 +70,9 @@ def page(
         _file("page.html"),
         style=style,
         script=_file("script.js"),
-        language=view.language,
+        language=view["language"],
         view=view,
-        timeline=timeline(record, view.total),
+        timeline=timeline(record, view["total"]),
         picture=picture,
         media=media_link(media) if media is not None else None,
         jsonld=linked_data(record),

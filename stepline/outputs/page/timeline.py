@@ -9,12 +9,12 @@ its text. Letters: K texts, T seconds.
 
 import base64
 import io
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from stepline.outputs.page.view import PageView, StepView, citing_steps, sentence_mark
+from stepline.outputs.page.view import View, citing_steps, sentence_mark
 from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span, step_line
 from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict
 from stepline.records import Alignment, Matrix, Record, Span, Step
@@ -38,63 +38,7 @@ MAX_TALL_ROWS = 24  # texts up to which rows are tall
 COLOUR_RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))
 
 
-@dataclass(frozen=True)
-class TimelineBar:
-    """A span: x and width in per cent of the axis, y and height in pixels, `seek` in seconds."""
-
-    x: float
-    width: float
-    y: int
-    height: int
-    look: str
-    seek: float
-    label: str
-    title: str
-
-
-@dataclass(frozen=True)
-class TimelineRow:
-    """A named row of bars. Its name is at `y`."""
-
-    name: str
-    y: int
-    bars: tuple[TimelineBar, ...]
-
-
-@dataclass(frozen=True)
-class TimelineLink:
-    """A line from where a step is said to where it is shown."""
-
-    x1: float
-    y1: int
-    x2: float
-    y2: int
-
-
-@dataclass(frozen=True)
-class TimelineTick:
-    """A second on the axis. `anchor` is the SVG text-anchor that keeps its label inside."""
-
-    x: float
-    label: str
-    anchor: str
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """Rows from top to bottom, height in pixels. Crowded where a phone is too narrow and must
-    scroll sideways."""
-
-    rows: tuple[TimelineRow, ...]
-    ties: tuple[TimelineLink, ...]
-    ticks: tuple[TimelineTick, ...]
-    height: int
-    summary: str
-    crowded: bool
-
-
-@dataclass(frozen=True)
-class TimelineItem:
+class TimelineItem(NamedTuple):
     """What a bar stands for, before it is laid out."""
 
     span: Span
@@ -103,16 +47,21 @@ class TimelineItem:
     title: str
 
 
-def timeline(record: Record, total: float) -> Timeline:
-    """Return the record's rows on an axis of `total` seconds. A row with nothing in it is left
-    out."""
-    rows: list[TimelineRow] = []
+def timeline(record: Record, total: float) -> View:
+    """Return the record's rows of bars on an axis of `total` seconds. A row with nothing in it is
+    left out.
+
+    x, width: per cent of the axis. y, height: pixels. seek: seconds. ties: lines from where steps
+    are said to where they are shown. crowded: a phone is too narrow and must scroll sideways.
+    """
+    rows: list[View] = []
     top = 0
 
     # the rows, from top to bottom
+    placed_name = _placed_row_name(record)
     for name, items, height in (
         ("Said", _said(record), 14),
-        (_placed_row_name(record), _shown(record), 22),
+        (placed_name, _shown(record), 22),
         ("Described", _placed("Described", "captions", record.captions), 14),
         ("Reference", _placed("Reference", "reference", record.reference), 14),
     ):
@@ -120,44 +69,38 @@ def timeline(record: Record, total: float) -> Timeline:
             row, top = _row(name, items, total, top, height)
             rows.append(row)
     # What a screen reader says of the drawing.
-    summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
-    crowded = any(len(row.bars) > MAX_PHONE_BARS for row in rows)
-    return Timeline(
-        rows=tuple(rows),
-        ties=tuple(_ties(record, rows, total)),
-        ticks=ticks(total),
-        height=top,
-        summary=summary,
-        crowded=crowded,
-    )
+    summary = ", ".join(f"{row['name'].lower()}: {len(row['bars'])} spans" for row in rows)
+    return {
+        "rows": rows,
+        "ties": list(_ties(record, {row["name"]: row["bars"] for row in rows}, total)),
+        "ticks": ticks(total),
+        "height": top,
+        "summary": summary,
+        "crowded": any(len(row["bars"]) > MAX_PHONE_BARS for row in rows),
+    }
 
 
-def ticks(total: float) -> tuple[TimelineTick, ...]:
-    """Return at most seven labelled seconds, evenly spaced from 0."""
+def ticks(total: float) -> list[View]:
+    """Return at most seven labelled seconds, evenly spaced from 0. anchor: the SVG text-anchor that
+    keeps a label inside."""
     labelled_ticks = []
     for second in range(0, int(total) + 1, _tick_stride(total)):
-        x = percent(second, total)
-        anchor = _anchor(second / total)
-        labelled_ticks.append(TimelineTick(x, clock(second), anchor))
-    return tuple(labelled_ticks)
+        tick = {"x": percent(second, total), "label": clock(second)}
+        labelled_ticks.append(tick | {"anchor": _anchor(second / total)})
+    return labelled_ticks
 
 
 def _tick_stride(total: float) -> int:
     """Return the seconds between two ticks on an axis of `total` seconds."""
-    for stride in TICK_SECONDS:
-        if total / stride <= MAX_TICKS:
-            return stride
     # An axis longer than the table of strides has MAX_TICKS parts.
-    return -(-int(total) // MAX_TICKS)
+    longest = -(-int(total) // MAX_TICKS)
+    return next((stride for stride in TICK_SECONDS if total / stride <= MAX_TICKS), longest)
 
 
 def _anchor(fraction: float) -> str:
-    if fraction == 0:
-        return "start"
     # the last label would stick out
-    if fraction > 0.94:
-        return "end"
-    return "middle"
+    last = "end" if fraction > 0.94 else "middle"
+    return "start" if fraction == 0 else last
 
 
 def percent(second: float, total: float) -> float:
@@ -185,7 +128,7 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
 
 def _row(
     name: str, items: list[TimelineItem], total: float, top: int, height: int
-) -> tuple[TimelineRow, int]:
+) -> tuple[View, int]:
     """Return the row whose name starts at `top` and the top of the next."""
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
 
@@ -196,40 +139,36 @@ def _row(
     bars = []
     for item, lane in zip(items, lanes, strict=True):
         width = percent(item.span.duration, total)
-        label = ""
-        if width >= MIN_LABELLED_PERCENT:
-            label = item.label
-        bar = TimelineBar(
-            x=percent(item.span.start, total),
-            width=width,
-            y=bars_top + lane * lane_pixels,
-            height=height,
-            look=item.look,
-            seek=_seek(item.span),
-            label=label,
-            title=item.title,
-        )
+        bar = {
+            "x": percent(item.span.start, total),
+            "width": width,
+            "y": bars_top + lane * lane_pixels,
+            "height": height,
+            "look": item.look,
+            "seek": _seek(item.span),
+            "label": item.label if width >= MIN_LABELLED_PERCENT else "",
+            "title": item.title,
+        }
         bars.append(bar)
     bottom = bars_top + (max(lanes) + 1) * lane_pixels
-    return TimelineRow(name, top, tuple(bars)), bottom + ROW_GAP_PIXELS
+    return {"name": name, "y": top, "bars": bars}, bottom + ROW_GAP_PIXELS
 
 
 def _said(record: Record) -> list[TimelineItem]:
     items = []
     for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
         mark = sentence_mark(sentence, citing.values())
-        title = _title(sentence.span, sentence.text)
-        items.append(TimelineItem(sentence.span, f"said-{mark}", "", title))
+        text = _title(sentence.span, sentence.text)
+        items.append(TimelineItem(sentence.span, f"said-{mark}", "", text))
     return items
 
 
 def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
-    items = []
-    for step in steps:
-        for span in step.spans:
-            title = f"{name} · {_title(span, step.text)}"
-            items.append(TimelineItem(span, look, "", title))
-    return items
+    return [
+        TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}")
+        for step in steps
+        for span in step.spans
+    ]
 
 
 def _placed_row_name(record: Record) -> str:
@@ -263,102 +202,68 @@ def _title(span: Span, text: str) -> str:
     return f"{clock(span.start)}–{clock(span.end)} · {line}"
 
 
-def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[TimelineLink]:
+def _ties(record: Record, bars: Mapping[str, list[View]], total: float) -> Iterator[View]:
     """Yield a line from the middle of what is said to the middle of what is shown, for each shown
-    step."""
-    named = {row.name: row for row in rows}
+    step. bars: of each row, by its name."""
     placed_row = _placed_row_name(record)
-    if "Said" not in named or placed_row not in named:
+    if "Said" not in bars or placed_row not in bars:
         return
 
     # from below the row of speech to the best bar of each step
-    y1 = max(bar.y + bar.height for bar in named["Said"].bars)
-    best_bars = [bar for bar in named[placed_row].bars if bar.look.startswith("best")]
-    tops = {bar.seek: bar.y for bar in best_bars}
+    y1 = max(bar["y"] + bar["height"] for bar in bars["Said"])
+    tops = {bar["seek"]: bar["y"] for bar in bars[placed_row] if bar["look"].startswith("best")}
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:
             x1 = percent(step.said.center, total)
             x2 = percent(best.center, total)
-            yield TimelineLink(x1, y1, x2, tops[_seek(best)])
+            yield {"x1": x1, "y1": y1, "x2": x2, "y2": tops[_seek(best)]}
 
 
-@dataclass(frozen=True)
-class RowLabel:
-    """A row's name: the step it belongs to, None where the text is not a step of the record."""
+def alignment_picture(alignment: Alignment, view: View) -> View:
+    """Return the picture of a non-empty alignment on the page's time axis.
 
-    number: int | None
-    text: str
-    seek: float | None
-
-
-@dataclass(frozen=True)
-class SpanBox:
-    """The outline of the span a step was given: per cent and pixels."""
-
-    x: float
-    width: float
-    y: int
-
-
-@dataclass(frozen=True)
-class AlignmentPicture:
-    """The image as a PNG data URI that covers `width` per cent of the axis, and what is drawn over
-    it."""
-
-    source: str
-    width: float
-    row: int
-    height: int
-    lines: tuple[RowLabel, ...]
-    boxes: tuple[SpanBox, ...]
-
-
-def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
-    """Return the picture of a non-empty alignment on the page's time axis."""
-    row = TIGHT_ROW_PIXELS
-    if len(alignment.texts) <= MAX_TALL_ROWS:
-        row = TALL_ROW_PIXELS
+    source: the image as a PNG data URI, which covers `width` per cent of the axis. lines: the rows'
+    names. boxes: outlines of the spans that steps were given, in per cent and pixels.
+    """
+    row = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
 
     # what is written and drawn over the image
+    total = view["total"]
     lines = []
     boxes = []
-    steps = match_steps(alignment.texts, view.steps)
+    steps = match_steps(alignment.texts, view["steps"])
     for index, step in enumerate(steps):
         if step is None:
-            text = sentence_case(one_line(alignment.texts[index]))
-            lines.append(RowLabel(None, text, None))
+            lines.append({"number": None, "text": sentence_case(one_line(alignment.texts[index]))})
             continue
-        lines.append(RowLabel(step.number, step.text, step.seek))
-        if step.start is not None and step.end is not None:
-            x = percent(step.start, view.total)
-            width = percent(step.end - step.start, view.total)
-            boxes.append(SpanBox(x, width, index * row))
+        lines.append({"number": step["number"], "text": step["text"]})
+        if step["start"] is not None:
+            x = percent(step["start"], total)
+            width = percent(step["end"] - step["start"], total)
+            boxes.append({"x": x, "width": width, "y": index * row})
 
     png = scores_to_png(pool_columns(alignment.scores, MAX_COLUMNS))
-    png_text = base64.b64encode(png).decode()
-    seconds = alignment.scores.shape[1] / alignment.rate
-    return AlignmentPicture(
-        source=f"data:image/png;base64,{png_text}",
-        width=percent(seconds, view.total),
-        row=row,
-        height=row * len(lines),
-        lines=tuple(lines),
-        boxes=tuple(boxes),
-    )
+    return {
+        "source": f"data:image/png;base64,{base64.b64encode(png).decode()}",
+        "width": percent(alignment.scores.shape[1] / alignment.rate, total),
+        "row": row,
+        "height": row * len(lines),
+        "lines": lines,
+        "boxes": boxes,
+    }
 
 
-def match_steps(texts: tuple[str, ...], steps: tuple[StepView, ...]) -> list[StepView | None]:
+def match_steps(texts: Sequence[str], steps: Sequence[View]) -> list[View | None]:
     """Return the step of each text: the next unused one with the same words."""
-    waiting: dict[str, list[StepView]] = {}
+    waiting: dict[str, list[View]] = {}
     # From the last step, so that `pop` takes the first one.
     for step in reversed(steps):
-        waiting.setdefault(step.text, []).append(step)
+        waiting.setdefault(step["text"], []).append(step)
     matches = []
     for text in texts:
         same_words = waiting.get(sentence_case(one_line(text)))
-        step_of_text = same_words.pop() if same_words else None
-        matches.append(step_of_text)
+        matches.append(same_words.pop() if same_words else None)
     return matches
 
 
@@ -369,8 +274,7 @@ def pool_columns(scores: Matrix, columns: int) -> Matrix:
     group = -(-seconds // columns)
     if group <= 1:
         return scores
-    starts = np.arange(0, seconds, group)
-    return np.maximum.reduceat(scores, starts, axis=1)
+    return np.maximum.reduceat(scores, np.arange(0, seconds, group), axis=1)
 
 
 def scores_to_png(scores: Matrix) -> bytes:
@@ -388,10 +292,8 @@ def scores_to_png(scores: Matrix) -> bytes:
 
     # the colour of each level
     stops = np.linspace(0, 255, len(COLOUR_RAMP))
-    channels = []
-    for index in range(3):
-        ramp = [colour[index] for colour in COLOUR_RAMP]
-        channels.append(np.interp(np.arange(256), stops, ramp))
+    ramps = zip(*COLOUR_RAMP, strict=True)
+    channels = [np.interp(np.arange(256), stops, ramp) for ramp in ramps]
     palette = np.rint(np.stack(channels, axis=1)).astype(np.uint8)  # (256, 3)
     image.putpalette(palette.tobytes())
     stream = io.BytesIO()

@@ -3,9 +3,8 @@ markup."""
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 from pydantic import JsonValue
 
@@ -19,10 +18,12 @@ from stepline.outputs.text import (
     sentence_case,
     shown_span,
 )
-from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict, verdict_lines
+from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict, verdict_lines
 from stepline.outputs.web_addresses import picture_link
-from stepline.records import Alignment, Material, Record, Rejected, Sentence, Span, Step
+from stepline.records import Alignment, Material, Record, Sentence, Span, Step
 
+# What the template reads: texts, seconds, and lists of such views.
+View: TypeAlias = dict[str, Any]
 Mark = Literal["shown", "likely", "unclear", "said", "none"]
 
 MARK_TEXTS: dict[Mark, str] = {
@@ -41,109 +42,14 @@ UNCALIBRATED_SCORE = (
 MIN_DRIFT_SECONDS = 5.0  # s between saying and showing that are not worth a remark
 
 
-@dataclass(frozen=True)
-class SourceView:
-    """A sentence that a step rests on."""
+def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> View:
+    """Return everything that the page says of a record.
 
-    text: str
-    seek: float
-    clock: str
-
-
-@dataclass(frozen=True)
-class StepView:
-    """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek`
-    where a click goes.
-
-    None where it has no time. together: the first step that is shown in the very same seconds,
-    where that is another.
-    shared: the number, in the page's `pictures`, of a picture that other steps have too.
+    total: seconds on every time axis. score: what its per cent are, long and short. needed:
+    materials and tools under their headings. marks, looks: the colours of sentences and of placed
+    steps that occur, in words. pictures: those that several steps have, held once. models: rows of
+    dotted key and value.
     """
-
-    number: int
-    text: str
-    kind: Verdict
-    badge: str
-    avoid: bool
-    start: float | None
-    end: float | None
-    at: float | None
-    seek: float | None
-    times: str
-    also: tuple[tuple[float, str], ...]
-    percent: int | None
-    percent_text: str
-    drift: str | None
-    together: int | None
-    sources: tuple[SourceView, ...]
-    provenance: str | None
-    alternatives: tuple[str, ...]
-    seen: tuple[str, ...]
-    picture: str | None
-    shared: int | None
-
-
-@dataclass(frozen=True)
-class ThingView:
-    """A material or tool: its amounts, which may be empty, its name, and when it is named."""
-
-    amount: str
-    name: str
-    seek: float
-    clock: str
-
-
-@dataclass(frozen=True)
-class SentenceView:
-    """A sentence, what is known of it, and the numbers of the steps that cite it."""
-
-    text: str
-    start: float
-    end: float
-    clock: str
-    mark: Mark
-    meaning: str
-    steps: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PageView:
-    """Everything the page says.
-
-    total: seconds on every time axis.
-    score: what its per cent are, long and short.
-    needed: materials and tools under their headings, where there are any.
-    marks, looks: the colours of sentences and of placed steps that occur, in words.
-
-    pictures: those that several steps have, held once. has_settings: whether the JSON has settings.
-    is_portrait: whether the pictures are higher than wide. models: rows of dotted key and value.
-    """
-
-    title: str
-    language: str
-    facts: tuple[str, ...]
-    total: float
-    counts: tuple[tuple[Verdict, str], ...]
-    marks: tuple[tuple[Mark, str], ...]
-    looks: tuple[tuple[Verdict, str], ...]
-    score: tuple[str, str]
-    needed: tuple[tuple[str, tuple[ThingView, ...]], ...]
-    steps: tuple[StepView, ...]
-    pictures: tuple[str, ...]
-    sentences: tuple[SentenceView, ...]
-    reference: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
-    captions: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
-    dropped: tuple[Rejected, ...]
-    warnings: tuple[str, ...]
-    has_settings: bool
-    is_portrait: bool
-    models: tuple[tuple[str, str], ...]
-
-
-def page_view(
-    record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]
-) -> PageView:
-    """Return what the page says of the record."""
     # pictures that several steps have
     uses = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
     common_pictures = [picture for picture, count in uses.items() if count > 1]
@@ -153,41 +59,41 @@ def page_view(
     steps = []
     first_numbers: dict[Span | None, int] = {None: 0}  # of the step that has a span first
     for number, step in enumerate(record.steps, start=1):
-        picture = keyframes.get(step.id)
+        view = _step(number, step, record.sentences)
         first = first_numbers.setdefault(shown_span(step), number)
-        steps.append(_step(number, step, record.sentences, picture, shared, first))
+        view["together"] = first if first and first != number else None
+        # A picture of its own is inside the step, one of several steps is named by its number.
+        picture = keyframes.get(step.id)
+        view["shared"] = shared.get(picture) if picture else None
+        is_own = picture and view["shared"] is None
+        view["picture"] = picture_link(picture) if picture and is_own else None
+        steps.append(view)
 
     # the legend has what occurs
-    sentences = tuple(map(_sentence, record.sentences, citing_steps(record)))
-    marks = {sentence.mark for sentence in sentences}
-    looks = {step.kind for step in steps if step.start is not None}
-    language = None
-    if record.transcript:
-        language = record.transcript.language
-    needed = []
-    for heading, things in needed_things(record):
-        needed.append((heading, tuple(map(_thing, things))))
-    return PageView(
-        title=_title(record),
-        language=language or "",
-        facts=_facts(record),
-        total=total_seconds(record, alignment),
-        counts=tuple(verdict_lines(record.steps).items()),
-        marks=tuple((mark, text) for mark, text in MARK_TEXTS.items() if mark in marks),
-        looks=tuple((kind, text) for kind, text in VERDICT_TEXTS.items() if kind in looks),
-        score=UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
-        needed=tuple(needed),
-        steps=tuple(steps),
-        pictures=tuple(map(picture_link, common_pictures)),
-        sentences=sentences,
-        reference=_placed_texts(record.reference),
-        captions=_placed_texts(record.captions),
-        dropped=record.dropped,
-        warnings=record.warnings,
-        has_settings=bool(record.settings),
-        is_portrait=_is_portrait(keyframes),
-        models=flatten(record.models),
-    )
+    sentences = list(map(_sentence, record.sentences, citing_steps(record)))
+    marks = {sentence["mark"] for sentence in sentences}
+    looks = {step["kind"] for step in steps if step["start"] is not None}
+    return {
+        "title": _title(record),
+        "language": (record.transcript and record.transcript.language) or "",
+        "facts": _facts(record),
+        "total": total_seconds(record, alignment),
+        "counts": list(verdict_lines(record.steps).items()),
+        "marks": [(mark, text) for mark, text in MARK_TEXTS.items() if mark in marks],
+        "looks": [(kind, text) for kind, text in VERDICT_TEXTS.items() if kind in looks],
+        "score": UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
+        "needed": [(name, list(map(_thing, things))) for name, things in needed_things(record)],
+        "steps": steps,
+        "pictures": list(map(picture_link, common_pictures)),
+        "sentences": sentences,
+        "reference": _placed_texts(record.reference),
+        "captions": _placed_texts(record.captions),
+        "dropped": record.dropped,
+        "warnings": record.warnings,
+        "has_settings": bool(record.settings),
+        "is_portrait": _is_portrait(keyframes),
+        "models": flatten(record.models),
+    }
 
 
 def total_seconds(record: Record, alignment: Alignment | None) -> float:
@@ -229,7 +135,7 @@ def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
     return "none"
 
 
-def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str, str], ...]:
+def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
     """Return nested settings as rows of dotted key and value."""
     rows: list[tuple[str, str]] = []
     for key, value in tree.items():
@@ -237,7 +143,7 @@ def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str,
             rows.extend(flatten(value, f"{prefix}{key}."))
         else:
             rows.append((prefix + key, _plain(value)))
-    return tuple(rows)
+    return rows
 
 
 def _plain(value: JsonValue) -> str:
@@ -248,75 +154,47 @@ def _plain(value: JsonValue) -> str:
     return str(value)
 
 
-def _step(
-    number: int,
-    step: Step,
-    sentences: tuple[Sentence, ...],
-    picture: bytes | None,
-    shared: Mapping[bytes, int],
-    first: int,
-) -> StepView:
+def _step(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
+    """Return what the page says of a step, apart from its picture.
+
+    `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a
+    click goes. None where it has no time.
+    """
     best = shown_span(step)
-    start = None
-    end = None
-    at = step.at
-    seek = None
-    times = ""
-    if best is not None:
-        start = best.start
-        end = best.end
-        seek = best.start
-        times = _range(best)
-        if at is None:
-            at = best.center
-    elif step.said is not None:
-        seek = step.said.start
-        times = f"said {_range(step.said)}"
     verdict = step_verdict(step)
-    percent, score_text = None, ""
+    view: View = {
+        "number": number,
+        "text": sentence_case(one_line(step.text)),
+        "kind": verdict,
+        "badge": sentence_case(VERDICT_TEXTS[verdict]),
+        "avoid": step.kind == "avoid",
+        "start": None,
+        "end": None,
+        "at": step.at,
+        "seek": None,
+        "times": "",
+        "also": (),
+        "percent": None,
+        "percent_text": "",
+        "drift": _drift(step),
+        "sources": [],
+        "provenance": " · ".join(filter(None, (step.source_text, step.licence))),
+        "alternatives": [sentence_case(one_line(text)) for text in step.alternatives],
+        "seen": list(map(one_line, step.seen)),
+    }
+    if best is not None:
+        at = best.center if step.at is None else step.at
+        view |= {"start": best.start, "end": best.end, "at": at, "seek": best.start}
+        view |= {"times": _range(best), "also": _ranges(step.spans[1:])}
+    elif step.said is not None:
+        view |= {"seek": step.said.start, "times": f"said {_range(step.said)}"}
     if step.score is not None and verdict != "likely":
-        percent = round(step.score * 100)
-        score_text = percent_text(step.score)
-    provenance = " · ".join(part for part in (step.source_text, step.licence) if part)
-    alternatives = [sentence_case(one_line(text)) for text in step.alternatives]
-    own_picture = None
-    shared_picture = None
-    if picture:
-        shared_picture = shared.get(picture)
-        if shared_picture is None:
-            own_picture = picture_link(picture)
-    return StepView(
-        number=number,
-        text=sentence_case(one_line(step.text)),
-        kind=verdict,
-        badge=sentence_case(VERDICT_TEXTS[verdict]),
-        avoid=step.kind == "avoid",
-        start=start,
-        end=end,
-        at=at,
-        seek=seek,
-        times=times,
-        also=_ranges(step.spans[1:]) if best is not None else (),
-        percent=percent,
-        percent_text=score_text,
-        drift=_drift(step),
-        together=first if first and first != number else None,
-        sources=_source_views(step, sentences),
-        provenance=provenance or None,
-        alternatives=tuple(alternatives),
-        seen=tuple(map(one_line, step.seen)),
-        picture=own_picture,
-        shared=shared_picture,
-    )
-
-
-def _source_views(step: Step, sentences: tuple[Sentence, ...]) -> tuple[SourceView, ...]:
-    sources = []
+        view |= {"percent": round(step.score * 100), "percent_text": percent_text(step.score)}
     for index in step.sources:
-        sentence = sentences[index]
-        begin = sentence.span.start
-        sources.append(SourceView(one_line(sentence.text), begin, clock(begin)))
-    return tuple(sources)
+        start = sentences[index].span.start
+        text = one_line(sentences[index].text)
+        view["sources"].append({"text": text, "seek": start, "clock": clock(start)})
+    return view
 
 
 def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
@@ -329,9 +207,10 @@ def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
     return False
 
 
-def _thing(thing: Material) -> ThingView:
+def _thing(thing: Material) -> View:
     amount = " + ".join(map(amount_text, thing.amounts))
-    return ThingView(amount, one_line(thing.name), thing.at, clock(thing.at))
+    name = one_line(thing.name)
+    return {"amount": amount, "name": name, "seek": thing.at, "clock": clock(thing.at)}
 
 
 def _drift(step: Step) -> str | None:
@@ -346,36 +225,36 @@ def _drift(step: Step) -> str | None:
     return f"shown {abs(seconds):.0f} s {side} it is said"
 
 
-def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> SentenceView:
+def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> View:
     mark = sentence_mark(sentence, citing.values())
-    return SentenceView(
-        text=one_line(sentence.text),
-        start=sentence.span.start,
-        end=sentence.span.end,
-        clock=clock(sentence.span.start),
-        mark=mark,
-        meaning=MARK_TEXTS[mark],
-        steps=tuple(citing),
-    )
+    return {
+        "text": one_line(sentence.text),
+        "start": sentence.span.start,
+        "end": sentence.span.end,
+        "clock": clock(sentence.span.start),
+        "mark": mark,
+        "meaning": MARK_TEXTS[mark],
+        "steps": list(citing),
+    }
 
 
-def _placed_texts(steps: tuple[Step, ...]) -> tuple[tuple[str, tuple[tuple[float, str], ...]], ...]:
-    return tuple((sentence_case(one_line(step.text)), _ranges(step.spans)) for step in steps)
+def _placed_texts(steps: Iterable[Step]) -> list[tuple[str, list[tuple[float, str]]]]:
+    return [(sentence_case(one_line(step.text)), _ranges(step.spans)) for step in steps]
 
 
 def _range(span: Span) -> str:
     return f"{clock(span.start)}–{clock(span.end)}"
 
 
-def _ranges(spans: tuple[Span, ...]) -> tuple[tuple[float, str], ...]:
-    return tuple((span.start, _range(span)) for span in spans)
+def _ranges(spans: Iterable[Span]) -> list[tuple[float, str]]:
+    return [(span.start, _range(span)) for span in spans]
 
 
 def _title(record: Record) -> str:
     return one_line(record.video.title or record.video.task or "") or record.id
 
 
-def _facts(record: Record) -> tuple[str, ...]:
+def _facts(record: Record) -> list[str]:
     count = len(record.steps)
     facts = [f"{count} step{'' if count == 1 else 's'}" if count else "No steps"]
     if record.video.duration is not None:
@@ -384,4 +263,4 @@ def _facts(record: Record) -> tuple[str, ...]:
         facts.append(record.transcript.recogniser)
     if record.id != _title(record):
         facts.append(record.id)
-    return tuple(facts)
+    return facts

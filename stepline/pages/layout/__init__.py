@@ -32,7 +32,6 @@ def page_html(
     script: str | None = None,
     language: str | None = None,
     answers: bool = False,
-    linked_pictures: bool = False,
     sheets: Sequence[str] = (),
     footer: str = FOOTER_TEXT,
     **values: Any,
@@ -44,7 +43,7 @@ def page_html(
     `sheets` and whose policy is the server's.
     script: its only one.
     language: of its texts.
-    answers, linked_pictures: as of `policy`.
+    answers: as of `policy`.
     footer: its last line. empty: none.
     values: what the template names.
     """
@@ -54,7 +53,7 @@ def page_html(
     own_policy = None
     if style is not None:
         style = base_style() + style
-        own_policy = policy(style, script, answers=answers, linked_pictures=linked_pictures)
+        own_policy = policy(style, script, answers=answers)
     return template(text).render(
         style=None if style is None else Markup(style),
         script=None if script is None else Markup(script),
@@ -71,14 +70,11 @@ def base_style() -> str:
     return BASE_STYLE.read_text(encoding="utf-8")
 
 
-def policy(
-    style: str, script: str | None = None, *, answers: bool = False, linked_pictures: bool = False
-) -> str:
+def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
     """Return a Content-Security-Policy: this script, this style, pictures inside the page, the
     video next to it.
 
     answers: the script may send to the server that gave the page, and to no one else.
-    linked_pictures: pictures may be files next to the page.
     """
     # Nothing is allowed but what follows.
     directives = ["default-src 'none'"]
@@ -87,9 +83,12 @@ def policy(
     directives.append(f"style-src '{_hash(style)}'")
     if answers:
         directives.append("connect-src 'self'")
-    pictures = "data: 'self' file:" if linked_pictures else "data:"
-    directives.append(f"img-src {pictures}")
-    directives += ["media-src 'self' file: blob:", "base-uri 'none'", "form-action 'none'"]
+    directives += [
+        "img-src data:",
+        "media-src 'self' file: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
     return "; ".join(directives)
 
 

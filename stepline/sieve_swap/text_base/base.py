@@ -11,11 +11,16 @@ from stepline.records import Matrix
 from stepline.sieve_swap.text_base.deduplicate import DOCUMENT_GROUP_ROWS, STEP_GROUP_ROWS
 from stepline.sieve_swap.text_base.documents import Document, TextStep
 from stepline.sieve_swap.text_base.encoding import encoder_facts
-from stepline.sieve_swap.text_base.index import Index, open_index, open_vectors, require_manifest
-from stepline.sieve_swap.text_base.manifest import Manifest
+from stepline.sieve_swap.text_base.index import (
+    InvertedLists,
+    open_index,
+    open_vectors,
+    require_manifest,
+)
+from stepline.sieve_swap.text_base.manifest import IndexEntry, Manifest
 from stepline.sieve_swap.text_base.parquet_tables import PartedTable, Row
-from stepline.sieve_swap.text_base.settings import Engine
-from stepline.sieve_swap.text_base.vectors import NO_ROW, Block, Neighbours, Rows, nearest_exact
+from stepline.sieve_swap.text_base.settings import INDEX_ENGINE, Engine
+from stepline.sieve_swap.text_base.vectors import NO_ROW, Neighbours, Rows, nearest_exact
 
 BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
 
@@ -34,32 +39,31 @@ class TextBase:
         self.step_count = manifest.steps
         self.document_count = manifest.documents
         # The tables of all parts, each read as one.
-        step_files = []
-        step_counts = []
-        document_files = []
-        document_counts = []
+        step_files = {}
+        document_files = {}
         for part in manifest.parts:
             part_folder = folder / "parts" / part.name
-            step_files.append(part_folder / "steps.parquet")
-            step_counts.append(part.steps)
-            document_files.append(part_folder / "documents.parquet")
-            document_counts.append(part.documents)
-        self._steps = PartedTable(step_files, step_counts, STEP_GROUP_ROWS)
-        self._documents = PartedTable(document_files, document_counts, DOCUMENT_GROUP_ROWS)
+            step_files[part_folder / "steps.parquet"] = part.steps
+            document_files[part_folder / "documents.parquet"] = part.documents
+        self._steps = PartedTable(step_files, STEP_GROUP_ROWS)
+        self._documents = PartedTable(document_files, DOCUMENT_GROUP_ROWS)
         self._vectors = open_vectors(folder, manifest)
-        self._indexes: dict[Engine, Index] = {}
+        self._index: InvertedLists | None = None
         self._last: tuple[Rows, Rows] | None = None  # documents of the last search, and their rows
         # Tables and vectors must be of the same lines.
-        vector_count = len(self._vectors)
-        if vector_count != manifest.steps:
-            fault = f"{vector_count} vectors for {manifest.steps} steps"
+        if len(self._vectors) != manifest.steps:
+            fault = f"{len(self._vectors)} vectors for {manifest.steps} steps"
             raise StoreError(f"{folder}: {fault}; build it again")
 
     @property
     def engine(self) -> Engine:
-        """What searches unless another is named: the index built last, "exact" without an index."""
-        indexes = self.manifest.indexes
-        return "exact" if not indexes else indexes[-1].engine
+        """What searches unless another is named: the index, "exact" without one."""
+        return "exact" if self._index_entry is None else INDEX_ENGINE
+
+    @property
+    def _index_entry(self) -> IndexEntry | None:
+        entries = self.manifest.indexes
+        return next((entry for entry in entries if entry.engine == INDEX_ENGINE), None)
 
     def documents(self) -> Iterator[Document]:
         """Yield every document in reading order, from number 0 on, in its own wording."""
@@ -81,8 +85,7 @@ class TextBase:
         steps = {}
         # in their order on disk, so that each group is read once
         for row in sorted(set(numbers)):
-            fields = self._steps[row]
-            steps[row] = TextStep(**fields)
+            steps[row] = TextStep(**self._steps[row])
         return [steps[row] for row in numbers]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
@@ -114,66 +117,50 @@ class TextBase:
         """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
         float32.
 
-        queries: (N, D) unit vectors. Best first, equal cosines to the lower row. Where fewer than k
-        steps exist, the rest are row -1 with cosine -1. documents: search the steps of these only
-        (then always exactly).
-        engine: any but exact needs its index (`add_index`). None is the index built last, exact
-        without an index.
-        effort: lists probed, or ef. None is the one that measured the recall asked for.
+        Best first, equal cosines to the lower row. Where fewer than k steps exist, the rest are row
+        -1 with cosine -1.
+
+        Args:
+            queries: (N, D) unit vectors.
+            k: steps per query.
+            engine: "lists" needs its index (`add_index`). None: the index, exact without one.
+            effort: lists probed. None: as many as measured the recall asked for.
+            documents: search the steps of these only, always exactly.
+
         Raises ShapeError for another width, StoreError for an index that is missing.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
             need = f"queries {queries.shape}: need (N, {self.width})"
             raise ShapeError(f"{need}; embed them with {self.encoder}")
-        # Of some documents, exactly.
         if documents is not None:
             return self._nearest_of(queries, k, documents)
-        if engine is None:
-            engine = self.engine
         # Without an index, all vectors are compared.
-        if engine == "exact":
-            blocks = self._vectors.blocks()
-            return nearest_exact(queries, blocks, k)
-        # An index, opened once, at the effort for which its recall was measured.
-        entries = {entry.engine: entry for entry in self.manifest.indexes}
-        if engine not in entries:
-            engines = ", ".join(entries) or "none"
-            cure = f"`stepline text-base index {self.folder} --engine {engine}` builds it"
-            raise StoreError(f"{self.folder}: has no {engine} index (built: {engines}); {cure}")
-        if engine not in self._indexes:
-            self._indexes[engine] = open_index(self.folder, engine)
-        if effort is None:
-            effort = entries[engine].effort
-        return self._indexes[engine].search(queries, k, effort)
+        if (engine or self.engine) == "exact":
+            return nearest_exact(queries, self._vectors.blocks(), k)
+        # With it, opened once, at the effort for which its recall was measured.
+        entry = self._index_entry
+        if entry is None:
+            cure = f"`stepline text-base index {self.folder}` builds it"
+            raise StoreError(f"{self.folder}: has no index; {cure}")
+        if self._index is None:
+            self._index = open_index(self.folder)
+        return self._index.search(queries, k, entry.effort if effort is None else effort)
 
     def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
         """Search the steps of some documents, read a piece at a time."""
         numbers = np.unique(np.asarray(documents, dtype=np.int64))
-        rows = self._rows_of_all(numbers)
-
-        def blocks() -> Iterator[Block]:
-            for start in range(0, len(rows), BLOCK_VECTORS):
-                block_rows = rows[start : start + BLOCK_VECTORS]
-                yield start, self._vectors.take(block_rows)
-
-        indexes, cosines = nearest_exact(queries, blocks(), k)
+        # the rows of the last search are stored
+        if self._last is None or not np.array_equal(self._last[0], numbers):
+            lists = [np.empty(0, dtype=np.int64), *map(self.rows_of, numbers.tolist())]
+            self._last = (numbers, np.unique(np.concatenate(lists)))
+        rows = self._last[1]
+        blocks = (
+            (start, self._vectors.take(rows[start : start + BLOCK_VECTORS]))
+            for start in range(0, len(rows), BLOCK_VECTORS)
+        )
+        indexes, cosines = nearest_exact(queries, blocks, k)
         # index -1, nothing, is row -1
-        rows_or_none = np.append(rows, NO_ROW)
-        return rows_or_none[indexes], cosines
-
-    def _rows_of_all(self, documents: Rows) -> Rows:
-        """Return the rows that some documents hold, ascending. Those of the last search are
-        kept."""
-        if self._last is not None:
-            last_documents, last_rows = self._last
-            if np.array_equal(last_documents, documents):
-                return last_rows
-        lists = [np.empty(0, dtype=np.int64)]
-        for number in documents.tolist():
-            lists.append(self.rows_of(number))
-        rows = np.unique(np.concatenate(lists))
-        self._last = (documents, rows)
-        return rows
+        return np.append(rows, NO_ROW)[indexes], cosines
 
 
 def open_base(folder: Path) -> TextBase:

@@ -14,7 +14,6 @@ is never dropped by what is appended later. Each merged line is within the thres
 represents it.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -80,9 +79,7 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
     firsts = np.arange(count, dtype=np.int64)
     for places, edges in _equal_groups(keys, memory):
         # Sorting is stable, so the first of a group is its earliest key.
-        group_firsts = places[edges[:-1]]
-        group_sizes = np.diff(edges)
-        firsts[places] = np.repeat(group_firsts, group_sizes)
+        firsts[places] = np.repeat(places[edges[:-1]], np.diff(edges))
     return firsts
 
 
@@ -95,7 +92,7 @@ def near_duplicates(
     known_count: how many of the lines were merged before, which stay. threshold: Jaccard likeness
     of the word pairs, 1 merges nothing.
     """
-    count = sum(len(part.keys) for part in sketches)
+    count = sum(len(part.ends) for part in sketches)
     representatives = np.arange(count, dtype=np.int64)
     if threshold >= 1.0:
         return representatives
@@ -111,8 +108,7 @@ def near_duplicates(
             if jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
     # the line that represents the near one may be farther, so it is compared too
-    has_near = earliest < count
-    for row in np.flatnonzero(has_near).tolist():
+    for row in np.flatnonzero(earliest < count).tolist():
         near = earliest[row]
         leader = int(representatives[near])
         if leader == near or jaccard(lines[row], lines[leader]) >= threshold:
@@ -125,18 +121,14 @@ class _Pairs:
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._sketches = sketches
-        sizes = [0]
-        for part in sketches:
-            sizes.append(len(part.keys))
-        self._starts = np.cumsum(sizes)
+        self._starts = np.cumsum([0, *(len(part.ends) for part in sketches)])
 
     def __getitem__(self, row: int) -> npt.NDArray[np.uint32]:
         number = int(np.searchsorted(self._starts, row, side="right")) - 1
         part = self._sketches[number]
         line = int(row - self._starts[number])
         start = part.ends[line - 1] if line else 0
-        end = part.ends[line]
-        return np.asarray(part.pairs[start:end])
+        return np.asarray(part.pairs[start : part.ends[line]])
 
 
 def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
@@ -158,14 +150,13 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
 
     Keys are sorted by ranges of the hash, one after another, each within the memory.
     """
-    sizes = [len(array) for array in keys]
-    sort_bytes = sum(sizes) * HASH_SORT_BYTES
+    starts = np.cumsum([0, *map(len, keys)])
+    sort_bytes = int(starts[-1]) * HASH_SORT_BYTES
     range_count = 1
     while sort_bytes > memory * range_count and range_count < MAX_RANGES:
         range_count *= 2
     range_bits = range_count.bit_length() - 1
     shift = np.uint64(HASH_BITS - range_bits)
-    starts = np.cumsum([0, *sizes])
     for number in range(range_count):
         # the hashes of this range and their places
         places = []
@@ -174,20 +165,16 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
             rows = np.arange(len(array))
             if range_count > 1:  # a shift by all 64 bits is undefined
                 rows = np.flatnonzero(array >> shift == np.uint64(number))
-            part_hashes = array[rows]
             places.append(rows + start)
-            hashes.append(np.asarray(part_hashes))
+            hashes.append(np.asarray(array[rows]))
         if not any(map(len, hashes)):
             continue
         # equal ones side by side
         all_hashes = np.concatenate(hashes)
-        all_places = np.concatenate(places)
         order = np.argsort(all_hashes, kind="stable")
         ordered = all_hashes[order]
-        is_new = ordered[1:] != ordered[:-1]
-        is_edge = np.concatenate([[True], is_new, [True]])
-        edges = np.flatnonzero(is_edge)
-        yield all_places[order], edges
+        is_edge = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
+        yield np.concatenate(places)[order], np.flatnonzero(is_edge)
 
 
 @dataclass(frozen=True)
@@ -203,15 +190,6 @@ class Counts:
     by_source: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class _MergeResult:
-    """rows: (N,) the row of every line read. firsts: (N,) bool, which of them bring a new row."""
-
-    rows: Rows
-    firsts: Flags
-    near: int
-
-
 def write_tables(
     shards: Sequence[Path],
     parts: Sequence[Path],
@@ -219,61 +197,55 @@ def write_tables(
     tallies: Sequence[Tally],
     settings: TextBaseSettings,
 ) -> Counts:
-    """Write a part's tables and arrays from its shards. parts: the folders of earlier parts, in
-    order.
+    """Write a part's tables and arrays. Return what they hold.
 
     Documents whose id was read before are left out and counted in the tallies.
+
+    Args:
+        shards: files of the documents that were read, in order.
+        parts: folders of the earlier parts, in order.
+        part: folder of the new one.
+        tallies: what was left out of each source.
+        settings: of the base.
     """
-    memory = settings.memory << 20  # bytes
-    new = _NewDocuments(shards, parts, part, tallies, memory)
-    merged = _merge(new, parts, part, settings)
-    rows = new.rows()
-    steps = _first_lines(rows, merged.firsts)
+    documents = _NewDocuments(shards, parts, part, tallies, settings.memory << 20)
+    line_rows, is_first, near_count = _merge(documents, parts, part, settings)
+    steps = _first_lines(documents, is_first)
     write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
-    # both by the number of their source
-    documents: Counter[int] = Counter()
-    lines: Counter[int] = Counter()
+    # of each source
+    document_counts = [0] * len(tallies)
+    line_counts = [0] * len(tallies)
 
     def documents_with_rows() -> Iterator[Row]:
         start = 0
-        for row in new.rows():
-            origin = row["origin"]
-            count = len(row["texts"])
-            end = start + count
-            documents[origin] += 1
-            lines[origin] += count
-            line_rows = merged.rows[start:end]
-            yield row | {"rows": line_rows.tolist()}
+        for row in documents:
+            end = start + len(row["texts"])
+            document_counts[row["origin"]] += 1
+            line_counts[row["origin"]] += end - start
+            yield row | {"rows": line_rows[start:end].tolist()}
             start = end
 
     path = part / "documents.parquet"
     write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
-    _write_holders(new.rows(), merged, parts, part)
-    step_count = int(merged.firsts.sum())
-    line_count = len(merged.rows)
-    by_source = []
-    for origin in range(len(tallies)):
-        counts = (documents[origin], lines[origin])
-        by_source.append(counts)
+    _write_holders(documents, line_rows, parts, part)
+    step_count = int(is_first.sum())
     return Counts(
-        documents=documents.total(),
-        lines=line_count,
-        same=line_count - step_count - merged.near,
-        near=merged.near,
+        documents=sum(document_counts),
+        lines=len(line_rows),
+        same=len(line_rows) - step_count - near_count,
+        near=near_count,
         steps=step_count,
-        by_source=tuple(by_source),
+        by_source=tuple(zip(document_counts, line_counts, strict=True)),
     )
 
 
-def line_sketch(part: Path) -> Sketch:
-    """Return the sketch of a part's lines, memory-mapped.
-
-    Its keys are the first band: only their number is used.
-    """
-    bands = read_array(part / "bands.u64", BAND_COUNT)
-    pairs = read_array(part / "pairs.u32")
-    ends = read_array(part / "ends.i64")
-    return Sketch(bands[:, 0], bands, pairs, ends)
+def _line_sketch(part: Path) -> Sketch:
+    """Return the sketch of a part's lines, memory-mapped."""
+    return Sketch(
+        bands=read_array(part / "bands.u64", BAND_COUNT),
+        pairs=read_array(part / "pairs.u32"),
+        ends=read_array(part / "ends.i64"),
+    )
 
 
 class _NewDocuments:
@@ -288,19 +260,17 @@ class _NewDocuments:
         tallies: Sequence[Tally],
         memory: int,
     ) -> None:
-        earlier_keys = [read_array(folder / "identities.u64") for folder in parts]
-        key_list = []
-        for row in _shard_rows(shards):
-            key_list.append(text_key(row["id"]))
-        keys = np.array(key_list, dtype=np.uint64)
         self._shards = shards
+        earlier_keys = [read_array(folder / "identities.u64") for folder in parts]
+        rows = chain.from_iterable(map(read_shard, shards))
+        keys = np.array([text_key(row["id"]) for row in rows], dtype=np.uint64)
         _, self._is_new = _are_first(earlier_keys, keys, memory)
         if not self._is_new.all():
-            for row, is_new in zip(_shard_rows(shards), self._is_new, strict=True):
+            rows = chain.from_iterable(map(read_shard, shards))
+            for row, is_new in zip(rows, self._is_new, strict=True):
                 if not is_new:
                     tallies[row["origin"]].add("duplicate id", row["id"])
-        new_keys = keys[self._is_new]
-        write_arrays(part / "identities.u64", [new_keys])
+        write_arrays(part / "identities.u64", [keys[self._is_new]])
 
     def by_shard(self) -> Iterator[list[Row]]:
         """Yield the new documents of one shard after another."""
@@ -308,14 +278,8 @@ class _NewDocuments:
         for shard in self._shards:
             yield [row for row in read_shard(shard) if next(flags)]
 
-    def rows(self) -> Iterator[Row]:
-        """Yield all new documents."""
+    def __iter__(self) -> Iterator[Row]:
         return chain.from_iterable(self.by_shard())
-
-
-def _shard_rows(shards: Sequence[Path]) -> Iterator[Row]:
-    for shard in shards:
-        yield from read_shard(shard)
 
 
 def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Rows, Flags]:
@@ -331,20 +295,21 @@ def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Ro
 
 
 def _merge(
-    new: _NewDocuments, parts: Sequence[Path], part: Path, settings: TextBaseSettings
-) -> _MergeResult:
-    """Find the row of every line. Write the part's keys and sketches."""
+    documents: _NewDocuments, parts: Sequence[Path], part: Path, settings: TextBaseSettings
+) -> tuple[Rows, Flags, int]:
+    """Return the row of every line, whether a line brings a new row, and how many near-duplicates
+    were merged. Write the part's keys and sketches."""
     memory = settings.memory << 20
     work_folder = part / "work"
     # lines of the same normal words
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
-    texts = (text for row in new.rows() for text in row["texts"])
+    texts = (text for row in documents for text in row["texts"])
     keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
     first, is_distinct = _are_first(old_keys, keys, memory)
-    _write_sketches(new, is_distinct, work_folder)
+    _write_sketches(documents, is_distinct, work_folder)
     # distinct lines that are near an earlier one
-    old_sketches = [line_sketch(folder) for folder in parts]
-    sketches = [*old_sketches, line_sketch(work_folder)]
+    old_sketches = list(map(_line_sketch, parts))
+    sketches = [*old_sketches, _line_sketch(work_folder)]
     known_count = sum(len(old.ends) for old in old_sketches)
     all_representatives = near_duplicates(sketches, known_count, settings.merge, memory)
     representatives = all_representatives[known_count:]
@@ -352,24 +317,29 @@ def _merge(
     # the row of each distinct line: an old one, or the next free one
     row_of = representatives
     if len(representatives):
-        new_row_numbers = np.cumsum(alone) - 1 + known_count
+        new_rows = np.cumsum(alone) - 1 + known_count
         new_representatives = np.maximum(representatives - known_count, 0)
         is_old = representatives < known_count
-        row_of = np.where(is_old, representatives, new_row_numbers[new_representatives])
+        row_of = np.where(is_old, representatives, new_rows[new_representatives])
     distinct = np.flatnonzero(is_distinct)
-    _write_part_sketches(part, keys[distinct], row_of, alone)
+    # the keys of all distinct lines, the sketches of those that represent themselves
+    write_arrays(part / "keys.u64", [keys[distinct]])
+    write_arrays(part / "key_rows.i64", [row_of])
+    lines = sketches[-1]
+    sizes = np.diff(lines.ends, prepend=0)
+    write_arrays(part / "bands.u64", _marked(lines.bands, alone))
+    write_arrays(part / "ends.i64", [np.cumsum(sizes[alone])])
+    write_arrays(part / "pairs.u32", _marked(lines.pairs, np.repeat(alone, sizes)))
     # the row of every line, by the first line of the same words
     old_rows = [read_array(folder / "key_rows.i64") for folder in parts]
-    new_rows = np.full(len(keys), -1, np.int64)
-    new_rows[distinct] = row_of
-    all_rows = np.concatenate([*old_rows, new_rows])
-    firsts = np.zeros(len(keys), dtype=bool)
-    firsts[distinct[alone]] = True
-    near_count = int((~alone).sum())
-    return _MergeResult(all_rows[first], firsts, near_count)
+    own_rows = np.full(len(keys), -1, np.int64)
+    own_rows[distinct] = row_of
+    is_first = np.zeros(len(keys), dtype=bool)
+    is_first[distinct[alone]] = True
+    return np.concatenate([*old_rows, own_rows])[first], is_first, int((~alone).sum())
 
 
-def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
+def _write_sketches(documents: _NewDocuments, is_distinct: Flags, work: Path) -> None:
     """Write the sketches of the distinct lines, a shard at a time."""
     flags = iter(is_distinct.tolist())
     total = 0
@@ -378,37 +348,20 @@ def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
         (work / "pairs.u32").open("wb") as pairs,
         (work / "ends.i64").open("wb") as ends,
     ):
-        for rows in new.by_shard():
+        for rows in documents.by_shard():
             texts = [text for row in rows for text in row["texts"] if next(flags)]
             shard_sketch = sketch(texts)
-            shifted_ends = shard_sketch.ends + total
             bands.write(shard_sketch.bands.tobytes())
             pairs.write(shard_sketch.pairs.tobytes())
-            ends.write(shifted_ends.tobytes())
+            ends.write((shard_sketch.ends + total).tobytes())
             total += len(shard_sketch.pairs)
-
-
-def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -> None:
-    """Write the keys of all distinct lines and the sketches of those that represent themselves."""
-    write_arrays(part / "keys.u64", [keys])
-    write_arrays(part / "key_rows.i64", [row_of])
-    lines = line_sketch(part / "work")
-    sizes = np.diff(lines.ends, prepend=0)
-    ends = np.cumsum(sizes[alone])
-    pair_marks = np.repeat(alone, sizes)
-    bands = _marked(lines.bands, alone)
-    pairs = _marked(lines.pairs, pair_marks)
-    write_arrays(part / "bands.u64", bands)
-    write_arrays(part / "ends.i64", [ends])
-    write_arrays(part / "pairs.u32", pairs)
 
 
 def _marked(array: Array, marks: Flags) -> Iterator[Array]:
     """Yield the marked rows of an array, a piece at a time."""
     for start in range(0, len(marks), COPY_NUMBERS):
         piece = slice(start, start + COPY_NUMBERS)
-        piece_marks = marks[piece]
-        yield array[piece][piece_marks]
+        yield array[piece][marks[piece]]
 
 
 # ---------------------------------------------------------------- tables
@@ -432,21 +385,19 @@ def _first_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
 
 
 def _write_holders(
-    rows: Iterable[Row], merged: _MergeResult, parts: Sequence[Path], part: Path
+    documents: Iterable[Row], line_rows: Rows, parts: Sequence[Path], part: Path
 ) -> None:
     """Write which documents hold each row, sorted by row: two arrays side by side, no pair
     twice."""
     # the document of every line
     known_count = sum(len(read_array(folder / "identities.u64")) for folder in parts)
-    text_counts = [len(row["texts"]) for row in rows]
-    counts = np.array(text_counts, dtype=np.int64)
-    numbers = np.arange(known_count, known_count + len(counts))
-    documents = np.repeat(numbers, counts)
+    counts = np.array([len(row["texts"]) for row in documents], dtype=np.int64)
+    numbers = np.repeat(np.arange(known_count, known_count + len(counts)), counts)
     # by row, then by document
-    order = np.lexsort((documents, merged.rows))
-    holder_rows = merged.rows[order]
-    holders = documents[order]
+    order = np.lexsort((numbers, line_rows))
+    rows = line_rows[order]
+    holders = numbers[order]
     is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (holder_rows[1:] != holder_rows[:-1]) | (holders[1:] != holders[:-1])
-    write_arrays(part / "holder_rows.i64", [holder_rows[is_new]])
+    is_new[1:] = (rows[1:] != rows[:-1]) | (holders[1:] != holders[:-1])
+    write_arrays(part / "holder_rows.i64", [rows[is_new]])
     write_arrays(part / "holders.i64", [holders[is_new]])

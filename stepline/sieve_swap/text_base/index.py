@@ -1,19 +1,16 @@
-"""Approximate nearest-neighbour indexes of a base: built, their recall measured against exact
+"""The approximate nearest-neighbour index of a base: built, its recall measured against exact
 search, opened.
 
-InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked
+It is an inverted file: vectors sorted into lists around k-means centroids. Many queries are asked
 together, so the work goes list by list and every comparison is a matrix product. Searching query by
-query instead is bound by memory, not by arithmetic. C lists, P lists probed per query. FaissIndex
-is FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
+query instead is bound by memory, not by arithmetic. C lists, P lists probed per query.
 """
 
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
-from stepline.errors import ModelError, StoreError
-from stepline.files.atomic_files import atomic_path
+from stepline.errors import StoreError
 from stepline.files.digests import sha256
 from stepline.networks.device import current_device
 from stepline.numeric import unit_rows
@@ -25,9 +22,8 @@ from stepline.sieve_swap.text_base.manifest import (
     read_manifest,
     write_manifest,
 )
-from stepline.sieve_swap.text_base.settings import Engine, TextBaseSettings
+from stepline.sieve_swap.text_base.settings import INDEX_ENGINE, TextBaseSettings
 from stepline.sieve_swap.text_base.vectors import (
-    NO_ROW,
     Nearest,
     Neighbours,
     Rows,
@@ -55,10 +51,8 @@ class InvertedLists:
     rows."""
 
     def __init__(self, folder: Path) -> None:
-        centroids = read_vectors(folder / "centroids.npy")
-        self._centroids = np.asarray(centroids, dtype=np.float32)
-        bounds = read_array(folder / "bounds.i64")  # (C + 1,)
-        self._bounds = np.asarray(bounds)
+        self._centroids = np.asarray(read_vectors(folder / "centroids.npy"), dtype=np.float32)
+        self._bounds = np.asarray(read_array(folder / "bounds.i64"))  # (C + 1,)
         self._order = read_array(folder / "order.i64")
         self._vectors = read_vectors(folder / "vectors.npy")
 
@@ -74,15 +68,11 @@ class InvertedLists:
     def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
         nearest."""
-        query_count = len(queries)
-        shape = (query_count, k)
-        rows = np.empty(shape, np.int64)
-        cosines = np.empty(shape, np.float32)
-        for start in range(0, query_count, QUERIES_TOGETHER):
+        rows = np.empty((len(queries), k), np.int64)
+        cosines = np.empty((len(queries), k), np.float32)
+        for start in range(0, len(queries), QUERIES_TOGETHER):
             chunk = slice(start, start + QUERIES_TOGETHER)
-            chunk_rows, chunk_cosines = self._search(queries[chunk], k, effort)
-            rows[chunk] = chunk_rows
-            cosines[chunk] = chunk_cosines
+            rows[chunk], cosines[chunk] = self._search(queries[chunk], k, effort)
         return rows, cosines
 
     def _search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
@@ -107,30 +97,39 @@ class InvertedLists:
                     continue
                 first, last = edges[number : number + 2]
                 numbers = query_of[first:last]  # (n,)
-                list_vectors = self._vectors[start:end]
-                list_rows = self._order[start:end]
-                vectors = as_tensor(list_vectors, device)  # (m, D)
-                rows = torch.from_numpy(np.array(list_rows)).to(device)
+                vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
+                rows = torch.from_numpy(np.array(self._order[start:end])).to(device)
                 scores = all_queries[numbers] @ vectors.T  # (n, m)
                 best.offer(numbers, scores, rows)
         return best.result()
 
 
 def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -> None:
-    """Write the lists of all vectors. memory: bytes for training. The same vectors and seed give
-    the same bytes."""
+    """Write the lists of all vectors. The same vectors and seed give the same bytes.
+
+    Args:
+        vectors: of a base.
+        folder: of the index.
+        seed: of the k-means.
+        memory: bytes that training may use.
+    """
     count = len(vectors)
-    lists = _list_count(count, MIN_LIST_VECTORS)
+    # about 4 sqrt(count) lists, a power of two, with at least MIN_LIST_VECTORS vectors each
+    lists = max(MIN_LISTS, 1 << round(np.log2(4 * np.sqrt(max(1, count)))))
+    lists = min(max(1, count // MIN_LIST_VECTORS), lists)
     rng = np.random.default_rng(seed)
-    centroids = _train(_training_vectors(vectors, lists, memory, rng), lists, rng)
+    # a sample, on which the centroids are trained: a float32 per number, and its copy in the order
+    # of the centroids
+    sample_size = max(1, min(VECTORS_PER_CENTROID * lists, memory // (8 * vectors.width)))
+    sample = vectors.take(_sample(rng, count, sample_size))
+    centroids = _train(sample, lists, rng)
     # the list of every vector, and the order of the vectors by their lists
     block_lists = [np.empty(0, np.int64)]
     for _, block in vectors.blocks(BLOCK_VECTORS):
         block_lists.append(_nearest_centroids(block, centroids))
     list_of = np.concatenate(block_lists)
     order = np.argsort(list_of, kind="stable")
-    list_numbers = np.arange(len(centroids) + 1)
-    bounds = np.searchsorted(list_of[order], list_numbers)
+    bounds = np.searchsorted(list_of[order], np.arange(len(centroids) + 1))
     write_vectors(folder / "centroids.npy", [centroids], centroids.shape, "float32")
     write_arrays(folder / "bounds.i64", [bounds])
     write_arrays(folder / "order.i64", [order])
@@ -147,33 +146,9 @@ def _nearest_centroids(vectors: Matrix, centroids: Matrix) -> Rows:
     return rows[:, 0]
 
 
-def _list_count(count: int, smallest: int) -> int:
-    """Return the number of lists for `count` vectors: about 4 sqrt(count), a power of two, with at
-    least `smallest` vectors per list."""
-    root = np.sqrt(max(1, count))
-    power = round(np.log2(4 * root))
-    lists = max(MIN_LISTS, 1 << power)
-    most = max(1, count // smallest)
-    return int(min(most, lists))
-
-
-def _training_vectors(
-    vectors: VectorStore, lists: int, memory: int, rng: np.random.Generator
-) -> Matrix:
-    """Return a sample of the vectors on which the centroids of `lists` are trained within the
-    memory, in bytes."""
-    # A float32 per number, and its copy in the order of the centroids.
-    vector_bytes = 8 * vectors.width
-    size = min(VECTORS_PER_CENTROID * lists, memory // vector_bytes)
-    size = max(1, size)
-    rows = _sample(rng, len(vectors), size)
-    return vectors.take(rows)
-
-
 def _sample(rng: np.random.Generator, count: int, size: int) -> Rows:
     """Return `size` of `count` rows, or all, ascending."""
-    size = min(count, size)
-    return np.sort(rng.choice(count, size=size, replace=False))
+    return np.sort(rng.choice(count, size=min(count, size), replace=False))
 
 
 def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
@@ -193,169 +168,52 @@ def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
         sums = np.empty_like(centroids)
         sums[filled] = np.add.reduceat(points[order], filled_starts, axis=0)
         empty = np.flatnonzero(counts == 0)
-        new_points = _sample(rng, point_count, len(empty))
-        sums[empty] = points[new_points]
+        sums[empty] = points[_sample(rng, point_count, len(empty))]
         centroids = unit_rows(sums)
     return centroids.astype(np.float32)
 
 
-FAISS_FILES = ("index.faiss",)
-GRAPH_LINKS = 32  # neighbours of a node in the graph
-GRAPH_BUILD_EFFORT = 80  # nodes compared when one is added to the graph
-MIN_FAISS_LIST_VECTORS = 39  # vectors a list on average, at least, as FAISS asks for
-MAX_REASON_CHARS = 200  # of what FAISS says about a file that it cannot read
-GRAPH_EFFORTS = (16, 32, 64, 128, 256, 512, 1024)  # values of ef worth trying
-PROBE_COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)  # lists worth trying
-
-
-def library() -> Any:
-    """Return the module faiss. Raises ModelError, with the cure, where it is not installed."""
-    try:
-        import faiss
-    except ImportError as error:
-        cure = "pip install 'stepline[ann]', or choose engine exact or lists, which need nothing"
-        raise ModelError(f"FAISS is not installed: {cure}") from error
-    return faiss
-
-
-class FaissIndex:
-    """A FAISS index in a folder."""
-
-    def __init__(self, folder: Path, engine: Engine) -> None:
-        self._faiss = library()
-        self._engine = engine
-        try:
-            self._index = self._faiss.read_index(str(folder / "index.faiss"))
-        except RuntimeError as error:  # FAISS raises no narrower class
-            reason = str(error).splitlines()[-1][:MAX_REASON_CHARS]
-            fault = f"{folder}: not readable ({reason})"
-            raise StoreError(f"{fault}; `stepline text-base index` builds it") from error
-
-    def efforts(self) -> list[int]:
-        """Return the values of nprobe or ef worth trying, one for a flat index."""
-        if self._engine == "flat":
-            return [1]
-        if self._engine == "hnsw":
-            return list(GRAPH_EFFORTS)
-        count = int(self._index.nlist)
-        probe_counts = [lists for lists in PROBE_COUNTS if lists < count]
-        return [*probe_counts, count]
-
-    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
-        """Return what `nearest_exact` does, as far as the index finds it."""
-        if self._engine == "ivf":
-            self._index.nprobe = effort
-        elif self._engine == "hnsw":
-            # The graph returns no more rows than it compares.
-            self._index.hnsw.efSearch = max(effort, k)
-        query_array = np.ascontiguousarray(queries, dtype=np.float32)
-        cosines, rows = self._index.search(query_array, k)
-        cosines = np.where(rows == NO_ROW, -1.0, cosines)
-        cosines = cosines.clip(-1.0, 1.0)
-        rows = rows.astype(np.int64)
-        return rows, cosines.astype(np.float32)
-
-
-def build_faiss(
-    vectors: VectorStore, folder: Path, engine: Engine, *, seed: int, memory: int
-) -> None:
-    """Write a FAISS index of all vectors. The graph is built by one thread, so that it has the same
-    bytes each time."""
-    faiss = library()
-    width = vectors.width
-    threads = faiss.omp_get_max_threads()
-    # Vectors have unit length, so their inner product is the cosine.
-    if engine == "flat":
-        index = faiss.IndexFlatIP(width)
-    elif engine == "hnsw":
-        index = faiss.IndexHNSWFlat(width, GRAPH_LINKS, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = GRAPH_BUILD_EFFORT
-        faiss.omp_set_num_threads(1)
-    else:
-        # Lists around centroids, which are trained on a sample.
-        lists = _list_count(len(vectors), MIN_FAISS_LIST_VECTORS)
-        quantizer = faiss.IndexFlatIP(width)
-        index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
-        index.cp.seed = seed
-        points = _training_vectors(vectors, lists, memory, np.random.default_rng(seed))
-        index.train(points)
-    # Block by block: only the index holds all vectors in memory.
-    try:
-        for _, block in vectors.blocks():
-            index.add(np.asarray(block, dtype=np.float32))
-    finally:
-        faiss.omp_set_num_threads(threads)
-    with atomic_path(folder / "index.faiss") as partial:
-        faiss.write_index(index, str(partial))
-
-
-RANDOM_SEED = 0  # of the index's k-means and of the probes
+RANDOM_SEED = 0  # of the k-means and of the probes
 MAX_PROBES = 500  # lines whose nearest other line is asked for, to measure recall
 COSINE_TOLERANCE = 1e-5  # below the exact neighbour's cosine; what is within it is as near
 
 
-class Index(Protocol):
-    """What finds the nearest rows, more or less surely by its effort."""
-
-    def efforts(self) -> list[int]:
-        """Return the efforts worth trying, ascending."""
-
-    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
-        """Return rows (N, k) and cosines (N, k), best first, -1 where nothing was found."""
-
-
 def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
-    """Build the index that `settings.engine` names, measure it, and enter it into the manifest.
-    Return its entry.
+    """Build the index of a base, measure it, and enter it into the manifest. Return its entry.
 
     An index that is there for these vectors and this recall stays. Raises StoreError when the
     folder holds no base.
     """
     manifest = require_manifest(folder)
-    engine = settings.engine
-    purpose = (engine, manifest.steps, settings.recall)
     # One that serves already.
     for entry in manifest.indexes:
-        if (entry.engine, entry.steps, entry.wanted) == purpose:
+        purpose = (entry.engine, entry.steps, entry.wanted)
+        if purpose == (INDEX_ENGINE, manifest.steps, settings.recall):
             return entry
     # build
     vectors = open_vectors(folder, manifest)
-    index_folder = folder / "indexes" / engine
+    index_folder = folder / "indexes" / INDEX_ENGINE
     index_folder.mkdir(parents=True, exist_ok=True)
-    memory = settings.memory << 20
-    if engine == "lists":
-        build_lists(vectors, index_folder, seed=RANDOM_SEED, memory=memory)
-        names: tuple[str, ...] = INVERTED_LISTS_FILES
-    else:
-        build_faiss(vectors, index_folder, engine, seed=RANDOM_SEED, memory=memory)
-        names = FAISS_FILES
+    build_lists(vectors, index_folder, seed=RANDOM_SEED, memory=settings.memory << 20)
     # measure. A base of fewer than two lines has no curve.
-    index = open_index(folder, engine)
-    curve, probes = measure_recall(index, vectors, settings)
-    effort = 1
-    recall = 1.0
-    if curve:
-        effort = curve[-1].effort
-        recall = curve[-1].recall
+    curve, probes = measure_recall(open_index(folder), vectors, settings)
     entry = IndexEntry(
-        engine=engine,
+        engine=INDEX_ENGINE,
         steps=len(vectors),
-        effort=effort,
-        recall=recall,
+        effort=curve[-1].effort if curve else 1,
+        recall=curve[-1].recall if curve else 1.0,
         wanted=settings.recall,
         probes=probes,
         curve=curve,
-        files={name: sha256(index_folder / name) for name in names},
+        files={name: sha256(index_folder / name) for name in INVERTED_LISTS_FILES},
     )
-    others = [other for other in manifest.indexes if other.engine != engine]
-    indexes = (*others, entry)
-    new_manifest = manifest.model_copy(update={"indexes": indexes})
-    write_manifest(new_manifest, folder)
+    others = [other for other in manifest.indexes if other.engine != INDEX_ENGINE]
+    write_manifest(manifest.model_copy(update={"indexes": (*others, entry)}), folder)
     return entry
 
 
 def measure_recall(
-    index: Index, vectors: VectorStore, settings: TextBaseSettings
+    index: InvertedLists, vectors: VectorStore, settings: TextBaseSettings
 ) -> tuple[tuple[CurvePoint, ...], int]:
     """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and the
     number of queries.
@@ -377,8 +235,7 @@ def measure_recall(
     for effort in index.efforts():
         rows, row_cosines = index.search(queries, 2, effort)
         is_near_enough = _other(probes, rows, row_cosines) >= least
-        share = float(is_near_enough.mean())
-        recall = round(share, 4)
+        recall = round(float(is_near_enough.mean()), 4)
         curve.append(CurvePoint(effort=effort, recall=recall))
         if recall >= settings.recall:
             break
@@ -389,19 +246,14 @@ def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
     """Return the cosine of the best of two rows that is not the probe itself, -1 where none was
     found."""
     # A probe is its own nearest line, unless an equal line comes before it.
-    first_rows = rows[:, 0]
     first_cosines, second_cosines = cosines.T
-    others: Matrix = np.where(first_rows == probes, second_cosines, first_cosines)
+    others: Matrix = np.where(rows[:, 0] == probes, second_cosines, first_cosines)
     return others.astype(np.float32)
 
 
-def open_index(folder: Path, engine: Engine) -> Index:
-    """Return an index of a base. Raises StoreError where it is missing or damaged, ModelError
-    without FAISS."""
-    index_folder = folder / "indexes" / engine
-    if engine == "lists":
-        return InvertedLists(index_folder)
-    return FaissIndex(index_folder, engine)
+def open_index(folder: Path) -> InvertedLists:
+    """Return the index of a base. Raises StoreError where it is missing or damaged."""
+    return InvertedLists(folder / "indexes" / INDEX_ENGINE)
 
 
 def open_vectors(folder: Path, manifest: Manifest) -> VectorStore:

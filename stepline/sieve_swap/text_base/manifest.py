@@ -12,7 +12,6 @@ from stepline.errors import StoreError
 from stepline.files.atomic_files import write_atomic
 from stepline.records import FrozenModel
 from stepline.settings import CountOrZero
-from stepline.sieve_swap.text_base.settings import Engine
 
 LAYOUT_VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
 MANIFEST_NAME = "manifest.json"
@@ -66,7 +65,7 @@ class IndexEntry(FrozenModel):
     """An approximate index. effort: the least that reached the recall asked for. probes: queries
     measured."""
 
-    engine: Engine
+    engine: str  # "lists", or one of an earlier version, which is not searched
     steps: CountOrZero
     effort: CountOrZero
     recall: float

@@ -17,127 +17,59 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from stepline.writing.extractive.english import word_set
+
 Hashes = npt.NDArray[np.uint64]
 
 BAND_COUNT = 6  # two lines are compared when one band of their sketches agrees:
 MINIMA_PER_BAND = 2  # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
 
-# Spellings that mean one unit -> the one name of it.
-UNIT_OF_SPELLING = {
-    **dict.fromkeys(("tablespoon", "tablespoons", "tbsp", "tbsps", "tbs", "tbl", "tblsp"), "tbsp"),
-    **dict.fromkeys(("teaspoon", "teaspoons", "tsp", "tsps"), "tsp"),
-    **dict.fromkeys(("cup", "cups"), "cup"),
-    **dict.fromkeys(("ounce", "ounces", "oz"), "oz"),
-    **dict.fromkeys(("pound", "pounds", "lb", "lbs"), "lb"),
-    **dict.fromkeys(("gram", "grams", "gr", "g"), "g"),
-    **dict.fromkeys(("kilogram", "kilograms", "kg", "kilo", "kilos"), "kg"),
-    **dict.fromkeys(("milliliter", "milliliters", "millilitre", "millilitres", "ml"), "ml"),
-    **dict.fromkeys(("liter", "liters", "litre", "litres"), "litre"),
-    **dict.fromkeys(("quart", "quarts", "qt", "qts"), "qt"),
-    **dict.fromkeys(("pint", "pints", "pt", "pts"), "pt"),
-    **dict.fromkeys(("inch", "inches"), "inch"),
-    **dict.fromkeys(("centimeter", "centimeters", "centimetre", "centimetres", "cm"), "cm"),
-    **dict.fromkeys(("millimeter", "millimeters", "millimetre", "millimetres", "mm"), "mm"),
-    **dict.fromkeys(("second", "seconds", "sec", "secs"), "second"),
-    **dict.fromkeys(("minute", "minutes", "min", "mins"), "minute"),
-    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("day", "days"), "day"),
-    **dict.fromkeys(("f", "fahrenheit"), "fahrenheit"),
-    **dict.fromkeys(("celsius", "centigrade"), "celsius"),
-}
-UNIT_NAMES = frozenset(UNIT_OF_SPELLING.values())
-NEGATION_WORDS = frozenset(
-    {
-        "no",
-        "not",
-        "never",
-        "without",
-        "none",
-        "neither",
-        "nor",
-        "cannot",
-        "avoid",
-        "don",
-        "dont",
-        "doesn",
-        "isn",
-        "won",
-        "t",
-        "n",
-    }
+# The one name of a unit, then the other spellings of it.
+UNIT_SPELLINGS = """
+tbsp: tablespoon tablespoons tbsps tbs tbl tblsp
+tsp: teaspoon teaspoons tsps
+cup: cups
+oz: ounce ounces
+lb: pound pounds lbs
+g: gram grams gr
+kg: kilogram kilograms kilo kilos
+ml: milliliter milliliters millilitre millilitres
+litre: liter liters litres
+qt: quart quarts qts
+pt: pint pints pts
+inch: inches
+cm: centimeter centimeters centimetre centimetres
+mm: millimeter millimeters millimetre millimetres
+second: seconds sec secs
+minute: minutes min mins
+hour: hours hr hrs
+day: days
+fahrenheit: f
+celsius: centigrade
+"""
+UNIT_OF_SPELLING: dict[str, str] = {}
+for _line in UNIT_SPELLINGS.split("\n"):
+    _unit, _, _spellings = _line.partition(":")
+    UNIT_OF_SPELLING |= dict.fromkeys(_spellings.split(), _unit)
+
+NEGATION_WORDS = word_set(
+    "no not never without none neither nor cannot avoid don dont doesn isn won t n"
 )
-NUMBER_WORDS = frozenset(
-    {
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "fifteen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "hundred",
-        "half",
-        "halves",
-        "third",
-        "thirds",
-        "quarter",
-        "quarters",
-        "dozen",
-        "once",
-        "twice",
-        "double",
-        "triple",
-    }
+NUMBER_WORDS = word_set(
+    """
+    one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty
+    sixty hundred half halves third thirds quarter quarters dozen once twice double triple
+    """
 )
-EXACT_WORDS = NEGATION_WORDS | NUMBER_WORDS | UNIT_NAMES  # two lines that are the same share them
-IGNORED_WORDS = frozenset(
-    {"a", "an", "the", "degrees", "degree", "deg"}
-)  # words that change nothing
+# what two lines that are the same share
+EXACT_WORDS = NEGATION_WORDS | NUMBER_WORDS | frozenset(UNIT_OF_SPELLING.values())
+IGNORED_WORDS = word_set("a an the degrees degree deg")  # words that change nothing
 # Words in which near-duplicates may differ. Any other word, a plural apart, must be in both.
-LIGHT_WORDS = frozenset(
-    {
-        "and",
-        "then",
-        "it",
-        "its",
-        "them",
-        "they",
-        "this",
-        "that",
-        "these",
-        "those",
-        "to",
-        "of",
-        "your",
-        "you",
-        "is",
-        "are",
-        "be",
-        "will",
-        "in",
-        "into",
-        "on",
-        "onto",
-        "for",
-        "at",
-        "with",
-        "there",
-        "just",
-        "until",
-        "till",
-        "from",
-    }
+LIGHT_WORDS = word_set(
+    """
+    and then it its them they this that these those to of your you is are be will in into on onto
+    for at with there just until till from
+    """
 )
 
 _WORD_OR_NUMBER = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
@@ -152,13 +84,11 @@ _FRACTION_CHARS = {
 class Sketch:
     """What N lines are compared by.
 
-    keys: (N,), equal for the same normal words
     bands: (N, BANDS)
     pairs: the hashes of all lines' word pairs, one line after another, sorted in each
     ends: (N,), where each line's pairs end
     """
 
-    keys: Hashes
     bands: Hashes
     pairs: npt.NDArray[np.uint32]
     ends: npt.NDArray[np.int64]
@@ -207,14 +137,13 @@ def _singular(word: str) -> str:
 def sketch(texts: Sequence[str]) -> Sketch:
     """Return the sketch of some lines. Each line's does not depend on the others."""
     lines = [normal_words(text) for text in texts]
-    keys = np.array([text_key(" ".join(words)) for words in lines], dtype=np.uint64)
     guards = np.array(
         [text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64
     )
     sets = [_pairs(words) for words in lines]
     ends = np.cumsum(list(map(len, sets)), dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
-    return Sketch(keys, _bands(pairs, ends, guards), pairs, ends)
+    return Sketch(_bands(pairs, ends, guards), pairs, ends)
 
 
 def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float:

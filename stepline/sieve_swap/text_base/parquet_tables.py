@@ -3,8 +3,9 @@ cure."""
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -28,37 +29,21 @@ def write_table(
     import pyarrow.parquet as parquet
 
     # The columns, by the types that a base needs.
-    text = arrow.string()
-    int64 = arrow.int64()
     types = {
-        "text": text,
-        "texts": arrow.list_(text),
+        "text": arrow.string(),
+        "texts": arrow.list_(arrow.string()),
         "int32": arrow.int32(),
-        "int64s": arrow.list_(int64),
+        "int64s": arrow.list_(arrow.int64()),
     }
-    fields = {}
-    for name, kind in columns.items():
-        fields[name] = types[kind]
-    schema = arrow.schema(fields)
-    waiting: list[Row] = []
+    schema = arrow.schema({name: types[kind] for name, kind in columns.items()})
+    rows = iter(rows)
     with (
         atomic_path(path) as partial,
         parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
     ):
-
-        def write_waiting() -> None:
-            table = arrow.Table.from_pylist(waiting, schema=schema)
+        while batch := list(islice(rows, group)):
+            table = arrow.Table.from_pylist(batch, schema=schema)
             writer.write_table(table, row_group_size=group)
-            waiting.clear()
-
-        # a row group at a time
-        for row in rows:
-            cells = {name: row[name] for name in columns}
-            waiting.append(cells)
-            if len(waiting) == group:
-                write_waiting()
-        if waiting:
-            write_waiting()
 
 
 @contextmanager
@@ -71,42 +56,43 @@ def damage_of(path: Path, cure: str = "build the text base again") -> Iterator[N
 
 
 class PartedTable:
-    """Rows of a Parquet file per part, read a row group at a time. The latest groups stay in
-    memory."""
+    """Rows of several Parquet files, one after another, read a row group at a time. The latest
+    groups stay in memory.
 
-    def __init__(self, paths: Sequence[Path], counts: Sequence[int], group: int) -> None:
-        self._paths = paths
-        self._starts = np.cumsum([0, *counts])
+    counts: rows of each file. group: rows per row group.
+    """
+
+    def __init__(self, counts: Mapping[Path, int], group: int) -> None:
+        self._paths = list(counts)
+        self._starts = np.cumsum([0, *counts.values()])
         self._group = group
-        self._files: dict[int, ParquetReader] = {}
-        self._groups: OrderedDict[tuple[int, int], list[Row]] = OrderedDict()
+        self._files: dict[Path, ParquetReader] = {}
+        self._groups: OrderedDict[tuple[Path, int], list[Row]] = OrderedDict()
 
     def __iter__(self) -> Iterator[Row]:
-        for part, count in enumerate(np.diff(self._starts).tolist()):
+        for path, count in zip(self._paths, np.diff(self._starts).tolist(), strict=True):
             for group in range(math.ceil(count / self._group)):
-                yield from self._read(part, group)
+                yield from self._read(path, group)
 
     def __getitem__(self, row: int) -> Row:
         count = self._starts[-1]
         if not 0 <= row < count:
             raise ShapeError(f"number {row}: the base has {count}, counted from 0")
-        # The last part that begins at this row or before it.
-        next_part = np.searchsorted(self._starts, row, side="right")
-        part = int(next_part) - 1
-        row_in_part = int(row - self._starts[part])
-        group, row_in_group = divmod(row_in_part, self._group)
-        key = (part, group)
+        # The last file that begins at this row or before it.
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        path = self._paths[number]
+        group, row_in_group = divmod(int(row - self._starts[number]), self._group)
+        key = (path, group)
         if key not in self._groups:
-            self._groups[key] = self._read(part, group)
+            self._groups[key] = self._read(path, group)
         # the oldest group is forgotten first
         self._groups.move_to_end(key)
         if len(self._groups) > MAX_GROUPS_IN_MEMORY:
             self._groups.popitem(last=False)
         return self._groups[key][row_in_group]
 
-    def _read(self, part: int, group: int) -> list[Row]:
-        path = self._paths[part]
+    def _read(self, path: Path, group: int) -> list[Row]:
         with damage_of(path):
-            if part not in self._files:
-                self._files[part] = ParquetReader(path)
-            return self._files[part].group(group)
+            if path not in self._files:
+                self._files[path] = ParquetReader(path)
+            return self._files[path].group(group)

@@ -4,7 +4,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -30,16 +29,6 @@ SHARD_COLUMNS: dict[str, ColumnType] = {
 }
 
 
-@dataclass(frozen=True)
-class ReadingState:
-    """How far sources are read: items so far, what was left out of each source, whether everything
-    is read."""
-
-    items: int
-    tallies: list["Tally"]
-    is_complete: bool
-
-
 class Tally:
     """Why things of one source were left out, counted, with the first locations of each reason."""
 
@@ -60,52 +49,47 @@ class Tally:
 def read_shards(
     sources: Sequence[Path], work: Path, settings: TextBaseSettings, licence: str | None
 ) -> tuple[list[Path], list[Tally]]:
-    """Return the shards of documents, in order, and what was left out of each source. Reads on
-    where a kill ended it.
+    """Return the shards of documents, in order, and what was left out of each source. Reading
+    resumes where a kill ended it.
 
-    A shard holds `settings.shard` documents. A .json next to it reports how many items were read by
-    its end.
+    A shard holds `settings.shard` documents. A .json next to it, written last, has the state of the
+    reading by its end.
     """
     # the shards of an earlier run
     shards: list[Path] = []
-    shard = _shard_path(work, 0)
-    state = ReadingState(0, [Tally() for _ in sources], False)
-    while (stored_state := _read_state(shard)) is not None:
+    item_count = 0
+    tallies = [Tally() for _ in sources]
+    is_complete = False
+    shard = work / "read-00000.parquet"
+    while (state_file := shard.with_suffix(".json")).exists():
+        state = parse_json(state_file.read_text(encoding="utf-8"))
+        item_count = state["seen"]
+        tallies = [Tally(**tally) for tally in state["tallies"]]
+        is_complete = state["ended"]
         shards.append(shard)
-        shard = _shard_path(work, len(shards))
-        state = stored_state
-    # those that follow
-    # Readers cannot skip, so what an earlier run read is passed over.
-    all_items = _items(sources, settings, licence)
-    items = islice(all_items, state.items, None)
-    count = state.items
-    tallies = state.tallies
-    while not state.is_complete:
+        shard = work / f"read-{len(shards):05d}.parquet"
+    # Those that follow. Readers cannot skip, so what an earlier run read is passed over.
+    items = islice(_items(sources, settings, licence), item_count, None)
+    while not is_complete:
         rows: list[Row] = []
         for origin, item in items:
-            count += 1
+            item_count += 1
             if isinstance(item, Document):
                 rows.append(_row(item, origin))
             else:
-                location = item.location
-                if item.value:
-                    location = f"{location}: {item.value}"
+                location = f"{item.location}: {item.value}" if item.value else item.location
                 tallies[origin].add(item.reason, location)
             if len(rows) == settings.shard:
                 break
         # A shard that is not full is the last one.
         is_complete = len(rows) < settings.shard
-        state = ReadingState(count, tallies, is_complete)
-        shard = _shard_path(work, len(shards))
+        shard = work / f"read-{len(shards):05d}.parquet"
         write_table(rows, SHARD_COLUMNS, shard, settings.shard)
-        _write_state(state, shard)
+        state = {"seen": item_count, "tallies": list(map(vars, tallies)), "ended": is_complete}
+        write_atomic(shard.with_suffix(".json"), json.dumps(state))
         log.info("read %d documents", len(shards) * settings.shard + len(rows))
         shards.append(shard)
     return shards, tallies
-
-
-def _shard_path(work: Path, number: int) -> Path:
-    return work / f"read-{number:05d}.parquet"
 
 
 def read_shard(path: Path) -> list[Row]:
@@ -132,24 +116,3 @@ def _row(document: Document, origin: int) -> Row:
         "ingredients": list(document.ingredients),
         "origin": origin,
     }
-
-
-def _write_state(state: ReadingState, shard: Path) -> None:
-    """Write the state after a shard, which makes the shard count."""
-    tallies = []
-    for tally in state.tallies:
-        counts = dict(tally.counts)
-        tallies.append({"counts": counts, "examples": tally.examples})
-    stored = {"seen": state.items, "tallies": tallies, "ended": state.is_complete}
-    write_atomic(shard.with_suffix(".json"), json.dumps(stored))
-
-
-def _read_state(shard: Path) -> ReadingState | None:
-    """Return the state after a shard, None for a shard that does not exist."""
-    try:
-        text = shard.with_suffix(".json").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    stored = parse_json(text)
-    tallies = [Tally(**tally) for tally in stored["tallies"]]
-    return ReadingState(stored["seen"], tallies, stored["ended"])

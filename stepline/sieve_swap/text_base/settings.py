@@ -7,7 +7,8 @@ from pydantic import Field
 
 from stepline.settings import Batch, Count, Fraction, Settings
 
-Engine: TypeAlias = Literal["exact", "lists", "flat", "ivf", "hnsw"]
+Engine: TypeAlias = Literal["exact", "lists"]
+INDEX_ENGINE: Literal["lists"] = "lists"
 
 
 class TextBaseSettings(Settings):
@@ -36,8 +37,7 @@ class TextBaseSettings(Settings):
     block: Count = Field(4_096, description="lines embedded between two writes")
     batch: Batch = Field(64, description="lines embedded together")
     engine: Engine = Field(
-        "exact",
-        description="what searches: exact and lists are our own. flat, ivf, hnsw need FAISS",
+        "exact", description="what searches: exact compares all vectors, lists an approximate index"
     )
     recall: Fraction = Field(
         0.98, description="recall@1 that an approximate index is tuned to, against exact search"

@@ -55,14 +55,11 @@ def read_array(path: Path, width: int = 0) -> Array:
     off."""
     type = ARRAY_TYPES[path.suffix]
     with _damage_of(path):
-        size = path.stat().st_size  # bytes
-        count = size // type.itemsize
-        shape: tuple[int, ...] = (count // width, width) if width else (count,)
+        shape = (-1, width) if width else (-1,)
         # an empty file cannot be mapped
-        if size == 0:
-            return np.empty(shape, dtype=type)
-        array: Array = np.memmap(path, dtype=type, mode="r").reshape(shape)
-    return array
+        if path.stat().st_size == 0:
+            return np.empty((0, *shape[1:]), dtype=type)
+        return np.memmap(path, dtype=type, mode="r").reshape(shape)
 
 
 @contextmanager
@@ -102,16 +99,12 @@ class VectorStore:
     def __init__(self, files: Sequence[Path], width: int, precision: str) -> None:
         self.width = width
         self.precision = precision
-        self._arrays = []
-        sizes = [0]
-        for file in files:
-            array = read_vectors(file)
-            if not _has_width(array, width):
+        self._arrays = list(map(read_vectors, files))
+        for file, array in zip(files, self._arrays, strict=True):
+            if array.shape[1:] != (width,):
                 shapes = f"vectors {array.shape}, not (N, {width})"
                 raise ShapeError(f"{file}: {shapes}; build the text base again")
-            self._arrays.append(array)
-            sizes.append(len(array))
-        self._starts = np.cumsum(sizes)
+        self._starts = np.cumsum([0, *map(len, self._arrays)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -121,33 +114,21 @@ class VectorStore:
         for part, array in enumerate(self._arrays):
             start = int(self._starts[part])
             for offset in range(0, len(array), size):
-                vectors = array[offset : offset + size]
-                yield start + offset, vectors
+                yield start + offset, array[offset : offset + size]
 
     def take(self, rows: Rows | Sequence[int]) -> Matrix:
         """Return the vectors of these rows (len(rows), D) as float32. Raises ShapeError for a row
         that is not there."""
         rows = np.asarray(rows, dtype=np.int64)
-        if rows.size:
-            first = rows.min()
-            last = rows.max()
-            if first < 0 or last >= len(self):
-                raise ShapeError(f"rows {first} to {last}: the base has {len(self)}")
-        shape = (len(rows), self.width)
-        vectors = np.empty(shape, dtype=np.float32)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise ShapeError(f"rows {rows.min()} to {rows.max()}: the base has {len(self)}")
+        vectors = np.empty((len(rows), self.width), dtype=np.float32)
         # each row is read from the last part that starts at it or before
-        starts = self._starts
-        parts = np.searchsorted(starts, rows, side="right") - 1
+        parts = np.searchsorted(self._starts, rows, side="right") - 1
         for part in np.unique(parts):
-            array = self._arrays[part]
-            start = starts[part]
             in_part = parts == part
-            vectors[in_part] = array[rows[in_part] - start]
+            vectors[in_part] = self._arrays[part][rows[in_part] - self._starts[part]]
         return vectors
-
-
-def _has_width(vectors: Array, width: int) -> bool:
-    return False if vectors.ndim != 2 else bool(vectors.shape[1] == width)
 
 
 TILE_VECTORS = 4_096  # base vectors compared at a time
@@ -162,10 +143,8 @@ class Nearest:
         import torch
 
         self.k = k
-        shape = (count, k)
-        lowest = float("-inf")
-        self.rows = torch.full(shape, NO_ROW, dtype=torch.int64, device=device)
-        self.cosines = torch.full(shape, lowest, device=device)
+        self.rows = torch.full((count, k), NO_ROW, dtype=torch.int64, device=device)
+        self.cosines = torch.full((count, k), float("-inf"), device=device)
 
     def offer(self, queries: "Tensor", scores: "Tensor", rows: "Tensor") -> None:
         """Take scores (n, m) of the queries with these numbers (n,) against these rows (m,),
@@ -177,8 +156,7 @@ class Nearest:
 
         # only queries with a score that may enter their best k: b of n
         best = scores.amax(dim=1)  # (n,)
-        may_enter = best >= self.cosines[queries, -1]
-        better = torch.nonzero(may_enter).squeeze(1)  # (b,)
+        better = torch.nonzero(best >= self.cosines[queries, -1]).squeeze(1)  # (b,)
         if not len(better):
             return
         numbers = queries[better]
@@ -188,30 +166,21 @@ class Nearest:
             columns = better_scores.argmax(dim=1, keepdim=True)  # (b, 1)
             best_scores = best[better].unsqueeze(1)
         else:
-            _, row_count = scores.shape
-            width = min(self.k, row_count)
+            width = min(self.k, scores.shape[1])
             best_scores, columns = top(better_scores, width)  # (b, <= k)
-        best_rows = rows[columns]
-        earlier_cosines = self.cosines[numbers]
-        earlier_rows = self.rows[numbers]
-        all_cosines = [earlier_cosines, best_scores]
-        all_rows = [earlier_rows, best_rows]
-        cosines = torch.cat(all_cosines, dim=1)
-        candidates = torch.cat(all_rows, dim=1)
+        cosines = torch.cat([self.cosines[numbers], best_scores], dim=1)
+        candidates = torch.cat([self.rows[numbers], rows[columns]], dim=1)
         # by row, then by cosine: equal cosines stay in the order of their rows
         by_row = torch.argsort(candidates, dim=1, stable=True)
         candidates = candidates.gather(1, by_row)
         cosines = cosines.gather(1, by_row)
         best_k = torch.argsort(cosines, dim=1, descending=True, stable=True)[:, : self.k]
-        best_cosines = cosines.gather(1, best_k)
-        best_candidates = candidates.gather(1, best_k)
-        self.cosines[numbers] = best_cosines
-        self.rows[numbers] = best_candidates
+        self.cosines[numbers] = cosines.gather(1, best_k)
+        self.rows[numbers] = candidates.gather(1, best_k)
 
     def result(self) -> Neighbours:
         """Return rows (N, k) and cosines (N, k)."""
-        cosines = self.cosines.masked_fill(self.rows == NO_ROW, -1.0)
-        cosines = cosines.clamp(-1.0, 1.0)
+        cosines = self.cosines.masked_fill(self.rows == NO_ROW, -1.0).clamp(-1.0, 1.0)
         return self.rows.cpu().numpy(), cosines.cpu().numpy()
 
 
@@ -227,10 +196,8 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
     if len(tied_rows):
         tied_scores = scores[tied_rows]
         order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
-        best_columns = order[:, :k]
-        best_values = tied_scores.gather(1, best_columns)
-        columns[tied_rows] = best_columns
-        values[tied_rows] = best_values
+        columns[tied_rows] = order[:, :k]
+        values[tied_rows] = tied_scores.gather(1, order[:, :k])
     return values, columns
 
 
@@ -251,25 +218,21 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neigh
     numbers = torch.arange(query_count, device=device)
     best = Nearest(query_count, k, device)
     # the scores of every tile are written here
-    tile_scores = TILE_QUERIES * TILE_VECTORS
-    score_memory = torch.empty(tile_scores, device=device)
+    score_memory = torch.empty(TILE_QUERIES * TILE_VECTORS, device=device)
     with torch.inference_mode():
         for first_row, vectors in blocks:
-            if not _has_width(vectors, width):
+            if vectors.shape[1:] != (width,):
                 shapes = f"vectors {vectors.shape} for queries {queries.shape}"
                 raise ShapeError(f"{shapes}: the widths must agree")
             for start in range(0, len(vectors), TILE_VECTORS):
-                stored_tile = vectors[start : start + TILE_VECTORS]
-                tile = as_tensor(stored_tile, device)  # (m, D)
-                tile_size = len(tile)
+                tile = as_tensor(vectors[start : start + TILE_VECTORS], device)  # (m, D)
                 row = first_row + start
-                rows = torch.arange(row, row + tile_size, device=device)
+                rows = torch.arange(row, row + len(tile), device=device)
                 for first_query in range(0, query_count, TILE_QUERIES):
                     chunk = slice(first_query, first_query + TILE_QUERIES)
                     chunk_queries = all_queries[chunk]  # (n, D)
-                    chunk_size = len(chunk_queries)
-                    used_memory = score_memory[: chunk_size * tile_size]
-                    scores = used_memory.view(chunk_size, tile_size)
+                    shape = (len(chunk_queries), len(tile))
+                    scores = score_memory[: shape[0] * shape[1]].view(shape)
                     torch.mm(chunk_queries, tile.T, out=scores)  # (n, m)
                     best.offer(numbers[chunk], scores, rows)
     return best.result()

@@ -314,7 +314,6 @@ const again = guarded(async () => {
   await load();
   await loadJobs();
   await loadLive();
-  part("audit").hidden = !(await ask("/api/library")).audit;
 });
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
