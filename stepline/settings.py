@@ -120,6 +120,10 @@ SECTION_NAMES = frozenset(
 REMOVED_SETTINGS = {
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
     "run.words": "it is a constant now; leave it out",
+    "procx.choose": "the most confident proposals are the steps; leave it out",
+    "procx.search": "captions are written greedily; leave it out",
+    "train.offset_rate": "all layers learn at one rate; leave it out",
+    "data.held_out_score": "SODA-D chooses the best network; leave it out",
 }
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.

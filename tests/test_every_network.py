@@ -94,11 +94,11 @@ def nasva(folder, **loss):
     return np.concatenate([fit.scores.ravel(), fit.alignable, labels[0][1].ravel(), labels[1][0]])
 
 
-def procx(folder, form, kind, beam):
+def procx(folder, form, kind):
     from small_network import VOCABULARY, sample, tiny
 
     from stepline.models.procx.inference import VideoToDescribe, describe_many
-    from stepline.models.procx.settings import DescribeSettings, SearchSettings
+    from stepline.models.procx.settings import DescribeSettings
     from stepline.models.procx.train import soda_scorer, train_procx
     from stepline.models.training.distributed import start_processes
 
@@ -116,9 +116,7 @@ def procx(folder, form, kind, beam):
         device=start_processes(),
         scorer=soda_scorer(samples[:1], lambda _: None),
     )
-    settings = DescribeSettings(
-        count=3, caption_weight=0.5, search=SearchSettings(beam=beam, longest=6)
-    )
+    settings = DescribeSettings(count=3, caption_weight=0.5)
     videos = [VideoToDescribe(each.values, each.duration, each.duration) for each in samples]
     steps = [
         step
@@ -174,9 +172,9 @@ NETWORKS = {
     "S3D": s3d,
     "NaSVA, released loss": nasva,
     "NaSVA, the paper's loss": lambda folder: nasva(folder, form="paper"),
-    "ProcX": lambda folder: procx(folder, "key-aware", "transformer", 1),
-    "ProcX, vanilla attention, beam": lambda folder: procx(folder, "vanilla", "transformer", 3),
-    "PDVC": lambda folder: procx(folder, "vanilla", "lstm", 1),
+    "ProcX": lambda folder: procx(folder, "key-aware", "transformer"),
+    "ProcX, vanilla attention": lambda folder: procx(folder, "vanilla", "transformer"),
+    "PDVC": lambda folder: procx(folder, "vanilla", "lstm"),
     "WYS2": wys2,
     "WYS2, frozen texts": lambda folder: wys2(folder, "dot"),
     "WYS2, negatives drawn": lambda folder: wys2(folder, negatives=3),
@@ -230,7 +228,7 @@ MIXED = (
     "CLIP",
     "S3D",
     "NaSVA, released loss",
-    "ProcX, vanilla attention, beam",
+    "ProcX, vanilla attention",
     "WYS2",
     "WYS2, frozen texts",
     "summarizer",

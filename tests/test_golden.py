@@ -348,7 +348,7 @@ def predict(folder):
     keep(made, "describe.json", run(folder, "describe", "features/a1.npy", *describing), folder)
     keep(
         made,
-        "describe-apart.json",
+        "describe-counted.json",
         run(
             folder,
             "describe",
@@ -357,9 +357,7 @@ def predict(folder):
             "--count",
             "3",
             "--set",
-            "procx.choose=apart",
-            "--set",
-            "procx.search.beam=3",
+            "procx.caption_weight=0.5",
         ),
         folder,
     )

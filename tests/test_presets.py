@@ -89,7 +89,6 @@ PREDICTION = {
     "nasva.aligner.spans": ("start", "section 3.3: the maximum is the start"),
     "nasva.aligner.duration": (8.0, "table 8: 8 s"),
     "procx.when": ("speechless", "section 3 (ProcX): only the untrimmed video as input"),
-    "procx.choose": ("surest", "appendix D (ProcX): the top-k proposals, sorted by confidence"),
     "procx.caption_weight": (0.0, "appendix D (ProcX): confidence alone"),
     "procx.speech": (False, "section 3 (ProcX): only the untrimmed video as input"),
 }
@@ -198,10 +197,8 @@ PDVC = {
 }
 PDVC_PREDICTION = {
     "procx.when": ("speechless", "the video alone"),
-    "procx.choose": ("surest", "eval_utils.py: the best topN"),
     "procx.least": (1, "pdvc.py: at least one"),
     "procx.caption_weight": (1.0, "yc2 configurations: ec_alpha"),
-    "procx.caption_power": (2.0, "eval_utils.py: temperature"),
     "procx.speech": (False, "the video alone"),
 }
 

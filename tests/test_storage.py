@@ -168,7 +168,7 @@ def parquet_readers():
         "pairs": ("id", read_pairs),
         "words": ("title", lambda path: read_words(path, WordVocabulary())),
         "documents read": ("id", read_shard),
-        "text base": ("text", lambda path: list(PartedTable([path], [1], 10))),
+        "text base": ("text", lambda path: list(PartedTable({path: 1}, 10))),
         "lines to embed": ("text", lambda path: list(read_texts(path, 10))),
     }
 

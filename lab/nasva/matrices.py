@@ -17,13 +17,11 @@ from stepline.models.nasva.pseudo_labels import (
     label_candidates,
 )
 from stepline.models.nasva.settings import RefineSettings
-from stepline.models.training.batches import Mask, Sample
+from stepline.models.training.batches import Sample
 from stepline.records import FeatureSequence, Matrix
 
 
-def step_video(
-    id: str, features: FeatureSequence, vectors: Matrix, spans: StepSpans, truth: Mask | None = None
-) -> StepVideo:
+def step_video(id: str, features: FeatureSequence, vectors: Matrix, spans: StepSpans) -> StepVideo:
     """Return a video whose features and vectors are in memory.
 
     spans: where the steps are said. Raises ShapeError when they do not fit together.
@@ -31,7 +29,7 @@ def step_video(
     if len(spans) != len(vectors):
         raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(spans)}")
     rows = len(features.values)
-    return StepVideo(id, spans, rows, features.rate, lambda: (features, vectors), truth)
+    return StepVideo(id, spans, rows, features.rate, lambda: (features, vectors))
 
 
 def relabel(

@@ -10,7 +10,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -41,8 +41,9 @@ from stepline.models.procx.settings import (
     ModelSettings,
     ProcxTrainSettings,
 )
-from stepline.models.procx.train import soda_scorer, train_procx
-from stepline.models.training.loop import Progress
+from stepline.models.procx.train import SCORING_BATCH, train_procx
+from stepline.models.procx.vocabulary import Vocabulary
+from stepline.models.training.loop import HeldOutScorer, Progress
 
 VALIDATION_STEPS = 300  # between two validation scores, about
 MAX_CAPTION_TOKENS = 32  # of a sentence; a spoken one has 20
@@ -223,6 +224,32 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         return network
 
 
+def words_scorer(
+    samples: Sequence[StepSample], keep: Callable[[nn.Module], None], vocabulary: Vocabulary
+) -> HeldOutScorer[StepSample]:
+    """Return the scorer of validation videos: the mean of SODA-D and SODA-C of the steps that are
+    described."""
+
+    def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
+        truth: dict[str, list[Event]] = {}
+        for sample in batch:
+            rows = zip(sample.spans, sample.sentences, strict=True)
+            truth[sample.id] = [(start, end, sentence) for (start, end), sentence in rows]
+        videos = [
+            VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch
+        ]
+        events: dict[str, list[Event]] = {}
+        for sample, description in zip(
+            batch, describe_many(network, vocabulary, videos), strict=True
+        ):
+            spans = [(step.spans[0], step.text) for step in description.steps]
+            events[sample.id] = [(span.start, span.end, text) for span, text in spans]
+        score = (soda(truth, events, kind="d").f1 + soda(truth, events, kind="c").f1) / 2
+        return score * len(batch), float(len(batch))
+
+    return HeldOutScorer(samples, SCORING_BATCH, measure, keep)
+
+
 def _trained(
     trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | None, folder: Path, curve: list[Progress]
 ) -> ProcX:
@@ -235,7 +262,7 @@ def _trained(
     scorer = None
     if trial.patience:
         validation = corpus.captioned[trial.form].validation
-        scorer = soda_scorer(validation, best.keep, corpus.vocabulary)
+        scorer = words_scorer(validation, best.keep, corpus.vocabulary)
     try:
         network = train_procx(
             samples,
@@ -297,9 +324,7 @@ def _scored(
     """Return the metrics on the withheld videos, and what is counted. It also writes what was described."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
-    settings = DescribeSettings(
-        choose="surest", speech=False, caption_weight=1.0 if trial.system == "pdvc" else 0.0
-    )
+    settings = DescribeSettings(speech=False, caption_weight=1.0 if trial.system == "pdvc" else 0.0)
     for form in forms:
         part = corpus.captioned[form]
         durations = {sample.id: sample.duration for sample in part.test}

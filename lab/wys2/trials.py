@@ -21,7 +21,6 @@ from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import (
     Array,
     fit_softmax_regression,
-    map_cosine,
     modality_consensus_labels,
     require_key_steps,
     sentence_similarity_labels,
@@ -73,7 +72,7 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
     """Return the labels of clips, inferred from their key-steps."""
     cosine = clips.cosine(resolved=resolved)
     if settings.kind == "ss":
-        return sentence_similarity_labels(map_cosine(cosine, settings.mapping), settings)
+        return sentence_similarity_labels(np.clip(cosine, 0.0, 1.0), settings)
     if settings.kind == "vr":
         return require_key_steps(np.isfinite(cosine))
     picture_log_p = task_log_probabilities(_mean_features(clips), clips.tasks, clips.videos)

@@ -401,7 +401,7 @@ def demo(out: Path, browse: bool) -> None:
     help="Print JSON, not a table. Several sources give one line each.",
 )
 @rewrite_options
-@settings_options("One setting, e.g. procx.choose=apart.")
+@settings_options("One setting, e.g. procx.floor=0.2.")
 @part_options
 @device_options
 def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:

@@ -5,7 +5,7 @@ on and left out on stderr. A run that was stopped goes on when the same command 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ from stepline.errors import SettingsError
 if TYPE_CHECKING:
     from stepline.models.nasva.train import PreparedAligner
     from stepline.models.procx.train import PreparedRun as ProcxPrepared
-    from stepline.models.procx.train import SeedResult
     from stepline.models.training.loop import Progress
 
 tensorboard_option = click.option(
@@ -100,37 +99,39 @@ def nasva(
     sources = AlignerSources(
         **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
-    last: Progress | None = None
-
-    def keep_last(progress: "Progress") -> None:
-        nonlocal last
-        last = progress
-        report(progress)
-
     # the training, whose last step says what it cost
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
+        last = _LastStep(report)
         train_run(
-            sources,
-            out,
-            settings,
-            start=options["start"],
-            report=keep_last,
-            on_prepared=say_samples,
+            sources, out, settings, start=options["start"], report=last, on_prepared=say_samples
         )
 
     # of several processes the first reports
     if is_first():
-        files = [str(out / name) for name in (FINAL_FILE, BEST_FILE) if (out / name).exists()]
-        _print_run(files, last, as_json=options["as_json"])
+        _print_run(out, (FINAL_FILE, BEST_FILE), last.progress, as_json=options["as_json"])
     end_processes()
 
 
-def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> None:
+class _LastStep:
+    """Reports each step, and keeps the last one. progress: None where the run was finished
+    before."""
+
+    def __init__(self, report: "Callable[[Progress], None]") -> None:
+        self._report = report
+        self.progress: Progress | None = None
+
+    def __call__(self, progress: "Progress") -> None:
+        self.progress = progress
+        self._report(progress)
+
+
+def _print_run(out: Path, names: Sequence[str], last: "Progress | None", *, as_json: bool) -> None:
     """Print the files of a run, and what it cost. last: its last step, None: it was finished
     before."""
     from stepline.models.training.distributed import peak_memory
 
+    files = [str(out / name) for name in names if (out / name).exists()]
     if as_json:
         summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
         if last is not None:
@@ -138,12 +139,16 @@ def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> N
             summary["loss"] = last.loss
             summary["seconds"] = round(last.seconds, 1)
             summary["waited"] = round(last.waited, 1)
+            if last.score is not None:
+                summary["score"] = last.score
         print_data(json.dumps(summary))
         return
     cost = "the run was finished before"
     if last is not None:
         waited_share = last.waited / max(last.seconds, 1e-9)
         cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
+        if last.score is not None:
+            cost += f"held-out score {last.score:.3f}, "
         cost += f"{waited_share:.1%} of it waiting for features, "
         cost += f"at most {peak_memory() / 2**30:.2f} GiB"
     print_message(cost)
@@ -182,13 +187,6 @@ def _say_left_out(reasons: Mapping[str, int]) -> None:
 @exclude_option
 @run_option
 @click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
-@click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Number of trainings. Mean and spread are reported.",
-)
 @preset_option("train procx")
 @settings_options("One setting, e.g. train.epochs=3.")
 @device_option
@@ -210,7 +208,7 @@ def train_procx(
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
     from stepline.models.procx.settings import ProcxRunSettings
-    from stepline.models.procx.train import ProcxSources, train_procx_run
+    from stepline.models.procx.train import BEST_FILE, FINAL_FILE, ProcxSources, train_procx_run
     from stepline.models.training.distributed import end_processes, is_first
     from stepline.settings import load_settings
 
@@ -220,19 +218,19 @@ def train_procx(
         **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
 
-    # the trainings, one per seed
+    # the training, whose last step says what it cost
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        results = train_procx_run(
+        last = _LastStep(report)
+        train_procx_run(
             sources,
             out,
             settings,
             start=options["start"],
-            seeds=options["seeds"],
-            report=report,
+            report=last,
             on_prepared=_say_procx_samples,
         )
     if is_first():
-        _say_seeds(results, as_json=options["as_json"])
+        _print_run(out, (FINAL_FILE, BEST_FILE), last.progress, as_json=options["as_json"])
     end_processes()
 
 
@@ -252,27 +250,6 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
         reason = f"{prepared.crowded} videos have more steps than {queries} queries"
         cure = "those that fit best are learned; raise model.queries"
         print_message(f"warning: {reason}: {cure}")
-
-
-def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
-    from stepline.models.procx.train import BEST_FILE, FINAL_FILE, seed_summary
-    from stepline.models.training.distributed import peak_memory
-
-    paths = [result.folder / name for result in results for name in (FINAL_FILE, BEST_FILE)]
-    files = [str(path) for path in paths if path.exists()]
-    scores = seed_summary(results)
-    if as_json:
-        print_data(json.dumps({"files": files, "peak_bytes": peak_memory(), **scores}))
-        return
-    for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
-        score = scores[name]
-        if score is None:
-            continue
-        line = f"{words} {score['mean']:.3f}"
-        if len(results) > 1:
-            line += f" ± {score['spread']:.3f} over {len(results)} seeds"
-        print_message(line)
-    print_data("\n".join(files))
 
 
 @train.command("wys2")

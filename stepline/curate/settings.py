@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stepline.models.nasva.settings import AlignerSettings, UnshownTexts
+from stepline.models.nasva.settings import AlignerSettings
 from stepline.settings import (
     Count,
     CountOrZero,
@@ -232,10 +232,6 @@ class PlacingSettings(Settings):
         True,
         description="P(shown) against texts of other videos (false: every labelled step counts as "
         "shown)",
-    )
-    unshown: UnshownTexts = Field(
-        "unlike",
-        description="which texts of other videos stand for steps that a video does not show",
     )
     shown_rate: Fraction | None = Field(
         0.6, description="share of the steps that is shown (none: estimated). NaSVA table 5: 0.606"

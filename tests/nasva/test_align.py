@@ -152,37 +152,6 @@ def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, sai
         score_texts(network(), features, texts, said_spans=said)
 
 
-def test_bf16_moves_scores_a_little_and_no_clear_best_row():
-    aligner, features, texts = network(alignability=True), video(29), vectors(4)
-    exact = score_texts(aligner, features, texts, settings=SMALL)
-    fast = score_texts(aligner, features, texts, settings=SMALL.model_copy(update={"bf16": True}))
-    assert fast.scores.dtype == exact.scores.dtype
-    assert fast.scores.shape == exact.scores.shape
-    assert fast.alignable.shape == exact.alignable.shape
-    moved = np.abs(fast.scores - exact.scores).max()
-    assert 0 < moved < 0.02
-    first, second = np.sort(exact.scores, axis=1)[:, :-3:-1].T  # of each text
-    clear = first - second > 0.02
-    assert clear.any()
-    assert np.array_equal(fast.scores.argmax(axis=1)[clear], exact.scores.argmax(axis=1)[clear])
-
-
-def test_windows_keep_their_texts_and_rows_in_bf16():
-    aligner, features, texts = network(), video(100), vectors(4)
-    said = [Span(second, second + 2.0) for second in (5.0, 40.0, 60.0, 95.0)]
-    settings = SMALL.model_copy(update={"mode": "narration"})
-    exact = score_texts(aligner, features, texts, said_spans=said, settings=settings)
-    fast = score_texts(
-        aligner,
-        features,
-        texts,
-        said_spans=said,
-        settings=settings.model_copy(update={"bf16": True}),
-    )
-    assert (exact.scores == UNSEEN_COSINE).any()
-    assert np.array_equal(fast.scores == UNSEEN_COSINE, exact.scores == UNSEEN_COSINE)
-
-
 PLAIN = AlignerSettings(compete=0.0)
 
 

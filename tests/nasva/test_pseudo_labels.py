@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 
@@ -8,12 +6,9 @@ from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
-    fraction_inside,
-    label_candidates,
     label_shift,
     label_span,
     labelled_fraction,
-    lie_near,
     score_threshold,
     teacher_agreement,
     teachers_agree,
@@ -137,26 +132,3 @@ def test_alignable_are_those_that_score_above_foreign_texts():
     assert alignable_fraction([null], [null]) == pytest.approx(0.0, abs=0.02)
     assert alignable_fraction([null + 1], [null]) == 1.0
     assert alignable_fraction([], []) is None
-
-
-def test_a_label_is_inside_when_half_of_it_is():
-    truth = np.zeros((3, 10), dtype=bool)
-    truth[0, 2:6] = True
-    truth[1, 9] = True
-    inside, shown = fraction_inside(
-        [(Span(0.0, 4.0), Span(0.0, 4.0), Span(0.0, 4.0))], [truth], [1.0]
-    )
-    assert (inside, shown) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
-    assert math.isnan(fraction_inside([(None, None, None)], [truth], [1.0])[0])
-
-
-def test_the_records_own_places_can_have_a_say_in_labels():
-    matrix = peaks(1, 2, 3)
-    said = (Span(4.0, 5.0), Span(8.0, 9.0), None)
-    settings = RefineSettings(agree=3.0, agree_with=("said",), seconds=1.0)
-    found = label_candidates([matrix, matrix], 1.0, settings, [said])
-    assert found.agreed.tolist() == [True, False, False]  # 2.5 s off, 5.5 s off, not said
-    assert label_candidates([matrix, matrix], 1.0, settings).agreed.all()
-    assert lie_near(np.array([4.5, math.nan]), (said[0], said[0]), 0.0).tolist() == [True, False]
-    with pytest.raises(ValueError, match="agree_with needs agree"):
-        RefineSettings(agree=None, agree_with=("said",))

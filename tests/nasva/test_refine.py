@@ -16,7 +16,6 @@ from stepline.models.nasva.checkpoint import load_aligner, read_aligner
 from stepline.models.nasva.refine import (
     NO_LABEL_REASON,
     RefineSources,
-    _best_span,
     _VideoReader,
     refine_dataset,
     refined_records,
@@ -101,8 +100,6 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
         "moved",
         "iou",
         "agreement",
-        "inside",
-        "shown",
     ]
 
 
@@ -186,14 +183,6 @@ def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
     )
     record = Record(id="a", video=Video(id="a"), steps=steps)
     assert said_spans(record, 12.0) == (Span(3.0, 5.0), None)
-
-
-def test_the_place_that_a_record_shows_a_step_at_is_the_span_around_its_best_second():
-    spans = (Span(3.0, 5.0), Span(8.0, 9.0))
-    shown = Step(id="1", text="Boil", spans=spans, at=8.5, status="shown")
-    assert _best_span(shown) == Span(8.0, 9.0)
-    assert _best_span(shown.model_copy(update={"at": None})) == Span(3.0, 5.0)
-    assert _best_span(shown.model_copy(update={"status": "said"})) is None
 
 
 def test_such_a_dataset_has_no_narration_to_be_like():

@@ -79,8 +79,3 @@ def test_a_mistake_is_reported_in_one_line(override, message):
     with pytest.raises(SettingsError, match=message) as error:
         rounds("rounds.rounds=3", "rounds.refine.threshold=1.0", override)
     assert "\n" not in str(error.value)
-
-
-def test_a_rounds_own_agreement_with_the_record_is_asked_for():
-    assert rounds('rounds.by_round.1.agree_with=["shown"]').asks_where_shown
-    assert not rounds().asks_where_shown

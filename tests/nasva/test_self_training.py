@@ -46,13 +46,8 @@ def simulated(video):
     duration = float(len(features.values))
     kept, _ = coarse_spans(record.steps, record.transcript.sentences, likeness, duration=duration)
     said = {step.id: step.said for step in kept}
-    truth = video.shown("step")[:, : len(features.values)]
     return step_video(
-        video.id,
-        features,
-        video.vectors("step"),
-        tuple(said.get(s.id) for s in record.steps),
-        truth,
+        video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps)
     )
 
 
@@ -91,7 +86,6 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     assert 0 <= second.agreement <= 1
     # its labels train the final network alone
     assert (last.agreement, last.alignable) == (None, None)
-    assert all(0 < report.inside < report.shown < 1 for report in done.rounds)
     assert len(done.labels) == len(videos)
     assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
 
@@ -183,19 +177,6 @@ def test_labels_may_come_from_the_pictures(training, videos):
     ).run()
     assert seen.labels != tuple(video.said_spans for video in videos)
     assert all(span is not None for places in seen.labels for span in places)
-
-
-def test_first_labels_may_be_those_that_the_record_has_shown_where_they_are_said(training, videos):
-    agreed = SETTINGS.model_copy(update={"rounds": 0, "first": "agreed"})
-    grounded = [
-        replace(video, shown_spans=(*video.said_spans[:2], *[None] * (len(video.said_spans) - 2)))
-        for video in videos
-    ]
-    done = replace(training, videos=grounded, settings=agreed).run()
-    assert done.labels == tuple(video.shown_spans for video in grounded)
-    # what the record has shown is a part of what a run is
-    with pytest.raises(SettingsError, match="another run"):
-        replace(training, videos=videos, settings=agreed).run()
 
 
 def test_another_run_does_not_go_on_in_its_folder(training):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.models.nasva.unshown_texts import least_like, other_videos, unshown_texts
+from stepline.models.nasva.fit_calibration import least_like, other_videos, unshown_texts
 from stepline.records import Matrix
 
 EYE = np.eye(6, dtype=np.float32)
@@ -14,28 +14,23 @@ def read(index: int) -> Matrix:
     return VIDEOS[index]
 
 
-def test_another_task_is_half_the_way_round_or_the_next_behind_it():
-    assert other_videos(TASKS, read, "other task") == [2, 3, 4, 0, 2]
-    assert other_videos(["tea"] * 3, read, "other task") == [1, 2, 0]  # there is none
-
-
 def test_the_same_task_goes_round_its_videos():
-    assert other_videos(TASKS, read, "same task") == [1, 4, 3, 2, 0]
+    assert other_videos(TASKS, read) == [1, 4, 3, 2, 0]
 
 
 def test_a_video_without_a_task_takes_the_one_whose_texts_are_most_like_its_own():
-    assert other_videos([None] * 4, read, "same task") == [1, 0, 3, 2]
-    assert other_videos(["tea", "tea", "cake", None], read, "unlike") == [1, 0, 3, 2]
-    assert other_videos([None], read, "unlike") == [0]
+    assert other_videos([None] * 4, read) == [1, 0, 3, 2]
+    assert other_videos(["tea", "tea", "cake", None], read) == [1, 0, 3, 2]
+    assert other_videos([None], read) == [0]
 
 
 def test_unlike_texts_are_the_half_that_says_nothing_the_video_says():
     assert least_like(EYE[[0, 1]], EYE[[1, 4, 0, 5]]).tolist() == [1, 3]
     assert least_like(EYE[[0]], EYE[[0]]).tolist() == [0]
     assert least_like(EYE[:0], EYE[:3]).tolist() == [0, 1, 2]
-    chosen = [(other, rows.tolist()) for other, rows in unshown_texts(TASKS, read, "unlike")]
+    chosen = [(other, rows.tolist()) for other, rows in unshown_texts(TASKS, read)]
     assert chosen == [(1, [1]), (4, [0]), (3, [1]), (2, [1]), (0, [0])]
 
 
 def test_a_video_that_is_alone_has_none_but_its_own():
-    assert [rows.tolist() for _, rows in unshown_texts(["tea"], read, "same task")] == [[]]
+    assert [rows.tolist() for _, rows in unshown_texts(["tea"], read)] == [[]]

@@ -14,10 +14,8 @@ from torch import Tensor
 
 from stepline.models.procx.deformable_attention import DeformableAttention
 
-PADDING_MODES = {"zero": "zeros", "border": "border"}  # padding -> its name in grid_sample
 
-
-def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int], padding: str) -> Tensor:
+def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return rows of a table (B, M, H, D) at locations (B, N, H, L, P): (B H, D, N, L P)."""
     videos, _, heads, width = table.shape
     levels = []
@@ -30,19 +28,16 @@ def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int], padding: s
             picture = rows.permute(0, 2, 3, 1)  # (B, H, D, T)
             picture = picture.reshape(videos * heads, width, 1, rows.shape[1])
             grid = torch.stack((across, torch.zeros_like(across)), dim=-1)
-            mode = PADDING_MODES[padding]
-            points = F.grid_sample(picture, grid, padding_mode=mode, align_corners=False)
+            points = F.grid_sample(picture, grid, padding_mode="zeros", align_corners=False)
         else:
             points = table.new_zeros(videos * heads, width, *across.shape[1:])
         levels.append(points)  # (B H, D, N, P)
     return torch.stack(levels, dim=-2).flatten(-2)
 
 
-def deformable(
-    value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int], padding: str = "zero"
-) -> Tensor:
+def deformable(value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return (B, N, H, D): sampled values, weighted by weights (B, N, H, L, P)."""
-    values = sampled(value, locations, lengths, padding)  # (B H, D, N, L P)
+    values = sampled(value, locations, lengths)  # (B H, D, N, L P)
     shares = weights.transpose(1, 2).flatten(0, 1)  # (B H, N, L, P)
     shares = shares.flatten(2)[:, None]  # (B H, 1, N, L P)
     mixed = (values * shares).sum(-1)  # (B H, D, N)
@@ -56,7 +51,6 @@ def key_aware(
     value: Tensor,
     locations: Tensor,
     lengths: Sequence[int],
-    padding: str = "zero",
     *,
     together: bool = False,
 ) -> Tensor:
@@ -66,11 +60,11 @@ def key_aware(
     """
     if together:
         table = torch.cat((key, value), dim=-1)
-        points = sampled(table, locations, lengths, padding)
+        points = sampled(table, locations, lengths)
         keys, values = points.chunk(2, dim=1)
     else:
-        keys = sampled(key, locations, lengths, padding)
-        values = sampled(value, locations, lengths, padding)
+        keys = sampled(key, locations, lengths)
+        values = sampled(value, locations, lengths)
     queries = query.transpose(1, 2).flatten(0, 1)  # (B H, N, D)
     queries = queries[:, :, None]  # (B H, N, 1, D)
     keys = keys.permute(0, 2, 1, 3)  # (B H, N, D, L P)
@@ -96,9 +90,9 @@ def layer(
     if settings.form == "vanilla":
         logits = attend.weights(query).unflatten(-1, heads)
         weights = logits.softmax(-1).view_as(locations)
-        mixed = deformable(value, locations, weights, lengths, settings.padding)
+        mixed = deformable(value, locations, weights, lengths)
     else:
         queries = attend.query(query).unflatten(-1, heads)
         keys = attend.key(memory).unflatten(-1, heads)
-        mixed = key_aware(queries, keys, value, locations, lengths, settings.padding)
+        mixed = key_aware(queries, keys, value, locations, lengths)
     return attend.out(mixed.flatten(2))

@@ -7,14 +7,19 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.models.procx.beam_search import generate
-from stepline.models.procx.caption_context import CaptionContext
-from stepline.models.procx.captioner import Captioner, KeyValueCache, VideoKeyValues, VideoSlots
+from stepline.models.procx.captioner import (
+    CaptionContext,
+    Captioner,
+    KeyValueCache,
+    VideoKeyValues,
+    VideoSlots,
+)
+from stepline.models.procx.inference import generate
 from stepline.models.procx.losses import caption_loss
 from stepline.models.procx.lstm_captioner import LstmCaptioner
-from stepline.models.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.models.procx.temperature import Temperature
-from stepline.models.procx.vocabulary import BEGIN_TOKEN, tokenize, train_vocabulary
+from stepline.models.procx.model import Temperature
+from stepline.models.procx.settings import CaptionerSettings, VocabularySettings
+from stepline.models.procx.vocabulary import tokenize, train_vocabulary
 
 SENTENCES = [
     "cut the onion into thin rings",
@@ -162,22 +167,6 @@ def test_writing_word_by_word_equals_reading_in_one_pass(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hypotheses_taken_over_remember_their_own_words(kind):
-    """Two hypotheses a caption; after the first word the second's past becomes both's."""
-    network, context = made(kind), silent_of(everything(2))
-    words = torch.tensor([[BEGIN_TOKEN, 40, 41], [BEGIN_TOKEN, 50, 51]])
-    with torch.no_grad():
-        writing = network.begin(context)
-        network.step(words[:, 0], writing)
-        writing.take(torch.tensor([0, 0, 1, 1]))
-        network.step(torch.tensor([30, 40, 30, 50]), writing)
-        writing.take(torch.tensor([1, 1, 3, 3]))
-        cached = network.step(torch.tensor([41, 60, 51, 60]), writing)[[0, 2]]
-        at_once = network(words, torch.zeros(2, 3, dtype=torch.bool), context).logits[:, 2]
-    assert_close(cached, at_once, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_no_caption_gives_no_row_and_a_zero_gradient(kind):
     network = made(kind)
     none = torch.zeros(0, 5, dtype=torch.int64)
@@ -244,10 +233,9 @@ def test_one_batch_is_learnt_word_for_word(kind):
         loss.backward()
         optimizer.step()
     network.eval()
-    for settings in (SearchSettings(), SearchSettings(beam=3)):
-        written = generate(network, context, settings)
-        assert [VOCABULARY.decode(one.tokens) for one in written] == SENTENCES
-        assert all(one.ended for one in written)
+    written = generate(network, context)
+    assert [VOCABULARY.decode(one.tokens) for one in written] == SENTENCES
+    assert all(one.ended for one in written)
     if kind == "transformer":
         text = network(data.tokens, data.token_pad, context).text_vectors
         assert (network.query_vectors(context.queries) @ text.T).argmax(dim=1).tolist() == list(

@@ -1,7 +1,5 @@
 """Which proposals are steps, and the steps of silent videos."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -9,25 +7,19 @@ from silent_videos import DOINGS, SECONDS, TINY, WIDTH, features, records, sampl
 
 from stepline.errors import SettingsError, ShapeError
 from stepline.models.procx.inference import (
+    Caption,
     Description,
     Proposals,
     VideoToDescribe,
-    cut_overlaps,
+    caption_likelihood,
     describe,
     describe_many,
     generate_captions,
     propose,
-    select_non_overlapping,
     select_proposals,
-    with_likelihood,
 )
 from stepline.models.procx.model import ProcX
-from stepline.models.procx.settings import (
-    CaptionerSettings,
-    DescribeSettings,
-    SearchSettings,
-    VocabularySettings,
-)
+from stepline.models.procx.settings import CaptionerSettings, DescribeSettings, VocabularySettings
 from stepline.models.procx.train import soda_scorer, train_procx
 from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.settings import TrainSettings
@@ -51,8 +43,6 @@ def proposals(count=3, likelihood=None):
         ({"count": 100}, [1, 0, 2, 3]),
         ({"floor": 0.6}, [0, 2]),
         ({"floor": 1.0}, []),
-        ({"choose": "apart"}, [1, 0, 3]),
-        ({"choose": "apart", "count": 2}, [1, 0]),
     ],
 )
 def test_the_settings_choose_which_proposals_stay(settings, chosen):
@@ -67,46 +57,6 @@ def test_a_count_of_none_gives_the_least():
 def test_captions_have_a_say_where_their_likelihood_is_known():
     ranked = proposals(1, np.array([-0.5, 0.0, 0.0, 0.0, 0.0]))
     assert select_proposals(ranked, DescribeSettings()) == [2]
-
-
-def best_by_hand(boxes, scores, most):
-    """The greatest sum of a set without overlap, by trying all."""
-    best = 0.0
-    for size in range(1, most + 1):
-        for chosen in itertools.combinations(range(len(boxes)), size):
-            rows = sorted(chosen, key=lambda one: boxes[one, 0])
-            if all(boxes[a, 1] <= boxes[b, 0] for a, b in itertools.pairwise(rows)):
-                best = max(best, float(scores[list(chosen)].sum()))
-    return best
-
-
-def test_the_surest_set_without_overlap_is_the_best_of_all_sets():
-    chance = np.random.default_rng(0)
-    for most in (1, 2, 4):
-        for _ in range(15):
-            starts = chance.uniform(0, 50, 8)
-            boxes = np.stack([starts, starts + chance.uniform(2, 20, 8)], axis=1)
-            scores = chance.uniform(0.05, 1.0, 8)
-            chosen = select_non_overlapping(boxes, scores, most)
-            assert len(chosen) <= most
-            assert scores[chosen].sum() == pytest.approx(best_by_hand(boxes, scores, most))
-            assert all(boxes[a, 1] <= boxes[b, 0] for a, b in itertools.pairwise(chosen))
-
-
-def test_a_share_of_the_shorter_may_overlap_and_is_parted_in_its_middle():
-    boxes, scores = np.array([[0.0, 10.0], [8.0, 18.0]]), np.array([0.5, 0.4])
-    assert select_non_overlapping(boxes, scores, 2) == [0]
-    assert select_non_overlapping(boxes, scores, 2, overlap=0.2) == [0, 1]
-    assert cut_overlaps(boxes).tolist() == [[0.0, 9.0], [9.0, 18.0]]
-    inside = np.array([[0.0, 10.0], [8.0, 9.9]])
-    assert select_non_overlapping(inside, scores, 2, overlap=0.5) == [0]
-
-
-def test_nothing_to_choose_from_gives_no_step():
-    assert select_non_overlapping(np.zeros((0, 2)), np.zeros(0), 3) == []
-    assert select_non_overlapping(BOXES, -SURE, 3) == []
-    assert select_non_overlapping(BOXES, SURE, 0) == []
-    assert cut_overlaps(np.zeros((0, 2))).shape == (0, 2)
 
 
 WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
@@ -211,39 +161,16 @@ def test_a_video_that_ends_before_its_features_has_no_step_past_its_end(fresh):
     assert len(found.steps) + len(found.dropped) == 6
 
 
-def test_steps_that_are_to_stand_apart_do(trained):
-    settings = DescribeSettings(choose="apart", count=6)
-    for found in describe_many(trained, WORDS, clips(), settings):
-        spans = [step.spans[0] for step in found.steps]
-        assert all(one.end <= two.start + 1e-9 for one, two in itertools.pairwise(spans))
-
-
-def test_someone_else_may_choose(fresh):
-    seen = []
-
-    def selector(number, video):
-        assert isinstance(video, Proposals)
-        seen.append(number)
-        return [5, 2], video.boxes[[5, 2]]
-
-    found = describe_many(fresh, WORDS, clips(3), DescribeSettings(batch=2), selector=selector)
-    assert seen == [0, 1, 2]
-    assert all(len(one.steps) + len(one.dropped) == 2 for one in found)
-
-
 def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
-    settings = DescribeSettings(caption_weight=1.0)
+    captions = [Caption((7, 8), -4.5, True), Caption((), -1.0, False)]
+    assert caption_likelihood(captions, 1.0) == pytest.approx([-4.5 / 3**2, -1.0])
+    assert caption_likelihood(captions, 2.0) == pytest.approx([-1.0, -2.0])
+    ranked = DescribeSettings(caption_weight=1e6, count=1)
+    (best,) = describe_many(fresh, WORDS, clips(1), ranked)[0].steps
     found = propose(fresh, [clips(1)[0].values], [24.0])
     assert found.videos[0].likelihood is None
-    likelihood = with_likelihood(fresh, found, settings).videos[0].likelihood
-    assert likelihood.shape == (TINY.queries,)
-    assert (likelihood < 0).all()
-    doubled = (
-        with_likelihood(fresh, found, DescribeSettings(caption_weight=2.0)).videos[0].likelihood
-    )
-    assert doubled == pytest.approx(2 * likelihood)
-    assert with_likelihood(fresh, found, DescribeSettings()) is found
-    assert describe_many(fresh, WORDS, clips(1), settings)[0].steps
+    (captions,) = generate_captions(fresh, found, [range(TINY.queries)])
+    assert best.text == WORDS.decode(captions[caption_likelihood(captions, 1.0).argmax()].tokens)
 
 
 def test_speech_is_read_only_where_it_is_asked_for(fresh):
@@ -263,9 +190,7 @@ def test_what_is_said_changes_what_is_likely(fresh):
     found = propose(fresh, [clips(1)[0].values], [24.0])
 
     def likelihood(said):
-        (row,) = generate_captions(
-            fresh, found, [[0, 1]], SearchSettings(), speech=said, vocabulary=WORDS
-        )
+        (row,) = generate_captions(fresh, found, [[0, 1]], speech=said, vocabulary=WORDS)
         return [one.log_probability for one in row]
 
     silent = likelihood(None)
@@ -296,11 +221,6 @@ def test_words_that_no_training_had_are_read_and_written():
         DescribeSettings(speech=True, count=2),
     )
     assert len(found[0].steps) + len(found[0].dropped) == 2
-
-
-def test_beams_write_as_likely_captions_or_more_likely(trained):
-    beam = DescribeSettings(search=SearchSettings(beam=3, length_penalty=0.0))
-    assert all(len(one.steps) == 2 for one in describe_many(trained, WORDS, clips(), beam))
 
 
 def test_features_that_do_not_fit_are_refused(fresh):

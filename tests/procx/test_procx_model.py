@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.models.procx.batch import Videos, stack_videos
-from stepline.models.procx.beam_search import generate
+from stepline.models.procx.inference import generate
 from stepline.models.procx.matcher import QueryIndex
 from stepline.models.procx.model import fuse_levels, sinusoidal_encoding, standardise
 from stepline.models.procx.settings import PDVC_MODEL as PDVC

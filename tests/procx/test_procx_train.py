@@ -126,10 +126,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     with pytest.raises(KeyboardInterrupt):
         train_procx_run(sources, tmp_path / "stopped", settings, report=stop)
     assert not (tmp_path / "stopped" / "procx.safetensors").exists()
-    outcomes = [
-        train_procx_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")
-    ]
-    assert outcomes[0][0].loss == outcomes[1][0].loss
+    for name in ("stopped", "whole"):
+        train_procx_run(sources, tmp_path / name, settings)
     for name in (CHECKPOINT_FILE, LOG_FILE, "procx.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / name).read_bytes() == (
             tmp_path / "whole" / name
@@ -141,9 +139,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
 
 def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tmp_path, stores):
     settings = chosen("data.wording=any", "data.speech=0.5", "data.around=2.0", "model.dropout=0.2")
-    (packed,) = train_procx_run(
-        ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings
-    )
+    train_procx_run(ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings)
     held = []
     for record in records():
         spans = tuple((span.start, span.end) for step in record.steps for span in step.spans)
@@ -160,13 +156,18 @@ def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tm
         )
         values = FeatureStore(stores[0]).read(record.id).values
         held.append(StepSample(record.id, values, float(SECONDS), spans, own, heard, others))
-    words, model = load_model(packed.folder).vocabulary, TINY.model_copy(update={"dropout": 0.2})
+    words, model = (
+        load_model(tmp_path / "packed").vocabulary,
+        TINY.model_copy(update={"dropout": 0.2}),
+    )
     given = {"loss": settings.loss, "data": settings.data, "settings": settings.train}
     train_procx(held, tmp_path / "held", vocabulary=words, model=model, **given)
     assert (tmp_path / "held" / CHECKPOINT_FILE).read_bytes() == (
-        packed.folder / CHECKPOINT_FILE
+        (tmp_path / "packed") / CHECKPOINT_FILE
     ).read_bytes()
-    assert (tmp_path / "held" / LOG_FILE).read_bytes() == (packed.folder / LOG_FILE).read_bytes()
+    assert (tmp_path / "held" / LOG_FILE).read_bytes() == (
+        (tmp_path / "packed") / LOG_FILE
+    ).read_bytes()
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
@@ -211,24 +212,6 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
     assert refused.exit_code == 1
     assert "model.queries=9" in refused.stderr
     assert "leave --start out" in refused.stderr
-
-
-def test_several_seeds_have_a_mean_and_a_spread(tmp_path, stores, stepline):
-    seeds = ("--seeds", "2", "--json")
-    made = stepline(
-        *train_command(*stores[:2], tmp_path, *QUICK, "data.held_out=0.3", options=seeds)
-    )
-    assert made.exit_code == 0, made.stderr
-    tree = json.loads((tmp_path / "seeds.json").read_text())
-    losses = [row["loss"] for row in tree["seeds"]]
-    assert [row["folder"] for row in tree["seeds"]] == ["seed-0", "seed-1"]
-    assert losses[0] != losses[1]
-    assert tree["loss"]["mean"] == pytest.approx(sum(losses) / 2)
-    assert tree["loss"]["spread"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
-    assert tree["score"]["mean"] == pytest.approx(sum(row["score"] for row in tree["seeds"]) / 2)
-    for seed in (0, 1):
-        assert told(tmp_path / f"seed-{seed}")["settings"]["train"]["seed"] == seed
-        assert (tmp_path / f"seed-{seed}" / "procx.safetensors").is_file()
 
 
 def test_the_folder_reports_what_the_run_is(tmp_path, stores, stepline):
@@ -323,9 +306,7 @@ def test_two_processes_train_as_one(tmp_path, stepline):
     store, flat = write_videos(tmp_path, 9)
     told = {}
     for name in ("one", "two"):
-        arguments = train_command(
-            store, f"youcook2:{flat}", tmp_path / name, *SETTINGS, options=("--seeds", "2")
-        )
+        arguments = train_command(store, f"youcook2:{flat}", tmp_path / name, *SETTINGS)
         if name == "one":
             made = stepline(*arguments)
             assert made.exit_code == 0, made.stderr
@@ -334,7 +315,7 @@ def test_two_processes_train_as_one(tmp_path, stepline):
                 found.bind(("127.0.0.1", 0))
                 port = found.getsockname()[1]
             torch.multiprocessing.spawn(one_of_two, (port, arguments), nprocs=2)
-        lines = (tmp_path / name / "seed-1" / LOG_FILE).read_text().splitlines()
+        lines = (tmp_path / name / LOG_FILE).read_text().splitlines()
         told[name] = [json.loads(line) for line in lines]
     assert len(told["one"]) == len(told["two"]) >= 8
     for key in ("loss", "score"):
@@ -342,5 +323,3 @@ def test_two_processes_train_as_one(tmp_path, stepline):
             [line[key] for line in lines if key in line] for lines in (told["one"], told["two"])
         )
         assert two == pytest.approx(one, abs=1e-3)
-    seeds = [json.loads((tmp_path / name / "seeds.json").read_text()) for name in ("one", "two")]
-    assert seeds[1]["loss"]["mean"] == pytest.approx(seeds[0]["loss"]["mean"], abs=1e-3)

@@ -10,19 +10,15 @@ from safetensors import safe_open
 from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
 from torch.testing import assert_close
 
-from stepline.models.procx.beam_search import generate
 from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.models.procx.inference import generate
 from stepline.models.procx.losses import (
     batch_losses,
     caption_loss,
-    caption_matches,
     localization_losses,
-    overlap_loss,
-    role_loss,
     training_losses,
 )
-from stepline.models.procx.matcher import Matches, QueryIndex, build_targets
-from stepline.models.procx.output import ModelOutput, Predictions
+from stepline.models.procx.matcher import Matches, QueryIndex
 from stepline.models.procx.settings import PDVC_LOSSES, LossSettings
 
 OLD_FILE = Path(__file__).parents[1] / "golden" / "inputs" / "networks" / "procx.safetensors"
@@ -71,9 +67,8 @@ def test_a_second_set_changes_no_place(form, kind, settings):
 def test_no_gradient_of_words_reaches_what_places_them(form, kind, settings):
     made_of = by_role(form, kind)
     model, batch = network(made_of, stirred=True), made(three(), made_of)
-    changes = {"role_weight": 1.0}
-    losses = batch_losses(model, batch, settings.model_copy(update=changes))
-    words = {"caption", "contrast", "role"} & set(losses)
+    losses = batch_losses(model, batch, settings)
+    words = {"caption", "contrast"} & set(losses)
     sum(losses[name].mean for name in words).backward()
     sizes = gradient_sizes(model)
     assert all(not size for name, size in sizes.items() if name.startswith(PLACE_PARTS))
@@ -86,7 +81,7 @@ def test_no_gradient_of_words_reaches_what_places_them(form, kind, settings):
 def test_gradients_of_all_losses_reach_every_weight(form, kind, settings):
     made_of = by_role(form, kind)
     model, batch = network(made_of, stirred=True), made([sample(said=True), *three()], made_of)
-    changes = {"text_layers": "every", "role_weight": 1.0, "overlap_weight": 1.0}
+    changes = {"text_layers": "every"}
     losses = training_losses(model, batch, settings.model_copy(update=changes))
     sum(loss.mean for loss in losses).backward()
     without = {name for name, size in gradient_sizes(model).items() if not size}
@@ -107,56 +102,10 @@ def test_words_are_read_at_the_boxes_and_other_videos_change_nothing(form, kind,
     assert (moved - alone.word_queries).abs().max() > 1e-3
 
 
-def outputs(words, places):
-    """Return the output of a network of one layer and one video, as far as `role_loss` reads it."""
-    boxes = torch.zeros(1, 1, len(words), 2)
-    predictions = Predictions(boxes[..., 0], boxes, torch.zeros(1, 1, 3))
-    sets = torch.tensor(places)[None, None], torch.tensor(words)[None, None]
-    return ModelOutput(predictions, *sets, torch.zeros(1, 1, 2), (1,), None, None)
-
-
 def matches_of(count, video=None):
     number = torch.arange(count)
     zero = torch.zeros(count, dtype=torch.int64)
     return Matches(zero, zero if video is None else torch.tensor(video), number, number, 0)
-
-
-def test_the_contrast_between_roles_by_hand():
-    """Unit vectors at a right angle, temperature 1: each surprise is log(e + 1) - 1."""
-    output = outputs([[2.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [0.0, 1.0]])
-    loss = role_loss(output, matches_of(2), temperature=1.0)
-    assert loss.mean.item() == pytest.approx(math.log(math.e + 1) - 1, abs=1e-6)
-    crossed = outputs([[2.0, 0.0], [0.0, 3.0]], [[0.0, 1.0], [1.0, 0.0]])
-    assert role_loss(crossed, matches_of(2), temperature=1.0).mean > loss.mean
-    nothing = role_loss(output, matches_of(0), temperature=1.0)
-    assert float(nothing.mean) == 0
-
-
-def test_overlap_beyond_the_steps_own_by_hand():
-    """Boxes .2-.6 and .4-.8 overlap by a third; steps apart: all of it counts, steps as they are:
-    nothing."""
-    boxes = torch.tensor([[[[0.4, 0.4], [0.6, 0.4]]]])
-    apart = build_targets([[(10.0, 40.0), (60.0, 90.0)]], [100.0])
-    loss = overlap_loss(boxes, apart, matches_of(2))
-    assert int(loss.count) == 2
-    assert float(loss.total) == pytest.approx(1 / 3, abs=1e-4)
-    as_they_are = build_targets([[(20.0, 60.0), (40.0, 80.0)]], [100.0])
-    assert float(overlap_loss(boxes, as_they_are, matches_of(2)).total) == pytest.approx(
-        0, abs=1e-6
-    )
-    alone = build_targets([[(20.0, 60.0)]], [100.0])
-    assert float(overlap_loss(boxes, alone, matches_of(1)).total) == 0
-
-
-def test_further_losses_are_off_by_default():
-    model, batch = network(by_role()), made(three(), by_role())
-    assert {"role", "overlap"}.isdisjoint(batch_losses(model, batch))
-    settings = LossSettings(role_weight=0.1, overlap_weight=0.1)
-    assert {"role", "overlap"} <= set(batch_losses(model, batch, settings))
-    # without a second set there are no roles to contrast
-    shared = batch_losses(network(), made(three()), settings)
-    assert "overlap" in shared
-    assert "role" not in shared
 
 
 def test_a_network_with_roles_is_read_back_as_it_was_written(tmp_path):
@@ -193,7 +142,7 @@ def test_one_batch_is_learnt_word_for_word():
     output = look(model, three(), made_of)
     losses, matches = localization_losses(output.predictions, batch.targets)
     assert float(losses["giou"].mean) < 0.4  # over both layers
-    last = caption_matches(matches, LossSettings(), 2)
+    last = matches.of_layer(1)
     context = model.context(output, QueryIndex.last_layer(last.video, last.query))
     captions = generate(model.captioner, context)
     rows = batch.rows(last.video, last.step).tolist()

@@ -324,32 +324,6 @@ def test_biases_do_not_decay(tmp_path):
     torch.testing.assert_close(model[0].weight, before["0.weight"] * 0.95)
 
 
-def test_a_layer_may_learn_at_a_fraction_of_the_rate(tmp_path):
-    """AdamW's first step is the rate itself, whatever the gradient."""
-    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    pull = TrainingTask(
-        [0.0],
-        int,
-        lambda samples, rng: samples,
-        lambda model, samples: [Sum(sum(weight.sum() for weight in model.parameters()), 1)],
-        rates={"1": 0.1},
-    )
-    reported = []
-    settings = TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.0)
-    fit(model, pull, settings, tmp_path, reported.append)
-    moved = {key: (before[key] - value).item() for key, value in model.state_dict().items()}
-    assert moved == pytest.approx(
-        {"0.weight": 0.1, "0.bias": 0.1, "1.weight": 0.01, "1.bias": 0.01}, rel=1e-4
-    )
-    assert reported[0].learning_rate == 0.1
-    again = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
-    fit(again, pull, settings, tmp_path)  # a run that is done is read back
-    assert all(
-        torch.equal(value, model.state_dict()[key]) for key, value in again.state_dict().items()
-    )
-
-
 def one_of_two(rank, folder):
     """What one process of two does: train, be stopped, and take the run up again."""
     torch.set_num_threads(1)

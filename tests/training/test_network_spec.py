@@ -220,13 +220,3 @@ def test_a_folder_gives_its_best_network_else_the_final_or_only_one(system, path
         find(folder)
     with pytest.raises(ModelError, match="no such file"):
         find(folder / "none")
-
-
-def test_a_folder_of_seeds_asks_for_one_of_them(system, path):
-    seed = path.parent / "seed-4"
-    seed.mkdir()
-    path.rename(seed / path.name)
-    with pytest.raises(
-        ModelError, match="holds one network per seed; give one of them, such as .*seed-4$"
-    ):
-        system.file.find(path.parent)

@@ -201,24 +201,10 @@ def test_nce_is_the_share_of_the_own_text_among_all():
     assert mean(nce_loss(scores, EVERY)) == pytest.approx(-sum(map(math.log, shares)) / 3)
 
 
-def test_rivals_may_be_other_clips_or_both():
-    scores = torch.log(torch.tensor([[2.0, 1.0], [3.0, 4.0]]))
-    videos = [2 / 5, 4 / 5]
-    both = [2 / 6, 4 / 8]
-    assert mean(nce_loss(scores, EVERY.model_copy(update={"rivals": "videos"}))) == pytest.approx(
-        -sum(map(math.log, videos)) / 2
-    )
-    assert mean(nce_loss(scores, EVERY.model_copy(update={"rivals": "both"}))) == pytest.approx(
-        -sum(map(math.log, both)) / 2
-    )
-
-
-@pytest.mark.parametrize(
-    ("rivals", "count"), [("texts", 4), ("videos", 4), ("both", 4), ("texts", 3), ("both", 3)]
-)
-def test_as_many_rivals_are_drawn_as_asked_for(rivals, count):
+@pytest.mark.parametrize("count", [3, 4])
+def test_as_many_rivals_are_drawn_as_asked_for(count):
     scores = torch.zeros(20, 20)  # every pair alike: the loss counts them
-    loss = nce_loss(scores, ContrastSettings(negatives=count, rivals=rivals))
+    loss = nce_loss(scores, ContrastSettings(negatives=count))
     assert mean(loss) == pytest.approx(math.log(1 + count))
 
 

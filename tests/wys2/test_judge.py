@@ -168,7 +168,7 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
 
 def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     write_calibration(SURE, detector)
-    with pytest.raises(SettingsError, match="trained on features of 'conse', these are of 'clip'"):
+    with pytest.raises(ModelError, match="trained on features of 'conse', given are 'clip'"):
         load_judge(JudgeSettings(detector=detector), VisionSettings(backbone="clip"))
     beside = calibration_path(detector)
     beside.write_text(json.dumps(json.loads(beside.read_text()) | {"detector": "0" * 64}))

@@ -239,7 +239,7 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
         main, ["judge", str(small_video), *map(str, words), "--set", "vision.backbone=none"]
     )
     assert other.exit_code == 1
-    assert "trained on features of 'conse', these are of 'none'" in other.stderr
+    assert "trained on features of 'conse', given are 'none'" in other.stderr
 
 
 def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):

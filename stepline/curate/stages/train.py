@@ -28,10 +28,9 @@ from stepline.features import FeatureStore, open_store
 from stepline.models.nasva.align import TextScores, score_texts
 from stepline.models.nasva.calibration import calibration_path, write_calibration
 from stepline.models.nasva.checkpoint import LoadedAligner
-from stepline.models.nasva.fit_calibration import calibrate_by_foreign_texts
+from stepline.models.nasva.fit_calibration import calibrate_by_foreign_texts, unshown_texts
 from stepline.models.nasva.predict import place_steps
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
-from stepline.models.nasva.unshown_texts import unshown_texts
 from stepline.models.training.sources import LabelledTexts, labelled_texts
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
@@ -211,9 +210,7 @@ def calibrate(
         return vectors.vectors(videos[index])
 
     def fits() -> Iterator[tuple[TextScores, TextScores]]:
-        # Texts that a video surely does not show, of videos of other tasks or of any.
-        others = unshown_texts(tasks, read, settings.unshown)
-        for index, (other, rows) in enumerate(others):
+        for index, (other, rows) in enumerate(unshown_texts(tasks, read)):
             video = videos[index].video
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.

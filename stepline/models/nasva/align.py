@@ -32,7 +32,7 @@ Letters: K texts, T feature rows, C width of the features.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +179,6 @@ def _passes(
 
     from stepline.models.training.batches import Sample, collate
 
-    device = device_of(aligner)
     was_training = aligner.training
     aligner.eval()
     try:
@@ -195,11 +194,8 @@ def _passes(
             batch = collate(samples, longest=len(video))
 
             # what the network says of them
-            autocast: Any = current_device().autocast()
-            if settings.bf16:
-                autocast = torch.autocast(device.type, torch.bfloat16)
-            with torch.inference_mode(), autocast:
-                output = aligner(batch.to(device))
+            with torch.inference_mode(), current_device().autocast():
+                output = aligner(batch.to(device_of(aligner)))
                 scores = output.scores.float().cpu().numpy()  # (B, K, T)
                 logits = None
                 if output.alignable is not None:
@@ -273,8 +269,7 @@ def posterior(
 
     # order costs nothing where the text in front is said as well
     both_said = is_said & np.append(False, is_said[:-1])
-    cost = np.where(both_said, 0.0, ORDER_COST)
-    return ordered_posterior(at, p_shown, cost)
+    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, ORDER_COST))
 
 
 def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
@@ -370,8 +365,7 @@ def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array
     at = np.zeros((texts, rows))
     absent = np.zeros(texts)
     for k in range(texts - 1, -1, -1):
-        arrivals = _forward_step(forward[k], price[k])
-        at[k] = arrivals * shown_at[k] * backward[:rows]
+        at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
         absent[k] = (forward[k] * backward).sum() * none[k]
         ahead = shown_at[k] * backward[:rows]
         backward = backward * none[k] + _backward_step(ahead, price[k])
@@ -472,6 +466,4 @@ def _inside(start: float, stop: float, end: float) -> Span:
     """Return the span cut to the video. One that starts in its very end keeps what there is."""
     start = max(0.0, start)
     stop = min(stop, end)
-    if stop > start:
-        return Span(start, stop)
-    return Span(max(0.0, end - 1.0), max(end, 1e-3))
+    return Span(start, stop) if stop > start else Span(max(0.0, end - 1.0), max(end, 1e-3))

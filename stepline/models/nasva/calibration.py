@@ -57,8 +57,7 @@ def calibration_features(fit: TextScores) -> Array:
 
     # How spread out the row is. The maximum of the entropy is log T.
     p = softmax(scores / SCORE_TEMPERATURE)
-    entropy = -(p * np.log(p + 1e-12)).sum(axis=1)
-    spread = entropy / max(1e-9, np.log(rows))
+    spread = -(p * np.log(p + 1e-12)).sum(axis=1) / max(1e-9, np.log(rows))
 
     # How far ahead of rows elsewhere. -1 is the least cosine.
     distance = np.abs(np.arange(rows) - at[:, None])

@@ -267,9 +267,7 @@ def _labelled_part(
 def _small(indices: RowIndices) -> SmallIndices:
     """Return indices in half the bytes, where none is greater than what fits. A dataset has a
     hundred million."""
-    if indices.max() > np.iinfo(np.int16).max:
-        return indices
-    return indices.astype(np.int16)
+    return indices if indices.max() > np.iinfo(np.int16).max else indices.astype(np.int16)
 
 
 def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:

@@ -1,8 +1,8 @@
 """Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth.
-Letters: N texts.
+Letters: N texts, V videos, K texts of one, D width of the vectors.
 
 Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts
-(`unshown_texts.py`), so their scores are those of texts that are not shown. A video's own texts are
+(`unshown_texts`), so their scores are those of texts that are not shown. A video's own texts are
 a mixture of these and of shown ones. `rate` is the fraction of shown ones:
 
     P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
@@ -14,10 +14,12 @@ It leans low where foreign texts are easier to refuse than own ones that are not
 foreign texts are scored together. Otherwise what a text's rivals are would tell the two sets apart.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import DatasetError
 from stepline.evaluate.calibration import (
@@ -47,6 +49,8 @@ from stepline.models.nasva.calibration import (
 )
 from stepline.models.nasva.checkpoint import LoadedAligner
 from stepline.models.nasva.settings import AlignerSettings, Mode
+from stepline.numeric import unit_rows
+from stepline.records import Matrix
 
 MIN_VIDEOS = 4  # two to fit and two to judge, both ways
 
@@ -219,3 +223,87 @@ def shown_probability(own: Array, odds: float, rate: float) -> Array:
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
     p = 1 - (1 - rate) * ratio
     return np.asarray(np.clip(p, 0.0, 1.0))
+
+
+# videos among which the nearest is searched for where no task is known. All pairs would cost V
+# squared
+MAX_CANDIDATES = 1000
+
+RowIndices: TypeAlias = npt.NDArray[np.int64]
+
+
+def unshown_texts(
+    tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix]
+) -> Iterator[tuple[int, RowIndices]]:
+    """Yield for each of V videos another one, and which of its texts stand for what the video does
+    not show: the half of a video of the same task that is least like its own texts, steps of the
+    task that it skips.
+
+    vectors_of: the vectors (K, D) of a video's texts. A video whose task is not known, or that
+    alone has its task, takes the one whose texts are on average most like its own. Where there is
+    no other video, it takes none of its own texts.
+    """
+    for index, other in enumerate(other_videos(tasks, vectors_of)):
+        if other == index:
+            yield other, np.zeros(0, np.int64)
+        else:
+            yield other, least_like(vectors_of(index), vectors_of(other))
+
+
+def other_videos(tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix]) -> list[int]:
+    """Return for each of V videos the one whose texts are taken. It is itself where there is no
+    other."""
+    count = len(tasks)
+    # The videos of each task.
+    videos_of: dict[str, list[int]] = {}
+    for index, task in enumerate(tasks):
+        if task is not None:
+            videos_of.setdefault(task, []).append(index)
+
+    # the next video of the same task
+    others: dict[int, int] = {}
+    for videos in videos_of.values():
+        if len(videos) > 1:
+            others.update(zip(videos, (*videos[1:], videos[0]), strict=True))
+
+    # for those that have none, the one with the nearest texts
+    alone = [index for index in range(count) if index not in others]
+    if alone:
+        means = [_mean(vectors_of(index)) for index in range(count)]
+        others |= _nearest(alone, np.stack(means))
+    return [others[index] for index in range(count)]
+
+
+def least_like(own: Matrix, other: Matrix) -> RowIndices:
+    """Return the half (at least one) of another video's texts (K', D) whose nearest own text (K, D)
+    is farthest."""
+    if not len(own) or not len(other):
+        return np.arange(len(other))
+    cosines = unit_rows(other) @ unit_rows(own).T  # (K', K)
+    order = np.argsort(cosines.max(axis=1), kind="stable")
+    return np.sort(order[: (len(other) + 1) // 2])
+
+
+def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
+    """Return the video (of at most `MAX_CANDIDATES`) whose mean (V, D) is nearest to each one's. It
+    is itself where there is no other."""
+    rng = np.random.default_rng(0)
+    nearest = {}
+    numbers = np.arange(len(means))
+    for index in videos:
+        others = np.delete(numbers, index)
+        if len(others) > MAX_CANDIDATES:
+            others = rng.choice(others, MAX_CANDIDATES, replace=False)
+        nearest[index] = index
+        if len(others):
+            nearest[index] = int(others[(means[others] @ means[index]).argmax()])
+    return nearest
+
+
+def _mean(vectors: Matrix) -> Matrix:
+    """Return the direction (D,) of the mean of unit vectors, or 0 without vectors."""
+    if not len(vectors):
+        return np.zeros(vectors.shape[1], np.float32)
+    means = unit_rows(vectors).mean(axis=0, keepdims=True)  # (1, D)
+    mean: Matrix = unit_rows(means)[0]
+    return mean

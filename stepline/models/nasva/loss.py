@@ -24,7 +24,7 @@ from torch import Tensor
 
 from stepline.errors import ShapeError
 from stepline.models.nasva.model import AlignerOutput, dot_products
-from stepline.models.nasva.settings import AlignabilityTargets, AlignerLossSettings
+from stepline.models.nasva.settings import AlignerLossSettings
 from stepline.models.training.batches import Batch
 from stepline.models.training.layers import log_sum_exp_of_products, use_cpu_kernels
 from stepline.models.training.loop import Loss
@@ -64,8 +64,7 @@ def grounding_loss(
     # (B, K, T). A text without a label keeps all seconds and counts 0 below
     others = labelled[:, :, None] & ~positive
     numerators = logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)  # (L, B, K)
-    losses = denominators - numerators
-    total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
+    total = torch.where(labelled, denominators - numerators, 0.0).mean(dim=0).sum()
     # The released code divides by all rows, with or without a label.
     if release:
         return Loss(total, torch.tensor(labelled.numel(), device=total.device))
@@ -84,55 +83,15 @@ def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> T
     return sums.view(text.shape[:3])
 
 
-def alignability_loss(
-    aligned: AlignerOutput, batch: Batch, targets: AlignabilityTargets = "kept"
-) -> Loss:
-    """Return the cross-entropy of the alignability head over the texts that have a target.
+def alignability_loss(aligned: AlignerOutput, batch: Batch) -> Loss:
+    """Return the cross-entropy of the alignability head: whether each text has a label.
 
     Raises ShapeError when the network has no such head.
     """
     logits = aligned.alignable
     if logits is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
-    # Targets from the labels, or from what the network's own layers agree on.
-    if targets == "kept":
-        alignable, has_target = labelled_texts(batch)  # (B, K) each
-    else:
-        alignable, has_target = agreeing_layers(aligned, batch)
-    losses = F.binary_cross_entropy_with_logits(
-        logits, alignable.float(), reduction="none"
-    )  # (B, K)
-    return Loss(torch.where(has_target, losses, 0.0).sum(), has_target.sum())
-
-
-def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return which texts have a label (B, K), and which are texts at all, no padding."""
-    labels = batch.positive & ~batch.video_pad[:, None]
-    return labels.any(dim=2), ~batch.text_pad
-
-
-def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return which texts are alignable by the network's own scores (B, K), and where its layers
-    agree.
-
-    A text whose best second is in the upper half of the batch's texts, by the first and by the last
-    decoder layer, is alignable. In the lower half by both, it is not. Otherwise it has no target.
-    Source: TAN's co-training (Han et al. 2022).
-    Differs: two layers of one branch, where TAN has two branches.
-    """
-    real = ~batch.text_pad
-    with torch.no_grad():
-        scores = dot_products(aligned.text[[0, -1]], aligned.video)  # (2, B, K, T)
-        # -1 is the least cosine.
-        best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)  # (2, B, K)
-        upper = best >= _median_score(best, real)
-    agree = upper[0] == upper[1]
-    return upper.all(dim=0), agree & real
-
-
-def _median_score(best: Tensor, real: Tensor) -> Tensor:
-    """Return the median of the real texts' scores per layer, (2, 1, 1), or 0 where there is no
-    text."""
-    if not bool(real.any()):
-        return best.new_zeros(len(best), 1, 1)
-    return best[:, real].quantile(0.5, dim=1)[:, None, None]
+    labelled = (batch.positive & ~batch.video_pad[:, None]).any(dim=2)  # (B, K)
+    is_text = ~batch.text_pad
+    losses = F.binary_cross_entropy_with_logits(logits, labelled.float(), reduction="none")
+    return Loss(torch.where(is_text, losses, 0.0).sum(), is_text.sum())

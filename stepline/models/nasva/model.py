@@ -124,8 +124,7 @@ class PackedRows:
 def visible_keys(pad: Tensor) -> Tensor:
     """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, all are visible,
     so that nothing is NaN."""
-    visible = ~pad | pad.all(dim=1, keepdim=True)
-    return visible[:, None, None, :]
+    return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
 
 
 @dataclass(frozen=True)
@@ -395,8 +394,7 @@ def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     10000."""
     steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
     numbers = torch.arange(count, device=device, dtype=torch.float32)
-    frequencies = torch.exp(steps * (-LOG_10000 / width))
-    angles = numbers[:, None] * frequencies
+    angles = numbers[:, None] * torch.exp(steps * (-LOG_10000 / width))
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 

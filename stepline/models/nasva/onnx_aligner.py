@@ -67,8 +67,7 @@ class OnnxAligner:
 
 
 def _check_rows(name: str, values: Matrix, width: int) -> None:
-    has_width = values.ndim == 2 and values.shape[1] == width
-    if not has_width or not np.isfinite(values).all():
+    if not (values.ndim == 2 and values.shape[1] == width) or not np.isfinite(values).all():
         expected = f"finite, {width} wide, not {values.shape}"
         raise ShapeError(f"{name} features must be {expected}; use the network's own")
 
@@ -205,15 +204,13 @@ class _GraphBuilder:
         width = self._settings.width
         half = width // 2
         columns = np.arange(0, width, 2, dtype=np.float32)
-        step = np.float32(-LOG_10000 / width)
-        frequencies = np.exp(columns * step)
+        frequencies = np.exp(columns * np.float32(-LOG_10000 / width))
         numbers = self._reshaped(add("Cast", self._numbers(rows), to=1), -1, 1)
         factors = self._constant(frequencies[None].astype(np.float32))
         angles = add("Mul", numbers, factors)  # (N, D/2)
         sines = self._reshaped(add("Sin", angles), -1, half, 1)
         cosines = self._reshaped(add("Cos", angles), -1, half, 1)
-        pairs = add("Concat", sines, cosines, axis=2)
-        return self._reshaped(pairs, -1, width)
+        return self._reshaped(add("Concat", sines, cosines, axis=2), -1, width)
 
     def _learned(self, rows: str, ordered: str) -> str:
         """Return the learned positions of rows (N, D), 0 where they are in no order."""

@@ -67,7 +67,7 @@ class LabelCandidates:
 
     spans: (K, 2) seconds of each text's label, were it kept.
     best: (K,) its best cosine.
-    agreed: (K,) whether the teachers, and the record where it is asked, have it in the same place.
+    agreed: (K,) whether the teachers have it in the same place.
     """
 
     spans: npt.NDArray[np.float64]
@@ -76,25 +76,18 @@ class LabelCandidates:
 
 
 def label_candidates(
-    matrices: Sequence[Matrix],
-    rate: float,
-    settings: RefineSettings,
-    places: Sequence[StepSpans] = (),
+    matrices: Sequence[Matrix], rate: float, settings: RefineSettings
 ) -> LabelCandidates:
     """Return where each text of a video would be placed.
 
     matrices: cosines (K, T), one per teacher. They are averaged.
-    places: each K long, that the best second must be near to.
     """
     # The teachers' mean says where.
     mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
-    # Whether the teachers agree, and the record with them.
+    # Whether the teachers agree.
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
-        best_seconds = (mean.argmax(axis=1) + 0.5) / rate
-        for spans_of_record in places:
-            agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
     # A label for every text, since which are kept depends on all videos.
     spans = [label_span(row, rate, settings) for row in mean]
     ends = np.array([(span.start, span.end) for span in spans], dtype=np.float64)
@@ -174,29 +167,15 @@ def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
-def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
-    """Return for each text (K,) whether its time is within its span, or at most `seconds` off. It
-    is False without a span."""
-    near = [
-        span is not None and span.start - seconds <= time <= span.end + seconds
-        for time, span in zip(times.tolist(), spans, strict=True)
-    ]
-    return np.array(near, np.bool_)
-
-
 @dataclass(frozen=True, slots=True)
 class StepVideo:
     """A video and the steps written for it.
 
     said_spans: where each of the K is said, None where no one says it.
-    shown_spans: where the record has each shown, None where it does not, or () where that is not
-    asked.
     rows: of its features.
     rate: per second.
     read_inputs: returns the features and the step vectors (K, C), from disk where they are there,
     and then in that shard.
-    truth: (K, T) where each step is really shown, of simulated videos. Reports use it, nothing else
-    does.
     """
 
     id: str
@@ -204,9 +183,7 @@ class StepVideo:
     rows: int
     rate: float
     read_inputs: Callable[[], tuple[FeatureSequence, Matrix]]
-    truth: Mask | None = None
     shard: int = 0
-    shown_spans: StepSpans = ()
 
 
 def step_samples(
@@ -249,9 +226,7 @@ def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
         return replace(
             video,
             said_spans=other.said_spans,
-            shown_spans=other.shown_spans,
             read_inputs=lambda: (video.read_inputs()[0], other.read_inputs()[1]),
-            truth=None,
         )
 
     half = max(1, len(videos) // 2)
@@ -329,10 +304,6 @@ def aligned_batches(
         yield indices, videos, outputs
 
 
-# share of a label that must be in the planted window. NaSVA's table 5 judges by eye
-INSIDE_FRACTION = 0.5
-
-
 @dataclass(frozen=True)
 class RoundReport:
     """One round: shares in [0, 1], seconds, or None where it cannot be known.
@@ -343,7 +314,6 @@ class RoundReport:
     moved: median of how far a label's middle is from the last round's.
     iou: mean overlap with the last round's.
     agreement: of held-out texts whose best second is the same as the last round's networks have it.
-    inside, shown: of the kept labels, those that are in the planted window, and whose text has one.
     """
 
     number: int
@@ -353,8 +323,6 @@ class RoundReport:
     moved: float | None = None
     iou: float | None = None
     agreement: float | None = None
-    inside: float | None = None
-    shown: float | None = None
     cpu_seconds: float = 0.0
 
 
@@ -405,28 +373,3 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     scores = np.concatenate([np.zeros(0), *own])
     null = np.concatenate([np.zeros(0), *foreign])
     return shown_fraction(scores, null) if len(scores) and len(null) else None
-
-
-def fraction_inside(
-    labels: Sequence[StepSpans], truth: Sequence[Mask], rates: Sequence[float]
-) -> tuple[float, float]:
-    """Return, of the kept labels, the share that lies by half or more in the planted window, and
-    that has one at all.
-
-    truth: (K, T) of each video, True where the text is shown. NaN without labels.
-    """
-    inside_flags = []
-    shown_flags = []
-    for spans, rows, rate in zip(labels, truth, rates, strict=True):
-        for span, row in zip(spans, rows, strict=True):
-            if span is None:
-                continue
-            shown_flags.append(bool(row.any()))
-            # A label shorter than a row still covers one.
-            start = int(span.start * rate)
-            end = max(start + 1, math.ceil(span.end * rate))
-            part = row[start:end]
-            inside_flags.append(part.size > 0 and part.mean() >= INSIDE_FRACTION)
-    if not inside_flags:
-        return math.nan, math.nan
-    return float(np.mean(inside_flags)), float(np.mean(shown_flags))

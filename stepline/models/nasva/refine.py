@@ -48,7 +48,7 @@ from stepline.models.training.sources import (
     text_encoder,
     text_vectors,
 )
-from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
+from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span
 from stepline.storage import write_parquet
 
 REFINED_FILE = "refined.parquet"
@@ -247,18 +247,7 @@ class _VideoReader:
         stored = self._features[id]
         length = min(stored.rows, max_rows)
         said_spans = self._said(record, length / stored.rate)
-        shown_spans: StepSpans = ()
-        if self._settings.rounds.asks_where_shown:
-            shown_spans = tuple(map(_best_span, record.steps))
-        return StepVideo(
-            id,
-            said_spans,
-            length,
-            stored.rate,
-            read_inputs,
-            shard=stored.shard,
-            shown_spans=shown_spans,
-        )
+        return StepVideo(id, said_spans, length, stored.rate, read_inputs, shard=stored.shard)
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
         """Return where each step is said: as the record has it, else by its likeness to the
@@ -303,14 +292,3 @@ class _VideoReader:
             step_probabilities=step_probabilities,
         )
         return {step.id: step.said for step in steps}
-
-
-def _best_span(step: Step) -> Span | None:
-    """Return the span in which a step is shown best: the one around its best second, else its
-    first."""
-    if step.status != "shown":
-        return None
-    for span in step.spans:
-        if step.at is not None and span.start <= step.at <= span.end:
-            return span
-    return next(iter(step.spans), None)

@@ -18,7 +18,6 @@ labelling. The first one writes. Letters: K texts, T feature rows.
 import hashlib
 import json
 import logging
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,12 +42,10 @@ from stepline.models.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
     choose_labels,
-    fraction_inside,
     iterate_matrices,
     label_candidates,
     label_shift,
     labelled_fraction,
-    lie_near,
     read_labels,
     step_samples,
     teacher_agreement,
@@ -139,8 +136,7 @@ class SelfTraining:
                 log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
         # what lost its label is a target too
-        keep_all = self.model.alignability and self.loss.alignability == "kept"
-        steps = step_samples(self.videos, labels, keep_all=keep_all)
+        steps = step_samples(self.videos, labels, keep_all=self.model.alignability)
         samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
         network = self._trained(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
@@ -163,11 +159,6 @@ class SelfTraining:
             report = replace(report, moved=moved, iou=iou)
         if number < self.settings.rounds:  # the last round's labels train the final network alone
             report = self._judge(number, report)
-        truths = [video.truth for video in self.videos if video.truth is not None]
-        if len(truths) == len(self.videos):  # of simulated videos
-            rates = [video.rate for video in self.videos]
-            inside_share, shown_share = fraction_inside(labels, truths, rates)
-            report = replace(report, inside=inside_share, shown=shown_share)
         return replace(report, cpu_seconds=time.process_time() - began)
 
     def _judge(self, number: int, report: RoundReport) -> RoundReport:
@@ -206,21 +197,15 @@ class SelfTraining:
         teachers = self._teachers(number - 1)
         candidates: dict[int, LabelCandidates] = {}
         for index, matrices in self._matrices(teachers, self.videos):
-            video = self.videos[index]
-            spans_of = {"said": video.said_spans, "shown": video.shown_spans}
-            places = [spans_of[kind] for kind in refine.agree_with]
-            candidates[index] = label_candidates(matrices, video.rate, refine, places)
+            candidates[index] = label_candidates(matrices, self.videos[index].rate, refine)
         # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
 
     def _first(self) -> tuple[StepSpans, ...]:
-        # Where the steps are said, and, if asked, shown there too.
         if self.settings.first == "asr":
             return tuple(video.said_spans for video in self.videos)
-        if self.settings.first == "agreed":
-            return tuple(self._agreed(video) for video in self.videos)
         # by similarity to the pictures: all texts, each grown around its best second
         changes = {
             "threshold": 0.0,
@@ -236,14 +221,6 @@ class SelfTraining:
             cosines = cosine_matrix(vectors, features.values)  # (K, T)
             candidates.append(label_candidates([cosines], video.rate, grown))
         return choose_labels(candidates, grown)
-
-    def _agreed(self, video: StepVideo) -> StepSpans:
-        """Return where a video's steps are said, of those that the record has shown there too."""
-        middles = [math.nan if span is None else span.center for span in video.said_spans]
-        tolerance = self.settings.refine.agree or 0.0
-        near = lie_near(np.array(middles), video.shown_spans, tolerance)
-        rows = zip(video.said_spans, near.tolist(), strict=True)
-        return tuple(span if is_near else None for span, is_near in rows)
 
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk
@@ -309,9 +286,7 @@ class SelfTraining:
         digest = hashlib.sha256(b"[")
         separator = ""  # as in the repr of the whole list
         for video in self.videos:
-            content: tuple[object, ...] = (video.id, video.rows, video.said_spans)
-            if self.settings.asks_where_shown:
-                content += (video.shown_spans,)
+            content = (video.id, video.rows, video.said_spans)
             digest.update(f"{separator}{content!r}".encode())
             separator = ", "
         digest.update(b"]")
@@ -338,7 +313,9 @@ class SelfTraining:
             return ()
         try:
             trees = parse_json(path.read_text(encoding="utf-8"))
-            return tuple(RoundReport(**tree) for tree in trees)
+            # an older run's report has measures more
+            names = RoundReport.__dataclass_fields__
+            return tuple(RoundReport(**{name: tree[name] for name in names}) for tree in trees)
         except (ValueError, TypeError) as error:
             raise StoreError(
                 f"{path}: no report of rounds ({error}); remove the folder to start again"

@@ -26,9 +26,7 @@ DropoutRate: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 NetworkForm: TypeAlias = Literal["released", "paper"]
 FeatureScale: TypeAlias = Literal["unit_variance", "none"]
 LossForm: TypeAlias = Literal["paper", "release"]
-AlignabilityTargets: TypeAlias = Literal["kept", "agreement"]
 OrderDraw: TypeAlias = Literal["sample", "batch"]
-UnshownTexts: TypeAlias = Literal["other task", "same task", "unlike"]
 
 
 class AlignerNetworkSettings(Settings):
@@ -90,9 +88,6 @@ class AlignerLossSettings(Settings):
     temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
     every_layer: bool | None = Field(
         None, description="deep supervision. None: as the form has it (release yes, paper no)"
-    )
-    alignability: AlignabilityTargets = Field(
-        "kept", description="what the head learns, where the network has one"
     )
     shuffled: Fraction = Field(
         0.5, description="chance that texts lose their order; supplement 6.3"
@@ -177,11 +172,6 @@ class AlignerSettings(Settings):
         300, description="rows from window to window, at most half a window; TAN: 16"
     )
     batch: Batch = Field(4, description="windows aligned together")
-    bf16: bool = Field(
-        False,
-        description="compute in bfloat16, faster where the processor has it. Moves a score by up "
-        "to 0.006",
-    )
     temperature: Positive = Field(
         0.07,
         description="tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)",
@@ -220,8 +210,7 @@ class AlignerSettings(Settings):
         return self
 
 
-FirstLabels: TypeAlias = Literal["asr", "video", "agreed"]
-RecordPlace: TypeAlias = Literal["said", "shown"]
+FirstLabels: TypeAlias = Literal["asr", "video"]
 ThresholdKind: TypeAlias = Literal["cosine", "quantile"]
 BestAt: TypeAlias = Literal["start", "center"]
 
@@ -253,9 +242,6 @@ class RefineSettings(Settings):
         description="seconds that the teachers' best seconds may be apart. None: they need not "
         "agree",
     )
-    agree_with: tuple[RecordPlace, ...] = Field(
-        (), description="the record's own places that the best second must be as near to"
-    )
     least_kept: Fraction = Field(
         0.02, description="share of texts that must keep a label, else it is an error"
     )
@@ -264,8 +250,6 @@ class RefineSettings(Settings):
     def _drops_less_than_all(self) -> "RefineSettings":
         if self.threshold_kind == "quantile" and self.threshold >= 1.0:
             raise ValueError("a quantile of 1 drops every text; give less than 1")
-        if self.agree_with and self.agree is None:
-            raise ValueError("agree_with needs agree, the seconds that places may lie apart")
         return self
 
 
@@ -281,8 +265,7 @@ class SelfTrainSettings(Settings):
 
     first: FirstLabels = Field(
         "asr",
-        description='"video": likeness to the picture (Step-Video). "agreed": said, where also '
-        "grounded",
+        description='"asr": where steps are said. "video": likeness to the picture (Step-Video)',
     )
     rounds: Annotated[int, Field(ge=0, le=20)] = Field(
         1, description="times that labels are made again (NaSVA section 4.2)"
@@ -312,13 +295,6 @@ class SelfTrainSettings(Settings):
         description="what a round, by its number from 1, has in place of `refine`: "
         "by_round.2.position=center",
     )
-
-    @property
-    def asks_where_shown(self) -> bool:
-        """Whether the record's own places of what is shown have a say."""
-        numbers = range(1, self.rounds + 1)
-        in_a_round = any("shown" in self.refinement(number).agree_with for number in numbers)
-        return self.first == "agreed" or in_a_round or "shown" in self.refine.agree_with
 
     def refinement(self, number: int) -> RefineSettings:
         """Return how the labels of a round are made: `refine`, and what the round has of its

@@ -7,7 +7,7 @@ from pathlib import Path
 from stepline.datasets import read, segments, write_densevid
 from stepline.errors import DatasetError, ShapeError
 from stepline.models.procx.checkpoint import LoadedProcx
-from stepline.models.procx.inference import StepDescriber, VideoToDescribe
+from stepline.models.procx.inference import VideoToDescribe, describe_many
 from stepline.models.procx.settings import DescribeSettings
 from stepline.models.training.benchmark_answers import (
     BenchmarkAnswers,
@@ -62,14 +62,15 @@ def write_predictions(
         return VideoToDescribe(rows.values, rows.duration, rows.duration, sentences)
 
     around = loaded.trained.around or 0.0
-    describer = StepDescriber(loaded.model, loaded.vocabulary, settings, around)
     answers: BenchmarkAnswers[Record] = BenchmarkAnswers({}, {})
     for first in range(0, len(ids), settings.batch):
         batch = ids[first : first + settings.batch]
         videos = answer_each({id: id for id in batch}, read_video)
         # What cannot be answered is reported, and the other videos go on.
         answers.missing.update(videos.missing)
-        descriptions = describer.describe(list(videos.by_id.values()))
+        descriptions = describe_many(
+            loaded.model, loaded.vocabulary, [*videos.by_id.values()], settings, around=around
+        )
         for id, description in zip(videos.by_id, descriptions, strict=True):
             answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)
     answers.require_any(" videos")

@@ -9,7 +9,7 @@ on words and query.
 Source: ProcX section 5 and appendix D. Yu et al. 2022 (CoCa). Differs: the features next to the
 query, and a transcript, are options. Attributes that are modules or parameters are keys of the
 weights on disk, so their names stay. Letters: M captions of B videos, K captions of the video with
-most, R rows written at a time (M times the beam). W tokens, T feature rows, A transcript tokens. S
+most, W tokens, T feature rows, A transcript tokens. S
 keys, H heads, D width, V vocabulary, d projection.
 """
 
@@ -22,19 +22,53 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.models.procx.caption_context import CaptionContext, CaptionerOutput
 from stepline.models.procx.settings import CaptionerSettings
 from stepline.models.training.layers import Dropout, Linear, linear
 
 EMBEDDING_STD = 0.02  # standard deviation of fresh embeddings; GPT-2
 
 
+@dataclass(frozen=True)
+class CaptionContext:
+    """What M captions are about.
+
+    queries: (M, D).
+    features: (B, T, D) fused rows of the videos, or None.
+    video: (M,) whose each caption is.
+    feature_pad: (B, T).
+    transcript: (M, A) tokens of what is said around each, or None.
+    transcript_pad: (M, A).
+    For the LSTM alone:
+    levels: (B, P, D), `lengths` positions of each one after the other. feature_pad is (B, P) then.
+    boxes: (M, 2), the center and length of each caption's step.
+    """
+
+    queries: Tensor
+    features: Tensor | None = None
+    video: Tensor | None = None
+    feature_pad: Tensor | None = None
+    transcript: Tensor | None = None
+    transcript_pad: Tensor | None = None
+    levels: Tensor | None = None
+    lengths: tuple[int, ...] = ()
+    boxes: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class CaptionerOutput:
+    """What the captioner says.
+
+    logits: (M, W, V) of each next token.
+    text_vectors: (M, d), unit vectors of the sentences, None without any.
+    """
+
+    logits: Tensor
+    text_vectors: Tensor | None
+
+
 class Attendable(Protocol):
     """Keys and values in some form: a cache of each caption's own, or those that a video's captions
     share."""
-
-    def __len__(self) -> int:
-        """Return of how many captions it is, M."""
 
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
@@ -48,9 +82,6 @@ class KeyValueCache:
     keys: Tensor
     values: Tensor
     keep: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
     def attend(self, query: Tensor, keep: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H). keep: (M, 1, W, S) in place
@@ -76,7 +107,7 @@ class KeyValueCache:
         return KeyValueCache(keys, values, keep)
 
     def take(self, rows: Tensor) -> "KeyValueCache":
-        """Return the keys and values of these captions, (R,) indices."""
+        """Return the keys and values of these captions, (M,) indices."""
         keep = self.keep
         if keep is not None:
             keep = keep[rows]
@@ -135,9 +166,6 @@ class VideoKeyValues:
     own: KeyValueCache
     slots: VideoSlots
 
-    def __len__(self) -> int:
-        return len(self.own)
-
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
         table = self.slots.scatter(query).transpose(1, 2)  # (B, H, K, W, D/H)
@@ -191,16 +219,8 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return KeyValueCache(keys, values, keep)
 
     def forward(self, rows: Tensor, context: Attendable) -> Tensor:
-        """Return rows (R, W, D) attended to what M captions see. R may be a multiple of M, caption
-        by caption."""
-        captions = len(context)
-        count, words, width = rows.shape
-        beam = 1  # R/M
-        if captions:
-            beam = count // captions
-        by_caption = rows.reshape(captions, beam * words, width)  # (M, R/M W, D)
-        query = self._split_heads(self.query(by_caption))
-        mixed = context.attend(query)  # (M, H, R/M W, D/H)
+        """Return rows (M, W, D) attended to what M captions see."""
+        mixed = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
     def self_attend(
@@ -256,7 +276,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
     def step(
         self, rows: Tensor, past: KeyValueCache | None, context: KeyValueCache | None
     ) -> tuple[Tensor, KeyValueCache]:
-        """Return the next word's row (R, 1, D) after the layer, and the past (R, H, S, D/H) with
+        """Return the next word's row (M, 1, D) after the layer, and the past (M, H, S, D/H) with
         that word in it."""
         normed = self.within_norm(rows)
         cache = self.within.key_values(normed)
@@ -277,21 +297,11 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
 @dataclass
 class DecoderState:
     """Captions under way: each joint layer's keys and values of the context (M), each layer's of
-    the words (R)."""
+    the words."""
 
     contexts: list[KeyValueCache]
     pasts: list[KeyValueCache | None] = field(default_factory=list)
     length: int = 0
-
-    def take(self, rows: Tensor) -> None:
-        """Go on with these rows, (R,) indices into the present ones. Those of a caption are next to
-        each other."""
-        pasts: list[KeyValueCache | None] = []
-        for past in self.pasts:
-            if past is not None:
-                past = past.take(rows)
-            pasts.append(past)
-        self.pasts = pasts
 
 
 class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -360,10 +370,10 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return DecoderState(self._context_caches(context), [None] * layers)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (R, V) of what comes after the last tokens (R,). `state` then holds
+        """Return the logits (M, V) of what comes after the last tokens (M,). `state` then holds
         them."""
         words = self.words(tokens)[:, None]
-        rows = words + self.places.weight[state.length]  # (R, 1, D)
+        rows = words + self.places.weight[state.length]  # (M, 1, D)
         contexts: list[KeyValueCache | None] = [None] * len(self.text_layers)
         contexts += state.contexts
         for index, layer in enumerate((*self.text_layers, *self.joint_layers)):

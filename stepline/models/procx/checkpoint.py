@@ -41,7 +41,12 @@ HeaderParts: TypeAlias = tuple[ModelSettings, Vocabulary, TrainingFeatures]
 
 def _parse(header: Header) -> HeaderParts:
     # A setting that the file has not is filled in as it was then, not as today's default.
-    settings = parse_settings(ModelSettings, SETTINGS_OF_OLDER_FILES | header["settings"])
+    tree = SETTINGS_OF_OLDER_FILES | header["settings"]
+    attention = dict(tree["attention"])
+    attention.pop("query_start", None)  # of a fresh network alone
+    if attention.pop("padding", "zero") != "zero":
+        raise ValueError("its attention reads the border beyond a level's ends")
+    settings = parse_settings(ModelSettings, tree | {"attention": attention})
     tokens = tuple(header["vocabulary"]["tokens"])
     has_marks = tokens[: len(MARK_TOKENS)] == MARK_TOKENS
     if not has_marks or not all(isinstance(token, str) for token in tokens):

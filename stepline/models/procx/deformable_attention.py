@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function
 
 from stepline.errors import ShapeError
-from stepline.models.procx.settings import AttentionSettings, Padding
+from stepline.models.procx.settings import AttentionSettings
 from stepline.models.training.layers import Linear
 
 
@@ -60,16 +60,14 @@ class SamplingPoints:
         return (self.position, self.row, self.reader, self.order, self.start)
 
 
-def sampling_points(
-    locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool
-) -> SamplingPoints:
+def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool) -> SamplingPoints:
     """Return the rows and weights that locations (B, N, H, L, P) read, each in [0, 1] of its level
     or outside.
 
-    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two.
-    Beyond the outermost, zero padding has zeros one position farther, border padding goes on as it
-    ends. An empty level is zero everywhere. A location that is NaN has NaN for weights. backward:
-    whether gradients of a table are wanted.
+    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. One
+    position beyond the outermost is zero, as the CUDA kernels have it. An empty level is zero
+    everywhere. A location that is NaN has NaN for weights. backward: whether gradients of a table
+    are wanted.
     """
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
@@ -78,11 +76,6 @@ def sampling_points(
     length = length.flatten()  # (H L P,)
     place = locations.flatten(2) * length
     place = place - 0.5  # (B, N, H L P), in positions of its level
-    if padding == "border":
-        inside = (place > 0) & (place < length - 1)
-        zero = torch.zeros_like(length)
-        place = torch.where(inside, place, place.detach().clamp(zero, length - 1))
-
     # the positions on both sides of each place, and their weights by its fraction between them
     floor = place.detach().floor()
     fraction = place - floor  # (B, N, H L P) in [0, 1)
@@ -278,18 +271,14 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 
 
 def deformable_attention(
-    value: Tensor,
-    locations: Tensor,
-    weights: Tensor,
-    lengths: Sequence[int],
-    padding: Padding = "zero",
+    value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int]
 ) -> Tensor:
     """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape,
     summed: (B, N, H, D).
 
     lengths: positions of each level, M in all. A level may be empty.
-    locations: in [0, 1] of their level, or outside, where `padding` says what is read.
-    `sampling_points` says how. The result is of the value's dtype.
+    locations: in [0, 1] of their level, or outside. `sampling_points` says what is read. The
+    result is of the value's dtype.
     Raises ShapeError where the shapes do not fit together.
     Source: equations 9 and 10, the sum. It equals `grid_sample` with align_corners=False.
     """
@@ -297,18 +286,13 @@ def deformable_attention(
     if weights.shape != locations.shape:
         expected = f"{tuple(locations.shape)}, as the locations"
         raise ShapeError(f"weights must be {expected}, not {tuple(weights.shape)}")
-    points = _points_of(locations, lengths, padding, value)
+    points = _points_of(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
     return weighted_gather(value, by_point, points)
 
 
 def key_aware_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    locations: Tensor,
-    lengths: Sequence[int],
-    padding: Padding = "zero",
+    query: Tensor, key: Tensor, value: Tensor, locations: Tensor, lengths: Sequence[int]
 ) -> Tensor:
     """Return values (B, M, H, D) read at locations (B, N, H, L, P), weighted by the keys read
     there: (B, N, H, D).
@@ -326,7 +310,7 @@ def key_aware_attention(
         expected = f"{query_shape} and {tuple(value.shape)}"
         shapes = f"{tuple(query.shape)} and {tuple(key.shape)}"
         raise ShapeError(f"query and key must be {expected}, not {shapes}")
-    points = _points_of(locations, lengths, padding, key, value)
+    points = _points_of(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
     logits = products / math.sqrt(width)  # (B, N, H, L P)
     return weighted_gather(value, logits.softmax(dim=-1), points)
@@ -356,14 +340,10 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         self._initialise()
 
     def _initialise(self) -> None:
-        """Set weights as Deformable DETR does. With a query projection of zero all points count
-        alike, as there."""
-        zero = {"offsets", "weights"}
-        if self.settings.query_start == "zero":
-            zero.add("query")
+        """Set weights as Deformable DETR does."""
         for name, layer in self.named_children():
             nn.init.zeros_(layer.bias)
-            if name in zero:
+            if name in ("offsets", "weights"):
                 nn.init.zeros_(layer.weight)
             else:
                 nn.init.xavier_uniform_(layer.weight)
@@ -400,16 +380,15 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         """
         locations = self.locations(query, references, lengths)
         value = self._by_head(self.value(memory), memory_pad)
-        padding = self.settings.padding
         if self.settings.form == "key-aware":
             key = self._by_head(self.key(memory), memory_pad)
             by_head = self._by_head(self.query(query))  # (B, N, H, D)
-            attended = key_aware_attention(by_head, key, value, locations, lengths, padding)
+            attended = key_aware_attention(by_head, key, value, locations, lengths)
         else:
             logits = self.weights(query).to(locations.dtype)
             logits = self._by_head(logits)  # (B, N, H, L P)
             weights = logits.softmax(dim=-1).view_as(locations)
-            attended = deformable_attention(value, locations, weights, lengths, padding)
+            attended = deformable_attention(value, locations, weights, lengths)
         return self.out(attended.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -453,14 +432,12 @@ def _exact(positions: Tensor) -> Tensor:
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
-def _points_of(
-    locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor
-) -> SamplingPoints:
+def _points_of(locations: Tensor, lengths: Sequence[int], *tables: Tensor) -> SamplingPoints:
     """Return the sampling points, with what gradients of the `tables` need where they are
     wanted."""
     is_trained = any(table.requires_grad for table in tables)
     backward = torch.is_grad_enabled() and is_trained
-    return sampling_points(_exact(locations), lengths, padding, backward=backward)
+    return sampling_points(_exact(locations), lengths, backward=backward)
 
 
 def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:

@@ -2,12 +2,12 @@
 for each.
 
 For instance, 3 proposals of a video of 20 s. The logits `counts` = 0 1 3 are greatest at 2 steps.
-So `place_steps` takes the 2 most confident proposals and sorts them by time:
+So `select_proposals` takes the 2 most confident proposals and sorts them by time:
 
     query   confidence   box, s
     0       0.9          10-14        the second step
     1       0.8          2-6          the first step
-    2       0.3          3-7          no step           place_steps -> [1, 0], [[2, 6], [10, 14]]
+    2       0.3          3-7          no step           select_proposals -> [1, 0]
 
 In code:
 
@@ -15,13 +15,13 @@ In code:
     description.steps                                           # in the order of time
 
 Source: ProcX section 5 and PDVC's code: the most confident proposals, as many as the network
-counts. Beyond the paper: the most confident set of proposals that do not overlap.
+counts. A caption is written greedily.
 Letters: B videos, N queries and so proposals of a video, C counts, M captions, k steps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +30,18 @@ from torch import Tensor
 
 from stepline.errors import SettingsError, ShapeError
 from stepline.models.procx.batch import stack_videos
-from stepline.models.procx.beam_search import Caption, generate
+from stepline.models.procx.captioner import CaptionContext
 from stepline.models.procx.dataset import speech_window, timed_texts
 from stepline.models.procx.matcher import QueryIndex, boxes_to_spans
-from stepline.models.procx.model import ProcX
-from stepline.models.procx.output import ModelOutput
-from stepline.models.procx.settings import DescribeSettings, SearchSettings
-from stepline.models.procx.vocabulary import Vocabulary, pad_tokens
+from stepline.models.procx.model import ModelOutput, ProcX
+from stepline.models.procx.settings import DescribeSettings
+from stepline.models.procx.vocabulary import (
+    BEGIN_TOKEN,
+    END_TOKEN,
+    PAD_TOKEN,
+    Vocabulary,
+    pad_tokens,
+)
 from stepline.networks.device import current_device, device_of
 from stepline.records import FeatureSequence, Matrix, Rejected, Sentence, Span, Step
 
@@ -44,6 +49,7 @@ Floats = npt.NDArray[np.float64]
 
 MIN_STEP_SECONDS = 0.05  # a proposal that is shorter inside the video is not a step
 CAPTION_BATCH = 64  # captions; each holds the rows of its video, 2 MB at the paper's size
+LENGTH_POWER = 2.0  # the likelihood of a caption is log P / tokens^this; PDVC's code
 ROUND_DECIMALS = 3  # of seconds and scores
 NO_WORDS = "the network found no words for it"
 TOO_SHORT = f"it lasts less than {MIN_STEP_SECONDS:g} s inside the video"
@@ -84,20 +90,6 @@ class Proposals:
         return np.flatnonzero(long_enough & (self.confidence >= floor))
 
 
-# (number of the video, its proposals) -> which of them are steps, and their (k, 2) seconds
-ProposalSelector: TypeAlias = Callable[[int, Proposals], tuple[list[int], Floats]]
-
-
-def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
-    """Return the numbers of the proposals that are steps, in the order of time, and where each is,
-    (k, 2) seconds."""
-    queries = select_proposals(proposals, settings)
-    spans = proposals.boxes[queries]
-    if settings.choose == "apart":
-        spans = cut_overlaps(spans)
-    return queries, spans
-
-
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
     """Return the numbers of the proposals that are steps, in the order of time."""
     # How many: as asked, else as many as the network counts.
@@ -105,75 +97,69 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
     if limit is None:
         limit = max(proposals.count, settings.least)
     usable = proposals.usable(settings.floor)
-    scores = proposals.scores[usable]
-    # Which: the most confident, or the best set without overlap.
-    if settings.choose == "surest":
-        rows = np.argsort(-scores, kind="stable")[:limit].tolist()
-    else:
-        boxes = proposals.boxes[usable]
-        rows = select_non_overlapping(boxes, scores, limit, settings.overlap)
+    # Which: the most confident.
+    rows = np.argsort(-proposals.scores[usable], kind="stable")[:limit]
     queries = usable[rows].tolist()
     return sorted(queries, key=lambda query: (*proposals.boxes[query], query))
 
 
-def select_non_overlapping(
-    boxes: Floats, scores: Floats, limit: int, overlap: float = 0.0
-) -> list[int]:
-    """Return which at most `limit` intervals (N, 2), no two overlapping, have the greatest sum of
-    scores (N,).
+class StepwiseDecoder(Protocol):
+    """A captioner that can write word by word."""
 
-    overlap: fraction of the shorter of two neighbours in which they may. One that scores 0 or less
-    is never selected.
-    Source: weighted interval scheduling with a limit (Kleinberg and Tardos 2006, section 6.1). It
-    is not in the paper.
+    longest: int
+
+    def begin(self, context: CaptionContext) -> Any:
+        """Return the state from which captions are written."""
+
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
+        """Return the logits (M, V) of what comes after the tokens (M,). `state` then holds them."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A caption: its tokens without marks, its log P with the end mark, and whether it came to its
+    end."""
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    ended: bool
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
+def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]:
+    """Return the caption of the most likely next tokens for each of the context's M queries. One
+    that reaches the most tokens is cut there.
+
+    Other captions of the batch never change one. The decoder should be at rest (eval), or dropout
+    speaks too.
     """
-    by_end = np.lexsort((boxes[:, 0], boxes[:, 1]))
-    order = by_end[scores[by_end] > 0]
-    limit = min(limit, len(order))
-    if not limit:
-        return []
-    starts, ends = boxes[order].T
-    lengths = ends - starts
+    count = len(context.queries)
+    device = context.queries.device
+    last = torch.full((count,), BEGIN_TOKEN, device=device)  # (M,)
+    total = torch.zeros(count, device=device)
+    ended = torch.zeros(count, dtype=torch.bool, device=device)
+    tokens: list[Tensor] = []
+    state = decoder.begin(context)
+    # Marks other than the end are never said, nor is the end before any word.
+    impossible = [PAD_TOKEN, BEGIN_TOKEN, END_TOKEN]
+    while len(tokens) < decoder.longest and not bool(ended.all()):
+        scores = decoder.step(last, state).float().log_softmax(dim=-1)  # (M, V)
+        scores[:, impossible] = float("-inf")
+        impossible = [PAD_TOKEN, BEGIN_TOKEN]
+        best, last = scores.max(dim=1)  # (M,) each
+        # A caption that has ended gains neither words nor log P.
+        total = torch.where(ended, total, total + best)
+        last = torch.where(ended, PAD_TOKEN, last)
+        tokens.append(last)
+        ended = ended | (last == END_TOKEN)
 
-    # which interval may come right before which: (N, N), row = the earlier one
-    overlaps = ends[:, None] - starts
-    shorter = np.minimum(lengths[:, None], lengths)
-    # The tolerance lets intervals touch whatever rounding made of them.
-    is_apart = overlaps <= overlap * shorter + 1e-9
-    before = np.triu(is_apart, 1)
-    before &= starts[:, None] <= starts  # an interval inside another does not come before it
-
-    # best[k]: the greatest sum of k intervals that end with each one. parents: the one before it
-    best = np.full((limit + 1, len(order)), -np.inf)
-    best[1] = scores[order]
-    parents = np.zeros(best.shape, dtype=np.int64)
-    for count in range(2, limit + 1):
-        sums = best[count - 1][:, None]
-        totals = np.where(before, sums, -np.inf)  # (N, N)
-        parents[count] = totals.argmax(axis=0)
-        best[count] = totals.max(axis=0) + best[1]
-
-    # walk back from the last interval of the best set
-    count, last = divmod(int(best.argmax()), len(order))
-    rows = [last]
-    for size in range(count, 1, -1):
-        parent = parents[size, rows[-1]]
-        rows.append(int(parent))
-    return [int(order[row]) for row in reversed(rows)]
-
-
-def cut_overlaps(spans: Floats) -> Floats:
-    """Return spans (k, 2) in the order of time, those that overlap the next one cut in the middle
-    of the overlap."""
-    cut: Floats = spans.copy()
-    for first in range(len(cut) - 1):
-        end = cut[first, 1]
-        next_start = cut[first + 1, 0]
-        if end > next_start:
-            middle = (end + next_start) / 2
-            cut[first, 1] = middle
-            cut[first + 1, 0] = middle
-    return cut
+    captions = []
+    # What follows an end is padding, and so a mark.
+    rows = torch.stack(tokens, dim=1).tolist() if tokens else []
+    for row, log_p, has_end in zip(rows, total.tolist(), ended.tolist(), strict=True):
+        words = tuple(token for token in row if token not in (PAD_TOKEN, END_TOKEN))
+        captions.append(Caption(words, log_p, has_end))
+    return captions
 
 
 @dataclass(frozen=True)
@@ -184,7 +170,7 @@ class ProposalBatch:
     videos: tuple[Proposals, ...]
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) -> ProposalBatch:
     """Return the proposals for videos of features (T, C) and of `durations` seconds. The model
     should be at rest (eval).
@@ -212,7 +198,6 @@ def generate_captions(
     model: ProcX,
     proposals: ProposalBatch,
     queries: Sequence[Sequence[int]],
-    search: SearchSettings,
     *,
     speech: Sequence[Sequence[str]] | None = None,
     vocabulary: Vocabulary | None = None,
@@ -242,47 +227,20 @@ def generate_captions(
         with current_device().autocast():
             index = QueryIndex.last_layer(video, query)
             context = model.context(proposals.output, index, tokens, pad)
-            captions += generate(model.captioner, context, search)
+            captions += generate(model.captioner, context)
 
     # by video again
     rest = iter(captions)
     return [[next(rest) for _ in row] for row in queries]
 
 
-def with_likelihood(
-    model: ProcX,
-    proposals: ProposalBatch,
-    settings: DescribeSettings,
-    speech: Sequence[Sequence[str]] | None = None,
-    vocabulary: Vocabulary | None = None,
-) -> ProposalBatch:
-    """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them,
-    unchanged where `caption_weight` is 0.
-
-    speech: as in `generate_captions`, for all queries. Source: PDVC: weight x log P / tokens^2,
-    added to confidence.
-    """
-    if not settings.caption_weight:
-        return proposals
-    queries = _all_queries(proposals)
-    # Every query gets its greedy caption, whatever search writes the final ones.
-    greedy = settings.search.model_copy(update={"beam": 1})
-    rows = generate_captions(
-        model, proposals, queries, greedy, speech=speech, vocabulary=vocabulary
-    )
-    videos = []
-    for video, captions in zip(proposals.videos, rows, strict=True):
-        lengths = [max(caption.length, 1) for caption in captions]
-        totals = [caption.log_probability for caption in captions]
-        total = np.array(totals, dtype=np.float64)  # (N,)
-        divisor = np.array(lengths, dtype=np.float64) ** settings.caption_power
-        likelihood = settings.caption_weight * total / divisor  # (N,)
-        videos.append(replace(video, likelihood=likelihood))
-    return replace(proposals, videos=tuple(videos))
-
-
-def _all_queries(proposals: ProposalBatch) -> list[range]:
-    return [range(len(video.confidence)) for video in proposals.videos]
+def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
+    """Return weight x log P / tokens^2 of captions, (N,), which PDVC adds to the confidence of their
+    queries."""
+    total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
+    # the end mark counts as a token
+    lengths = [max(len(caption.tokens) + caption.ended, 1) for caption in captions]
+    return weight * total / np.array(lengths, dtype=np.float64) ** LENGTH_POWER
 
 
 @dataclass(frozen=True)
@@ -346,103 +304,62 @@ def describe_many(
     settings: DescribeSettings | None = None,
     *,
     around: float = 10.0,
-    selector: ProposalSelector | None = None,
 ) -> list[Description]:
     """Return what each video shows, in their order. None changes another.
 
-    selector: which queries of a video are steps, instead of what `settings` say. The model should
-    be at rest (eval).
+    The model should be at rest (eval).
     Raises ShapeError for features of another width, SettingsError where the settings ask a network
     to read speech that cannot.
     """
     settings = settings or DescribeSettings()
-    return StepDescriber(model, vocabulary, settings, around, selector).describe(videos)
+    if settings.speech and model.settings.captioner.kind == "lstm":
+        raise SettingsError("speech=true: PDVC's captioner reads no speech; leave it out")
+    descriptions: list[Description] = []
+    for first in range(0, len(videos), settings.batch):
+        part = videos[first : first + settings.batch]
+        descriptions += _describe_batch(model, vocabulary, part, settings, around)
+    return descriptions
 
 
-@dataclass(frozen=True)
-class StepDescriber:
-    """A network with all that decides what it says, see `describe_many`."""
+def _describe_batch(
+    model: ProcX,
+    vocabulary: Vocabulary,
+    videos: Sequence[VideoToDescribe],
+    settings: DescribeSettings,
+    around: float,
+) -> Iterator[Description]:
+    batch = propose(model, [video.values for video in videos], [video.seconds for video in videos])
 
-    model: ProcX
-    vocabulary: Vocabulary
-    settings: DescribeSettings
-    around: float = 10.0
-    selector: ProposalSelector | None = None
-
-    def __post_init__(self) -> None:
-        if self.settings.speech and self.model.settings.captioner.kind == "lstm":
-            raise SettingsError("speech=true: PDVC's captioner reads no speech; leave it out")
-
-    def describe(self, videos: Sequence[VideoToDescribe]) -> list[Description]:
-        """Return what each video shows, in their order."""
-        descriptions: list[Description] = []
-        for first in range(0, len(videos), self.settings.batch):
-            batch = videos[first : first + self.settings.batch]
-            descriptions += self._describe_batch(batch, first)
-        return descriptions
-
-    def _describe_batch(self, videos: Sequence[VideoToDescribe], first: int) -> list[Description]:
-        """Return what the videos of one batch show. The first of them is number `first`."""
-        # what the network proposes, ranked as the settings say
-        values = [video.values for video in videos]
-        seconds = [video.seconds for video in videos]
-        batch = propose(self.model, values, seconds)
-        if self.settings.caption_weight:
-            speech = self._speech(videos, batch, _all_queries(batch))
-            batch = with_likelihood(self.model, batch, self.settings, speech, self.vocabulary)
-
-        # which of the proposals are steps, and where
-        queries: list[list[int]] = []
-        spans: list[Floats] = []
-        for number, video in enumerate(videos, start=first):
-            steps, places = self._select(number, video, batch.videos[number - first])
-            queries.append(steps)
-            spans.append(places)
-
-        # a sentence for each
-        captions = generate_captions(
-            self.model,
-            batch,
-            queries,
-            self.settings.search,
-            speech=self._speech(videos, batch, queries),
-            vocabulary=self.vocabulary,
+    def write_captions(queries: Sequence[Sequence[int]]) -> list[list[Caption]]:
+        speech: list[list[str]] | None = None
+        if settings.speech:
+            speech = []
+            for video, proposals, row in zip(videos, batch.videos, queries, strict=True):
+                texts = timed_texts(video.speech)
+                boxes = proposals.boxes.tolist()
+                speech.append([speech_window(texts, around, *boxes[query]) for query in row])
+        captions: list[list[Caption]] = generate_captions(
+            model, batch, queries, speech=speech, vocabulary=vocabulary
         )
-        descriptions = []
-        rows = zip(videos, batch.videos, queries, spans, captions, strict=True)
-        for video, proposals, steps, places, sentences in rows:
-            scores = proposals.confidence[steps]  # (k,)
-            description = _description(video, scores, places, self.vocabulary, sentences)
-            descriptions.append(description)
-        return descriptions
+        return captions
 
-    def _select(
-        self, number: int, video: VideoToDescribe, proposals: Proposals
-    ) -> tuple[list[int], Floats]:
-        """Return which proposals of the video of this number are steps, and where, (k, 2)
-        seconds."""
-        if not len(video.values):
-            return [], proposals.boxes[:0]
-        if self.selector is not None:
-            return self.selector(number, proposals)
-        return place_steps(proposals, self.settings)
+    # which of the proposals are steps
+    ranked = list(batch.videos)
+    if settings.caption_weight:
+        rows = write_captions([range(len(video.confidence)) for video in batch.videos])
+        for number, captions in enumerate(rows):
+            likelihood = caption_likelihood(captions, settings.caption_weight)
+            ranked[number] = replace(ranked[number], likelihood=likelihood)
+    queries = []
+    for video, proposals in zip(videos, ranked, strict=True):
+        queries.append(select_proposals(proposals, settings) if len(video.values) else [])
 
-    def _speech(
-        self,
-        videos: Sequence[VideoToDescribe],
-        batch: ProposalBatch,
-        queries: Sequence[Sequence[int]],
-    ) -> list[list[str]] | None:
-        """Return what is said around each video's `queries`. None where the settings do not read
-        it."""
-        if not self.settings.speech:
-            return None
-        windows = []
-        for video, proposals, row in zip(videos, batch.videos, queries, strict=True):
-            texts = timed_texts(video.speech)
-            boxes = proposals.boxes.tolist()
-            windows.append([speech_window(texts, self.around, *boxes[query]) for query in row])
-        return windows
+    # a sentence for each
+    sentences = write_captions(queries)
+    for video, proposals, steps, captions in zip(videos, ranked, queries, sentences, strict=True):
+        confidence = proposals.confidence[steps]  # (k,)
+        spans = proposals.boxes[steps]  # (k, 2)
+        yield _description(video, confidence, spans, vocabulary, captions)
 
 
 def _description(

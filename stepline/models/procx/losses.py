@@ -14,11 +14,9 @@ In general:
     count         a sum over videos          / videos
     caption       a sum over real tokens     / real tokens of a layer; or of captions' means / captions
     contrast      a sum over matches         / matches of a layer
-    role          a sum over matches         / matches of a layer
-    overlap       a sum over pairs of steps  / steps of the batch
 
 All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC).
-Caption, contrast and role are summed over those that `text_layers` names. A batch without any step
+Caption and contrast are summed over those that `text_layers` names. A batch without any step
 still learns from its queries, which should all be unsure, and from its counts.
 
 Confidence: PDVC's focal loss, and ProcX's varifocal loss (equation 13). As printed, a query without
@@ -27,9 +25,7 @@ which it cites, has log(1 - p), and so has this file. Count: the paper calls it 
 PDVC's code trains one binary choice per count, forgives counts near the true one, and weighs each
 by how rare it is. Both are here by name. Contrast: InfoNCE of queries and sentences (equations 15
 and 16). Equation 15 as printed is a share, which falls as learning goes wrong. Its -log is what is
-lowered, as in CoCa and MIL-NCE. Role and overlap are off unless they get a weight. Role is InfoNCE
-between the queries for words and for places of one step. Overlap is what the boxes of two steps
-overlap beyond the steps themselves. The ideas are ROS-DVC's, the forms are ours. Letters: L decoder
+lowered, as in CoCa and MIL-NCE. Letters: L decoder
 layers, B videos, N queries, C counts, M matches of a query and a step. P sentences, W tokens, V
 vocabulary, d width of the compared vectors.
 """
@@ -45,19 +41,23 @@ from stepline.errors import ShapeError
 from stepline.models.procx.batch import StepBatch
 from stepline.models.procx.captioner import Captioner
 from stepline.models.procx.matcher import (
+    FOCAL_ALPHA,
+    FOCAL_GAMMA,
     Matches,
     Targets,
     boxes_to_spans,
     giou,
     hungarian_match,
-    iou,
 )
-from stepline.models.procx.model import ProcX
-from stepline.models.procx.output import ModelOutput, Predictions
+from stepline.models.procx.model import ModelOutput, Predictions, ProcX
 from stepline.models.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.models.training.loop import Loss
 
 IGNORED_TOKEN = -100  # a target that cross_entropy leaves out
+# VarifocalNet; the paper gives none
+VARIFOCAL_ALPHA = 0.75  # weight of a query without a step
+VARIFOCAL_GAMMA = 2.0
+COUNT_SPREAD = 2.0  # steps; sigma of what is forgiven next to the true count; PDVC
 MASKED_LOGIT = -1e4  # of what is not a positive, and finite, so that no gradient is NaN
 
 
@@ -67,17 +67,13 @@ def training_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of a batch times their weights, as `training.loop.fit` adds them.
-
-    `batch_losses` says more.
-    """
+    """Return the losses of `batch_losses` times their weights."""
     settings = settings or LossSettings()
     return apply_weights(batch_losses(model, batch, settings, rates), settings)
 
 
 def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
-    """Return the named losses times their weights, as the training loop adds them. Weight 0 leaves
-    one out."""
+    """Return the named losses times their weights. Weight 0 leaves one out."""
     weighted = []
     for name, loss in losses.items():
         weight: float = getattr(settings, f"{name}_weight")
@@ -92,8 +88,8 @@ def batch_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> dict[str, Loss]:
-    """Return "giou", "l1", "confidence", "count", "caption" and, where they have a weight,
-    "overlap", "role" and, from a transformer, "contrast", not yet weighted.
+    """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast"
+    where it has a weight, not yet weighted.
 
     rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss. None:
     all alike.
@@ -102,11 +98,9 @@ def batch_losses(
     # Places first: their matching decides which queries are captioned.
     output = model(batch.videos)
     losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
-    if settings.overlap_weight:
-        losses["overlap"] = overlap_loss(output.predictions.boxes, batch.targets, matches)
-    worded = caption_matches(matches, settings, len(output.queries))
-    if settings.role_weight and output.word_queries is not output.queries:
-        losses["role"] = role_loss(output, worded, settings.role_temperature)
+    worded = matches
+    if settings.text_layers == "last":
+        worded = matches.of_layer(len(output.queries) - 1)
     return losses | _text_losses(model, output, batch, worded, settings)
 
 
@@ -167,7 +161,7 @@ def localization_losses(
     """
     settings = settings or LossSettings()
     # Boxes: of matched queries alone.
-    matches = hungarian_match(predictions.logits, predictions.boxes, targets, settings.match)
+    matches = hungarian_match(predictions.logits, predictions.boxes, targets)
     boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
     truth = matches.of_steps(targets.boxes)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
@@ -175,14 +169,7 @@ def localization_losses(
     distance = (boxes - truth).abs().sum()
     # Confidence and counts: of all queries, each at every layer.
     confidence = _confidence_loss(predictions.logits, matches, agreement, settings)
-    count = count_loss(
-        predictions.counts,
-        targets.counts,
-        settings.count,
-        rates=rates,
-        spread=settings.count_spread,
-        beta=settings.count_beta,
-    )
+    count = count_loss(predictions.counts, targets.counts, settings.count, rates=rates)
     steps = targets.counts.sum()
     videos = torch.tensor(len(targets.boxes), device=steps.device)
     losses = {
@@ -205,16 +192,14 @@ def _confidence_loss(
     if settings.confidence == "focal":
         matched = torch.zeros_like(logits, dtype=torch.bool)
         matched[index] = True
-        return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
+        return focal_loss(logits, matched)
     # ProcX's: a matched query is as right as its box fits, from 0 to 1.
     quality = torch.zeros_like(logits, dtype=torch.float32)
     quality[index] = 0.5 * (1 + agreement.detach())
-    alpha = settings.varifocal_alpha
-    gamma = settings.varifocal_gamma
-    return varifocal_loss(logits, quality, alpha=alpha, gamma=gamma)
+    return varifocal_loss(logits, quality)
 
 
-def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
+def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
     """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was
     given a step.
 
@@ -222,11 +207,11 @@ def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -
     """
     correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
     # (1 - p_right)^gamma, whose gradient is finite everywhere
-    modulation = (gamma * F.logsigmoid(-correct)).exp()
-    return torch.where(matched, alpha, 1 - alpha) * modulation * -F.logsigmoid(correct)
+    modulation = (FOCAL_GAMMA * F.logsigmoid(-correct)).exp()
+    return torch.where(matched, FOCAL_ALPHA, 1 - FOCAL_ALPHA) * modulation * -F.logsigmoid(correct)
 
 
-def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
+def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
     """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
 
     quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without
@@ -236,29 +221,21 @@ def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: floa
     logits = logits.float()
     quality = quality.detach().float()
     cross_entropy = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
-    modulation = (gamma * F.logsigmoid(logits)).exp()  # p^gamma
+    modulation = (VARIFOCAL_GAMMA * F.logsigmoid(logits)).exp()  # p^gamma
     # Only queries without a step are modulated, as in VarifocalNet.
-    without = alpha * modulation
+    without = VARIFOCAL_ALPHA * modulation
     return torch.where(quality > 0, quality, without) * cross_entropy
 
 
 def count_loss(
-    logits: Tensor,
-    counts: Tensor,
-    form: CountForm = "pdvc",
-    *,
-    rates: Tensor | None = None,
-    spread: float = 2.0,
-    beta: float = 1.0,
+    logits: Tensor, counts: Tensor, form: CountForm = "pdvc", *, rates: Tensor | None = None
 ) -> Tensor:
     """Return the loss of each video, (..., B) float32.
 
     logits: (..., B, C).
     counts: (B,), those past C - 1 count as it.
     rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down.
-    None: all alike.
-    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away. 0: all wrong ones
-    weigh 1.
+    None: all alike. A wrong count d away weighs 1 - exp(-d^2 / 2 spread^2).
     """
     classes = logits.shape[-1]
     if rates is not None and rates.shape != (classes,):
@@ -276,8 +253,8 @@ def count_loss(
     right = F.one_hot(true, classes).to(logits)  # (B, C)
     numbers = torch.arange(classes, device=logits.device)
     distance = numbers - true[:, None]  # (B, C)
-    nearness = (-distance.square() / (2 * spread**2)).exp()
-    weight = torch.where(right > 0, 1.0, (1 - nearness) ** beta)
+    nearness = (-distance.square() / (2 * COUNT_SPREAD**2)).exp()
+    weight = torch.where(right > 0, 1.0, 1 - nearness)
     if rates is not None:
         weight = weight * (1 - rates)
     target = right.expand(logits.shape)
@@ -297,12 +274,6 @@ def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     # The last class holds all greater counts.
     classed = number.clamp(max=classes - 1)
     return classed.bincount(minlength=classes) / len(number)
-
-
-def caption_matches(matches: Matches, settings: LossSettings, layers: int) -> Matches:
-    """Return the matches whose queries are captioned and contrasted: of the last of `layers`
-    layers, or of all."""
-    return matches if settings.text_layers == "every" else matches.of_layer(layers - 1)
 
 
 def caption_loss(
@@ -342,47 +313,6 @@ def caption_loss(
     by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
     captions = (real > 0).sum()
     return Loss(by_caption.sum() * layers, captions)
-
-
-def overlap_loss(boxes: Tensor, targets: Targets, matches: Matches) -> Loss:
-    """Return by how much the boxes of two steps of a video overlap (IoU) beyond the steps
-    themselves.
-
-    boxes: (L, B, N, 2). Each pair of a layer counts once. Steps that truly overlap may.
-    """
-    matched = matches.of_queries(boxes).float()
-    spans = boxes_to_spans(matched)  # (M, 2)
-    truth = boxes_to_spans(matches.of_steps(targets.boxes))  # (M, 2)
-    same_video = matches.video[:, None] == matches.video
-    same_layer = matches.layer[:, None] == matches.layer
-    pairs = (same_video & same_layer).triu(1)  # (M, M)
-    overlaps = iou(spans[:, None], spans)  # (M, M)
-    true_overlaps = iou(truth[:, None], truth)
-    excess = F.relu(overlaps - true_overlaps)
-    return Loss((excess * pairs).sum(), targets.counts.sum())
-
-
-def role_loss(output: ModelOutput, matches: Matches, temperature: float) -> Loss:
-    """Return InfoNCE between the queries for words and for places of each match, a layer at a time.
-
-    The queries for places pass no gradient, so that words do not move boxes by it.
-    """
-    place_queries = matches.of_queries(output.queries).detach()
-    word_queries = matches.of_queries(output.word_queries)
-    places = F.normalize(place_queries.float(), dim=-1)  # (M, D)
-    words = F.normalize(word_queries.float(), dim=-1)  # (M, D)
-    layers = matches.layer.unique().tolist()
-    # 0 with a graph: a batch without matches has gradients too.
-    total = words.sum() * 0
-    for layer in layers:
-        rows = matches.layer == layer
-        count = int(rows.sum())
-        own = torch.eye(count, dtype=torch.bool, device=rows.device)
-        scale = torch.tensor(temperature, device=rows.device)
-        # Below it is divided by the matches of all layers, so here it is times the layers.
-        layer_loss = info_nce(words[rows], places[rows], own, scale)
-        total = total + layer_loss * len(layers)
-    return Loss(total, torch.tensor(len(matches), device=words.device))
 
 
 @dataclass(frozen=True)

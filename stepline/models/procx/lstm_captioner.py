@@ -10,17 +10,17 @@ little worse in PDVC's paper.
 Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the
 points begin spread over the whole box instead of to one side of its middle. Attributes that are
 modules are keys of the weights on disk. Letters: B videos, P positions of all levels, L levels, M
-captions, R rows written at a time. K points per level, W tokens, D width, V vocabulary.
+captions. K points per level, W tokens, D width, V vocabulary.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.models.procx.caption_context import CaptionContext, CaptionerOutput
+from stepline.models.procx.captioner import CaptionContext, CaptionerOutput
 from stepline.models.procx.deformable_attention import sampling_points
 from stepline.models.procx.settings import AttentionSettings, CaptionerSettings
 from stepline.models.training.layers import Dropout, Linear
@@ -31,9 +31,9 @@ class AttendedLevels:
     """What captions attend to.
 
     values, hints: (B P, D), rows of all videos.
-    first: (R,) where each caption's begin.
-    boxes: (R, 2), center and length.
-    queries: (R, D).
+    first: (M,) where each caption's begin.
+    boxes: (M, 2), center and length.
+    queries: (M, D).
     lengths: positions of each level.
     """
 
@@ -43,12 +43,6 @@ class AttendedLevels:
     boxes: Tensor
     queries: Tensor
     lengths: tuple[int, ...]
-
-    def take(self, rows: Tensor) -> "AttendedLevels":
-        """Return what these captions attend to, (R',) indices."""
-        first = self.first[rows]
-        boxes = self.boxes[rows]
-        return replace(self, first=first, boxes=boxes, queries=self.queries[rows])
 
 
 class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -93,55 +87,47 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
-        """Return what each caption reads now, (R, D). hidden: (R, D) of the LSTM."""
+        """Return what each caption reads now, (M, D). hidden: (M, D) of the LSTM."""
         # where it reads
         state_and_query = torch.cat((hidden, attended.queries), dim=-1)
-        offsets = self.offsets(state_and_query).float()  # (R, L K)
-        center, length = attended.boxes.float().unbind(-1)  # (R,) each
+        offsets = self.offsets(state_and_query).float()  # (M, L K)
+        center, length = attended.boxes.float().unbind(-1)  # (M,) each
         # An offset as great as the number of points reaches the end of the box, as in PDVC.
         unit = length[:, None] * (0.5 / self.settings.points)
-        locations = center[:, None] + offsets * unit  # (R, L K)
+        locations = center[:, None] + offsets * unit  # (M, L K)
         by_level = locations.unflatten(1, (self.settings.levels, -1))
-        by_level = by_level[:, None, None]  # (R, 1, 1, L, K)
-        points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
-        rows = points.position.flatten(1) + attended.first[:, None]  # (R, 2 L K)
+        by_level = by_level[:, None, None]  # (M, 1, 1, L, K)
+        points = sampling_points(by_level, attended.lengths, backward=False)
+        rows = points.position.flatten(1) + attended.first[:, None]  # (M, 2 L K)
         left_weight = points.left_weight.flatten(1)
         right_weight = points.right_weight.flatten(1)
-        sides = torch.cat((left_weight, right_weight), dim=1)  # (R, 2 L K)
+        sides = torch.cat((left_weight, right_weight), dim=1)  # (M, 2 L K)
 
         # how much each point counts
-        hints = F.embedding(rows, attended.hints) * sides[..., None]  # (R, 2 L K, D)
+        hints = F.embedding(rows, attended.hints) * sides[..., None]  # (M, 2 L K, D)
         left_hints, right_hints = hints.chunk(2, dim=1)
-        hints = torch.add(left_hints, right_hints)  # (R, L K, D)
+        hints = torch.add(left_hints, right_hints)  # (M, L K, D)
         own = self.hidden(hidden)[:, None]
-        scores = self.share((hints + own).tanh())[..., 0]  # (R, L K)
+        scores = self.share((hints + own).tanh())[..., 0]  # (M, L K)
         shares = scores.float().softmax(dim=-1)
-        weights = shares.repeat(1, 2) * sides  # (R, 2 L K)
+        weights = shares.repeat(1, 2) * sides  # (M, 2 L K)
 
         # what it reads
-        values = F.embedding(rows, attended.values)  # (R, 2 L K, D)
+        values = F.embedding(rows, attended.values)  # (M, 2 L K, D)
         weights = weights[:, None].to(values.dtype)
-        mixed: Tensor = (weights @ values)[:, 0]  # (R, D)
+        mixed: Tensor = (weights @ values)[:, 0]  # (M, D)
         return mixed
 
 
 @dataclass
 class LstmState:
-    """Captions under way: the queries (R, D), the layer's state, and what is attended to (None:
+    """Captions under way: the queries (M, D), the layer's state, and what is attended to (None:
     nothing)."""
 
     queries: Tensor
     hidden: Tensor
     cell: Tensor
     attended: AttendedLevels | None
-
-    def take(self, rows: Tensor) -> None:
-        """Go on with these rows, (R,) indices into the present ones."""
-        self.queries = self.queries[rows]
-        self.hidden = self.hidden[rows]
-        self.cell = self.cell[rows]
-        if self.attended is not None:
-            self.attended = self.attended.take(rows)
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -205,21 +191,21 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         return LstmState(context.queries, empty, empty, attended)
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:
-        """Return the logits (R, V) of what comes after the last tokens (R,)."""
+        """Return the logits (M, V) of what comes after the last tokens (M,)."""
         words_and_queries = torch.cat((self.words(tokens), state.queries), dim=-1)
-        gates = self.fed(words_and_queries)  # (R, 4 D)
+        gates = self.fed(words_and_queries)  # (M, 4 D)
         return self.out(self._lstm_step(gates, state))
 
     def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
-        """Return the layer's next hidden state (R, D), and keep it. inputs: (R, 4 D), what word and
+        """Return the layer's next hidden state (M, D), and keep it. inputs: (M, 4 D), what word and
         query add to gates."""
         recurrent = state.hidden
         if self.looking is not None:
-            video_rows = self.looking(state.hidden, state.attended)  # (R, D)
-            recurrent = torch.cat((video_rows, state.hidden), dim=-1)  # (R, 2 D)
+            video_rows = self.looking(state.hidden, state.attended)  # (M, D)
+            recurrent = torch.cat((video_rows, state.hidden), dim=-1)  # (M, 2 D)
         gates = inputs + self.kept(recurrent)
         # The order of the gates is that of the weights on disk.
-        enter, forget, new, show = gates.chunk(4, dim=-1)  # (R, D) each
+        enter, forget, new, show = gates.chunk(4, dim=-1)  # (M, D) each
         state.cell = forget.sigmoid() * state.cell + enter.sigmoid() * new.tanh()
         state.hidden = show.sigmoid() * state.cell.tanh()
         return state.hidden

@@ -23,10 +23,14 @@ import torch
 from torch import Tensor
 
 from stepline.errors import ShapeError
-from stepline.models.procx.settings import MatchSettings
 from stepline.models.training.batches import TensorRecord
 
 UNION_EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
+# of the cost, as PDVC's release trains YouCook2. The paper leaves it open
+CONFIDENCE_COST = 2.0
+GIOU_COST = 4.0
+FOCAL_ALPHA = 0.25
+FOCAL_GAMMA = 2.0
 LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 
 
@@ -43,30 +47,16 @@ def spans_to_boxes(spans: Tensor) -> Tensor:
     return torch.stack((center, end - start), dim=-1)
 
 
-def iou(first: Tensor, second: Tensor) -> Tensor:
-    """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give
-    (M, K)."""
-    overlap, union = _overlap_and_union(first, second)
-    return overlap / (union + UNION_EPSILON)
-
-
 def giou(first: Tensor, second: Tensor) -> Tensor:
-    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...). Shapes
-    as `iou`."""
-    overlap, union = _overlap_and_union(first, second)
-    ends = torch.maximum(first[..., 1], second[..., 1])
-    starts = torch.minimum(first[..., 0], second[..., 0])
-    hull = (ends - starts).clamp(min=0)
-    return overlap / (union + UNION_EPSILON) - (hull - union) / (hull + UNION_EPSILON)
-
-
-def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the lengths of intersection and union."""
-    ends = torch.minimum(first[..., 1], second[..., 1])
-    starts = torch.maximum(first[..., 0], second[..., 0])
-    overlap = (ends - starts).clamp(min=0)
+    """Return IoU of (start, end) spans less the fraction of the hull that is in neither, in (-1, 1),
+    (...): (M, 1, 2) and (K, 2) give (M, K)."""
+    last_start = torch.maximum(first[..., 0], second[..., 0])
+    overlap = (torch.minimum(first[..., 1], second[..., 1]) - last_start).clamp(min=0)
     lengths = first[..., 1] - first[..., 0] + (second[..., 1] - second[..., 0])
-    return overlap, lengths - overlap
+    union = lengths - overlap
+    first_start = torch.minimum(first[..., 0], second[..., 0])
+    hull = (torch.maximum(first[..., 1], second[..., 1]) - first_start).clamp(min=0)
+    return overlap / (union + UNION_EPSILON) - (hull - union) / (hull + UNION_EPSILON)
 
 
 @dataclass(frozen=True)
@@ -160,9 +150,7 @@ class Matches(QueryIndex):
         return values[self.video, self.step]
 
 
-def hungarian_match(
-    logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None
-) -> Matches:
+def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
     """Return the cheapest matching of each video at each layer.
 
     logits: (L, B, N).
@@ -181,8 +169,7 @@ def hungarian_match(
         raise ShapeError(
             f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}"
         )
-    settings = settings or MatchSettings()
-    costs = match_costs(logits, boxes, targets, settings).cpu()  # (L, B, N, K)
+    costs = match_costs(logits, boxes, targets).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
         raise ShapeError(
             "a confidence or box of the network is NaN or infinite; lower train.learning_rate"
@@ -210,22 +197,13 @@ def hungarian_match(
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
-def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
-    """Return the matching cost of each query and step, (L, B, N, K) float32. Padded steps mean
-    nothing."""
-    # the confidence, as in the focal loss
+def match_costs(logits: Tensor, boxes: Tensor, targets: Targets) -> Tensor:
+    """Return the matching cost of each query and step, (L, B, N, K) float32: the focal cost of its
+    confidence, and -gIoU. Padded steps mean nothing."""
     p = logits.float().sigmoid()  # (L, B, N)
-    log_p = (p + LOG_EPSILON).log()
-    log_without = (1 - p + LOG_EPSILON).log()
-    with_step = settings.alpha * (1 - p) ** settings.gamma * -log_p
-    without = (1 - settings.alpha) * p**settings.gamma * -log_without
-    advantage = (with_step - without)[..., None]  # (L, B, N, 1)
-    confidence = settings.confidence * advantage
-
-    # the boxes
-    boxes = boxes.float()[..., None, :]  # (L, B, N, 1, 2)
-    truth = targets.boxes.float()[:, None]  # (B, 1, K, 2)
-    difference = (boxes - truth).abs()
-    distance = difference.sum(dim=-1)  # (L, B, N, K)
-    agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))
-    return confidence + settings.l1 * distance - settings.giou * agreement
+    with_step = FOCAL_ALPHA * (1 - p) ** FOCAL_GAMMA * -(p + LOG_EPSILON).log()
+    without = (1 - FOCAL_ALPHA) * p**FOCAL_GAMMA * -(1 - p + LOG_EPSILON).log()
+    confidence = CONFIDENCE_COST * (with_step - without)[..., None]  # (L, B, N, 1)
+    spans = boxes_to_spans(boxes.float()[..., None, :])  # (L, B, N, 1, 2)
+    truth = boxes_to_spans(targets.boxes.float()[:, None])  # (B, 1, K, 2)
+    return confidence - GIOU_COST * giou(spans, truth)

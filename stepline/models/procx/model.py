@@ -15,6 +15,7 @@ other. N queries, C counts, M captions, A tokens of what is said, H heads, D wid
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -22,14 +23,11 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.models.procx.batch import Videos
-from stepline.models.procx.caption_context import CaptionContext
-from stepline.models.procx.captioner import Captioner
+from stepline.models.procx.captioner import CaptionContext, Captioner
 from stepline.models.procx.deformable_attention import DeformableAttention
 from stepline.models.procx.lstm_captioner import LstmCaptioner
 from stepline.models.procx.matcher import QueryIndex
-from stepline.models.procx.output import ModelOutput, Predictions
 from stepline.models.procx.settings import ModelSettings, PositionForm
-from stepline.models.procx.temperature import Temperature
 from stepline.models.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
@@ -42,6 +40,41 @@ SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
 # rows from the beginning of a row to where it is said to be. 0.5: PDVC's code
 POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
+LEAST_TEMPERATURE = 0.01  # CLIP
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the heads say of a batch at each decoder layer, the last one last.
+
+    logits: (L, B, N) of confidence.
+    boxes: (L, B, N, 2), center and length in [0, 1].
+    counts: (L, B, C) logits.
+    """
+
+    logits: Tensor
+    boxes: Tensor
+    counts: Tensor
+
+
+@dataclass(frozen=True)
+class ModelOutput:
+    """What the network made of a batch.
+
+    queries: (L, B, N, D) after each decoder layer.
+    word_queries: those that captions are written from, the same unless `query_form` is "roles".
+    levels: (B, P, D), `lengths` positions of each level one after the other.
+    fused: (B, R, D), None where the captioner does not look at it.
+    empty: as in `Videos`.
+    """
+
+    predictions: Predictions
+    queries: Tensor
+    word_queries: Tensor
+    levels: Tensor
+    lengths: tuple[int, ...]
+    fused: Tensor | None
+    empty: Tensor | None
 
 
 def standardise(values: Tensor) -> Tensor:
@@ -318,6 +351,20 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         logits = torch.cat((moved_start, length), dim=-1)  # (B, N, 2)
         boxes = logits.sigmoid()
         return self.sure(queries)[..., 0], boxes, self.count(queries.amax(dim=1))
+
+
+class Temperature(nn.Module):  # type: ignore[misc]
+    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP. The
+    paper gives none."""
+
+    def __init__(self, start: float = 0.07) -> None:
+        super().__init__()
+        logarithm = torch.tensor(math.log(start))
+        self.logarithm = nn.Parameter(logarithm)
+
+    def forward(self) -> Tensor:
+        """Return sigma, a scalar."""
+        return self.logarithm.exp().clamp(min=LEAST_TEMPERATURE)
 
 
 class ProcX(nn.Module):  # type: ignore[misc]

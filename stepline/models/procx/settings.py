@@ -26,10 +26,8 @@ from stepline.settings import (
 )
 
 AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
-QueryStart: TypeAlias = Literal["xavier", "zero"]
 QueryForm: TypeAlias = Literal["shared", "roles"]
 PositionForm: TypeAlias = Literal["middle", "end"]
-Padding: TypeAlias = Literal["zero", "border"]
 
 
 class AttentionSettings(Settings):
@@ -47,15 +45,6 @@ class AttentionSettings(Settings):
     form: AttentionForm = Field(
         "key-aware",
         description='weights from sampled keys (eq. 12). "vanilla": from the query alone (eq. 10)',
-    )
-    padding: Padding = Field(
-        "zero",
-        description="beyond a level's ends, as the CUDA kernels. \"border\": as PDVC's code on a "
-        "CPU",
-    )
-    query_start: QueryStart = Field(
-        "xavier",
-        description='of the query projection, key-aware. "zero": all points count alike at first',
     )
 
     @model_validator(mode="after")
@@ -110,21 +99,6 @@ class CaptionerSettings(Settings):
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         return self
-
-
-class SearchSettings(Settings):
-    """How a caption is looked for."""
-
-    beam: Annotated[int, Field(ge=1, le=100)] = Field(
-        1, description="hypotheses kept per caption, 1: the most likely token, as PDVC"
-    )
-    length_penalty: NonNegative = Field(
-        1.0, description="captions are ranked by log P / tokens^this; with a beam"
-    )
-    shortest: CountOrZero = Field(
-        1, description="fewest tokens before the end mark; 0: a caption may be empty"
-    )
-    longest: Width | None = Field(None, description="most tokens; None: as many as the network can")
 
 
 class ModelSettings(Settings):
@@ -211,21 +185,9 @@ TextLayers: TypeAlias = Literal["last", "every"]
 CaptionMean: TypeAlias = Literal["tokens", "captions"]
 
 
-class MatchSettings(Settings):
-    """What a query must have to be given a step, PDVC's, as released. The paper leaves the cost
-    open."""
-
-    confidence: NonNegative = Field(2.0, description="of the focal cost of its confidence")
-    l1: NonNegative = Field(0.0, description="of the distance of center and length")
-    giou: NonNegative = Field(4.0, description="of the gIoU, whose cost is -gIoU")
-    alpha: Fraction = Field(0.25, description="of the focal cost")
-    gamma: NonNegative = Field(2.0, description="of the focal cost")
-
-
 class LossSettings(Settings):
     """The parts of the loss and their weights: ProcX equation 14 and section E.2."""
 
-    match: MatchSettings = MatchSettings()
     confidence: ConfidenceForm = Field(
         "varifocal", description='equation 13 with its second branch corrected. "focal": PDVC\'s'
     )
@@ -253,29 +215,8 @@ class LossSettings(Settings):
     count_weight: NonNegative = Field(0.5, description="section E.2")
     caption_weight: NonNegative = Field(5.0, description="section E.2; PDVC: 2")
     contrast_weight: NonNegative = Field(0.8, description="section E.2")
-    role_weight: NonNegative = Field(
-        0.0,
-        description="of InfoNCE between the queries for words and for places of one step. It "
-        "needs model.query_form=roles",
-    )
-    role_temperature: Positive = Field(0.07, description="of it; CoCa's")
-    overlap_weight: NonNegative = Field(
-        0.0, description="of the IoU of two steps' boxes beyond that of the steps themselves"
-    )
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.2, description="of the captions' cross-entropy, section E.2"
-    )
-    varifocal_alpha: NonNegative = Field(
-        0.75, description="weight of a query without a step. VarifocalNet, the paper gives none"
-    )
-    varifocal_gamma: NonNegative = Field(2.0, description="VarifocalNet")
-    focal_alpha: Fraction = Field(0.25, description="PDVC")
-    focal_gamma: NonNegative = Field(2.0, description="PDVC")
-    count_spread: Positive = Field(
-        2.0, description="steps; sigma of what is forgiven next to the true count"
-    )
-    count_beta: NonNegative = Field(
-        1.0, description="power of what is not forgiven; PDVC; 0: nothing is forgiven"
     )
 
 
@@ -292,7 +233,6 @@ PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouC
 
 StepSource: TypeAlias = Literal["reference", "captions", "steps", "narration"]
 TextChoice: TypeAlias = Literal["own", "said", "any"]
-HeldOutScore: TypeAlias = Literal["places", "words"]
 
 
 class DataSettings(Settings):
@@ -320,18 +260,12 @@ class DataSettings(Settings):
     held_out: Fraction = Field(
         0.0,
         description="share of the videos, by their ids, that are not trained on but choose the "
-        "best",
+        "best, by SODA-D",
     )
     held_out_most: Count = Field(500, description="samples of them that are looked at")
-    held_out_score: HeldOutScore = Field(
-        "places",
-        description='what makes a network the best of them: SODA-D. "words": the mean of SODA-D '
-        "and SODA-C, slower",
-    )
 
 
 DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]
-HalfFraction: TypeAlias = Annotated[float, Field(ge=0.0, le=0.5)]
 
 
 class DescribeSettings(Settings):
@@ -352,27 +286,15 @@ class DescribeSettings(Settings):
     floor: Fraction = Field(
         0.0, description="a proposal less sure than this is never a step, whatever the count"
     )
-    choose: Literal["surest", "apart"] = Field(
-        "surest", description='"apart": most confident, no overlap'
-    )
-    overlap: HalfFraction = Field(
-        0.2,
-        description="apart: share of the shorter of two steps in which they may, and are then "
-        "parted",
-    )
     caption_weight: NonNegative = Field(
         0.0,
         description="of a caption's likelihood next to the confidence, of all queries. PDVC: 1.0",
-    )
-    caption_power: NonNegative = Field(
-        2.0, description="the likelihood is log P / tokens^this; PDVC's code"
     )
     speech: bool = Field(
         False,
         description="read what is said around each step, for a network that was trained with "
         "speech",
     )
-    search: SearchSettings = SearchSettings()
     batch: Batch = Field(16, description="videos looked at together; for speed alone")
 
 
@@ -386,10 +308,6 @@ class ProcxTrainSettings(TrainSettings):
     )
     weight_decay: NonNegative = Field(1e-3, description="AdamW's, of matrices alone; section E.2")
     clip: Positive = Field(0.1, description="greatest norm of a gradient; section E.2")
-    offset_rate: NonNegative = Field(
-        1.0,
-        description="of the rate, for the layers that place sampling points. Deformable DETR: 0.1",
-    )
 
 
 PROCX_TRAINING: Final = ProcxTrainSettings()

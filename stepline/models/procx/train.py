@@ -5,16 +5,12 @@ The folder is that of `training.run_folder`, and in it:
 
 best.safetensors      the network that scored best on held-out videos, where some are held out
 procx.safetensors     the final network
-seed-N/               the same of each seed, where several are asked for, and seeds.json: their scores
 """
 
-import json
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +21,6 @@ from stepline.errors import DatasetError, ModelError, SettingsError
 from stepline.evaluate.events import Event
 from stepline.evaluate.soda import soda
 from stepline.features import open_video_store
-from stepline.files.atomic_files import write_atomic
-from stepline.limits import parse_json
 from stepline.models.procx.batch import StepSample, collate
 from stepline.models.procx.checkpoint import (
     NETWORK,
@@ -36,12 +30,7 @@ from stepline.models.procx.checkpoint import (
     write_model,
 )
 from stepline.models.procx.dataset import StepDataset, gather_samples, steps_given_by
-from stepline.models.procx.inference import (
-    VideoToDescribe,
-    describe_many,
-    propose,
-    select_proposals,
-)
+from stepline.models.procx.inference import propose, select_proposals
 from stepline.models.procx.losses import count_frequencies, training_losses
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
@@ -51,30 +40,22 @@ from stepline.models.procx.settings import (
     LossSettings,
     ModelSettings,
     ProcxRunSettings,
-    ProcxTrainSettings,
 )
 from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
-from stepline.models.training.distributed import is_first, start_processes
+from stepline.models.training.distributed import start_processes
 from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.models.training.network import UNKNOWN_SOURCES
 from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import (
-    LOG_FILE,
-    settings_that_matter,
-    settings_to_train_on,
-    versions,
-)
+from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import FeatureSpec, read_records, source_flaw
 from stepline.networks.device import device_of
 from stepline.records import Rejected
 
 BEST_FILE, FINAL_FILE = NETWORK.names
-SEEDS_FILE = "seeds.json"
 SCORING_BATCH = 16  # held-out videos
 # how far from 1 the length of a unit row may be. Features are stored in half precision
 UNIT_TOLERANCE = 0.01
-OFFSET_LAYERS = "offsets"  # the layers of deformable attention that place its points
 # settings of a network that may change when it is trained on
 DROPOUT_SETTINGS = ("dropout", "captioner.dropout")
 
@@ -133,39 +114,22 @@ class PreparedRun:
         return network
 
 
-@dataclass(frozen=True)
-class SeedResult:
-    """The outcome of a seed's training.
-
-    score: the best on held-out videos, None without any.
-    loss: of the last step.
-    """
-
-    seed: int
-    folder: Path
-    score: float | None
-    loss: float
-
-
 def train_procx_run(
     sources: ProcxSources,
     folder: Path,
     settings: ProcxRunSettings,
     *,
     start: Path | None = None,
-    seeds: int = 1,
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedRun], None] | None = None,
-) -> list[SeedResult]:
-    """Train, or resume training, a network per seed, and return the outcome of each.
+) -> ProcX:
+    """Train, or resume training, and return the network.
 
     Args:
         sources: what is read.
         folder: of the run.
         settings: of the run.
         start: a network to train on.
-        seeds: how many trainings, from `train.seed` on, each in its own folder where there are
-            several.
         report: gets each step.
         on_prepared: called before the first step.
 
@@ -173,52 +137,54 @@ def train_procx_run(
     on, and what the sources raise.
     """
     device = start_processes(settings.train.device)
-    # What all seeds share.
     prepared = prepare_run(sources, settings, start)
     if on_prepared is not None:
         on_prepared(prepared)
-    results = []
-    # A run per seed, each reproducible on its own.
-    for seed in range(settings.train.seed, settings.train.seed + seeds):
-        training = settings.train.model_copy(update={"seed": seed})
-        seed_folder = folder / f"seed-{seed}" if seeds > 1 else folder
-        _train_seed(prepared, sources, seed_folder, training, start, report, device)
-        text = (seed_folder / LOG_FILE).read_text(encoding="utf-8")
-        lines = [parse_json(line) for line in text.splitlines()]
-        # Lines without a score are steps between two scorings.
-        scores = [line["score"] for line in lines if "score" in line]
-        best = max(scores, default=None)
-        results.append(SeedResult(seed, seed_folder, best, lines[-1]["loss"]))
-    # Of several processes one writes the summary.
-    if seeds > 1 and is_first():
-        write_atomic(folder / SEEDS_FILE, json.dumps(seed_summary(results), indent=2) + "\n")
-    return results
+    samples = prepared.samples
+    held_out = prepared.held_out
+    whole = prepared.settings
+    vocabulary = prepared.vocabulary
 
+    def write(network: ProcX, path: Path) -> None:
+        write_model(network, vocabulary, path, prepared.trained)
 
-def seed_summary(results: Sequence[SeedResult]) -> dict[str, Any]:
-    """Return the seeds' scores and losses with their mean and spread (standard deviation of a
-    sample), plain."""
-    rows = [
+    def train(keep_best: KeepBest) -> ProcX:
+        return train_procx(
+            samples,
+            folder,
+            vocabulary=vocabulary,
+            model=whole.model,
+            loss=whole.loss,
+            data=whole.data,
+            settings=whole.train,
+            start=prepared.network(),
+            report=report,
+            device=device,
+            scorer=soda_scorer(held_out, keep_best) if len(held_out) else None,
+        )
+
+    # what a run in the folder must have been started from to be resumed
+    start_identity = None if prepared.start is None else [start, prepared.start.sha256]
+    counts = {
+        "videos": len(samples),
+        "steps": sum(samples.counts),
+        "crowded": prepared.crowded,
+        "held_out": len(held_out),
+        "tokens": len(vocabulary),
+        "omitted": samples.reasons(),
+    }
+    run = TrainingRun(
+        folder,
+        NETWORK,
         {
-            "seed": result.seed,
-            "folder": result.folder.name,
-            "score": result.score,
-            "loss": result.loss,
-        }
-        for result in results
-    ]
-    scores = [result.score for result in results if result.score is not None]
-    losses = [result.loss for result in results]
-    return {"seeds": rows, "score": _mean_and_spread(scores), "loss": _mean_and_spread(losses)}
-
-
-def _mean_and_spread(values: list[float]) -> dict[str, float] | None:
-    """Return mean and standard deviation of a sample. The latter is 0 of a single value. None
-    without a value."""
-    if not values:
-        return None
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": statistics.fmean(values), "spread": spread}
+            "settings": settings_that_matter(whole),
+            "sources": asdict(sources) | {"start": start_identity},
+        },
+        write,
+        facts={"versions": versions(), "data": counts},
+        omitted=map(_omitted_row, samples.omitted),
+    )
+    return run_training(run, train)
 
 
 def prepare_run(
@@ -285,72 +251,12 @@ def _settings_of_start(
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
-    other_backbone = spec.backbone != before and not is_unknown
-    if spec.width != own.features or other_backbone:
+    if spec.width != own.features or (spec.backbone != before and not is_unknown):
         raise ModelError(
             f"{loaded.path}: takes features of {before!r}, {own.features} wide, "
             f"not {spec.backbone!r}, {spec.width} wide; give the features that it was trained on"
         )
     return own
-
-
-def _train_seed(
-    prepared: PreparedRun,
-    sources: ProcxSources,
-    folder: Path,
-    training: TrainSettings,
-    start: Path | None,
-    report: Callable[[Progress], None] | None,
-    device: torch.device,
-) -> None:
-    """Train one seed's network in its folder, and write it."""
-    samples = prepared.samples
-    held_out = prepared.held_out
-    whole = prepared.settings
-    vocabulary = prepared.vocabulary
-
-    def write(network: ProcX, path: Path) -> None:
-        write_model(network, vocabulary, path, prepared.trained)
-
-    def train(keep_best: KeepBest) -> ProcX:
-        words = vocabulary if whole.data.held_out_score == "words" else None
-        return train_procx(
-            samples,
-            folder,
-            vocabulary=vocabulary,
-            model=whole.model,
-            loss=whole.loss,
-            data=whole.data,
-            settings=training,
-            start=prepared.network(),
-            report=report,
-            device=device,
-            scorer=soda_scorer(held_out, keep_best, words) if len(held_out) else None,
-        )
-
-    # what a run in the folder must have been started from to be resumed
-    start_identity = None if prepared.start is None else [start, prepared.start.sha256]
-    identity = {
-        "settings": settings_that_matter(whole.model_copy(update={"train": training})),
-        "sources": asdict(sources) | {"start": start_identity},
-    }
-    counts: dict[str, Any] = {
-        "videos": len(samples),
-        "steps": sum(samples.counts),
-        "crowded": prepared.crowded,
-        "held_out": len(held_out),
-        "tokens": len(vocabulary),
-        "omitted": samples.reasons(),
-    }
-    run = TrainingRun(
-        folder,
-        NETWORK,
-        identity,
-        write,
-        facts={"versions": versions(), "data": counts},
-        omitted=map(_omitted_row, samples.omitted),
-    )
-    run_training(run, train)
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
@@ -397,9 +303,6 @@ def train_procx(
     # A network that is trained on keeps its own sizes.
     sizes = start.settings if start else model or ModelSettings()
     task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
-    # The layers that place sampling points may learn at a rate of their own.
-    if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
-        task = replace(task, rates={OFFSET_LAYERS: settings.offset_rate})
     return train_network(
         lambda: start or ProcX(sizes, len(vocabulary)),
         task,
@@ -462,29 +365,17 @@ def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Genera
 
 
 def soda_scorer(
-    samples: Sequence[StepSample],
-    keep: Callable[[nn.Module], None],
-    vocabulary: Vocabulary | None = None,
+    samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
     """Return the scorer of held-out samples: SODA-D of the most confident proposals, as many as are
-    counted.
-
-    vocabulary: with it captions are written too, and the score is the mean of SODA-D and SODA-C.
-    """
+    counted."""
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
         truth: dict[str, list[Event]] = {}
         for sample in batch:
             rows = zip(sample.spans, sample.sentences, strict=True)
             truth[sample.id] = [(start, end, sentence) for (start, end), sentence in rows]
-        if vocabulary is None:
-            events = _placed_events(network, batch)
-            score = soda(truth, events, kind="d").f1
-        else:
-            events = _described_events(network, vocabulary, batch)
-            places = soda(truth, events, kind="d").f1
-            words = soda(truth, events, kind="c").f1
-            score = (places + words) / 2
+        score = soda(truth, _placed_events(network, batch), kind="d").f1
         # A sum, since the loop divides by all videos at the end.
         return score * len(batch), float(len(batch))
 
@@ -499,17 +390,4 @@ def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str,
     for sample, video in zip(batch, proposals.videos, strict=True):
         boxes = video.boxes[select_proposals(video, DescribeSettings())]
         events[sample.id] = [(start, end, "") for start, end in boxes.tolist()]
-    return events
-
-
-def _described_events(
-    network: ProcX, vocabulary: Vocabulary, batch: Sequence[StepSample]
-) -> dict[str, list[Event]]:
-    """Return the most confident proposals of each sample with their captions."""
-    videos = [VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch]
-    descriptions = describe_many(network, vocabulary, videos)
-    events: dict[str, list[Event]] = {}
-    for sample, description in zip(batch, descriptions, strict=True):
-        spans = [(step.spans[0], step.text) for step in description.steps]
-        events[sample.id] = [(span.start, span.end, text) for span, text in spans]
     return events

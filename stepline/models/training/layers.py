@@ -46,12 +46,10 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return F.linear(rows, weight, bias)
     # Few products do not pay for what oneDNN prepares.
     *outer, width = rows.shape
-    products = rows.shape[:-1].numel() * weight.numel()
-    if products < MIN_ONEDNN_PRODUCTS:
+    if rows.shape[:-1].numel() * weight.numel() < MIN_ONEDNN_PRODUCTS:
         return F.linear(rows, weight, bias)
     flat = rows.reshape(-1, width)  # (N, C)
-    out = _LinearOneDnn.apply(flat, weight, bias)
-    return out.view(*outer, len(weight))
+    return _LinearOneDnn.apply(flat, weight, bias).view(*outer, len(weight))
 
 
 def use_cpu_kernels(rows: Tensor) -> bool:
@@ -68,8 +66,7 @@ def linear_no_grad(
     rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 ) -> Tensor:
     """Return `linear` of rows (N, C), or its positive part, without a gradient."""
-    products = len(rows) * weight.numel()
-    if ONEDNN_LINEAR is not None and products >= MIN_ONEDNN_PRODUCTS:
+    if ONEDNN_LINEAR is not None and len(rows) * weight.numel() >= MIN_ONEDNN_PRODUCTS:
         activation = "relu" if relu else "none"
         return ONEDNN_LINEAR(rows, weight, bias, activation, [], "")
     out = F.linear(rows, weight, bias)
@@ -96,8 +93,7 @@ class _LinearOneDnn(Function):  # type: ignore[misc]
         to_rows = None
         if context.needs_input_grad[0]:
             to_rows = linear_no_grad(gradient, weight.t(), None)  # (N, C)
-        to_weight = gradient.t() @ rows
-        return to_rows, to_weight, gradient.sum(0)
+        return to_rows, gradient.t() @ rows, gradient.sum(0)
 
 
 LANES_PER_NUMBER = 4  # of 16 bits, one per element; a rate is thus met to 1 / 65536
@@ -224,8 +220,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         # Block by block, so that the wide tensor is never whole.
         out = rows.new_empty(len(rows), len(narrow))
         blocks = rows.split(ROWS_PER_BLOCK)
-        targets = out.split(ROWS_PER_BLOCK)
-        for block, target in zip(blocks, targets, strict=True):
+        for block, target in zip(blocks, out.split(ROWS_PER_BLOCK), strict=True):
             inner = linear_no_grad(block, wide, wide_bias, relu=True)  # (BLOCK, F)
             if rate:
                 dropout_(inner, rate)
@@ -260,8 +255,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         # The scale was in the weights of the first layer, so it is in their gradients too.
         to_wide = to_wide.mul_(context.scale).t().contiguous()
         to_wide_bias = to_wide_bias.mul_(context.scale)
-        to_narrow_bias = gradient.sum(0)
-        return to_rows, to_wide, to_wide_bias, to_narrow, to_narrow_bias, None
+        return to_rows, to_wide, to_wide_bias, to_narrow, gradient.sum(0), None
 
 
 LOG_SUM_EXP_ROWS = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns

@@ -14,10 +14,10 @@ divided, since each holds another number of texts.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -80,7 +80,6 @@ class TrainingTask(Generic[S]):
     being read.
     augment: random changes to the samples of one step.
     losses: the terms of a batch's loss, which is the sum of their means.
-    rates: factors of the learning rate, by the name of the layer that they are of.
 
     Samples are read and augmented in threads, ahead of the step, so `augment` draws from the
     generator it is given alone.
@@ -90,7 +89,6 @@ class TrainingTask(Generic[S]):
     length: Callable[[S], int]
     augment: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
     losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
-    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ def fit(
             f"train.patience={settings.patience}: nothing is held out to score; "
             "set data.held_out, or leave the setting out"
         )
-    optimizer = _optimizer(model, settings, task.rates)
+    optimizer = _optimizer(model, settings)
     start = state = _resume(model, optimizer, settings, folder, count)
     if start.at_plateau(settings.patience):
         return model.eval()
@@ -281,7 +279,7 @@ def _step(
     torch.manual_seed(batch.seed + rank)
     factor = _learning_rate_factor(batch.number, steps, settings.warmup)
     for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * group["rate"] * factor
+        group["lr"] = settings.learning_rate * factor
 
     # A process that has no sample of the batch must still take part in the sums. Its own terms
     # count 0.
@@ -293,8 +291,7 @@ def _step(
     # Counts are summed over processes before they divide, since each holds another number.
     counts = weight * torch.stack([term.count.float() for term in terms])
     totals = torch.stack([term.total for term in terms])
-    means = totals / sum_over_processes(counts).clamp(min=1)
-    loss = weight * means.sum()
+    loss = weight * (totals / sum_over_processes(counts).clamp(min=1)).sum()
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
         cure = "lower train.learning_rate, and look at the features"
@@ -318,23 +315,16 @@ def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     return (1 + math.cos(angle)) / 2
 
 
-def _optimizer(
-    model: nn.Module, settings: TrainSettings, rates: Mapping[str, float]
-) -> torch.optim.AdamW:
+def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
     """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule
-    misses its norms.
-
-    rates: as in `TrainingTask`. A group's factor is kept in it as "rate".
-    """
-    # These two groups come first, whichever weight is met first.
-    parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
-    for name, weight in model.named_parameters():
-        factor = next((rates[layer] for layer in name.split(".") if layer in rates), 1.0)
-        parts.setdefault((factor, weight.ndim > 1), []).append(weight)
-    groups = []
-    for (factor, is_matrix), weights in parts.items():
-        decay = settings.weight_decay if is_matrix else 0.0
-        groups.append({"params": weights, "rate": factor, "weight_decay": decay})
+    misses its norms."""
+    weights = list(model.parameters())
+    matrices = [weight for weight in weights if weight.ndim > 1]
+    others = [weight for weight in weights if weight.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 

@@ -98,14 +98,8 @@ class NetworkSpec(Generic[H, N]):
         for name in self.names:
             if (path / name).is_file():
                 return path / name
-        # No network, and why: a run under way, or one network per seed.
         if (path / CHECKPOINT_FILE).is_file():
             raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
-        seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
-        if seeds:
-            raise ModelError(
-                f"{path}: holds one network per seed; give one of them, such as {seeds[0]}"
-            )
         # A single network under any other name is taken too.
         fault = "no such file"
         if path.is_dir():

@@ -403,8 +403,6 @@ def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Fl
         return FeatureJoin(source.store, excluded=excluded).flaw
 
     def flaw(video: str) -> Flaw | None:
-        if video in excluded:
-            return EXCLUDED_REASON, ""
-        return source.flaw(video)
+        return (EXCLUDED_REASON, "") if video in excluded else source.flaw(video)
 
     return flaw

@@ -36,7 +36,7 @@ from stepline.models.wys2.clips import (
     flaw_finder,
     narrated_clips,
 )
-from stepline.models.wys2.settings import ClipSettings, CosineMapping, LabelSettings
+from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Matrix, Record, Rejected
 from stepline.text import embed
 
@@ -151,7 +151,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """
     clips = dataset.clips
     if settings.kind == "ss":
-        return sentence_similarity_labels(key_step_similarity(clips, settings), settings)
+        return sentence_similarity_labels(key_step_similarity(clips), settings)
     if settings.kind == "vr":
         return visual_relevance_labels(clips)
     # MC: the task of each clip, and what the classifiers take it for
@@ -182,9 +182,7 @@ def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
-def key_step_similarity(
-    clips: Sequence[NarratedClip], settings: LabelSettings, encode: TextEncoder | None = None
-) -> Array:
+def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | None = None) -> Array:
     """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
 
     encode: texts to unit rows. By default it is MiniLM.
@@ -202,17 +200,9 @@ def key_step_similarity(
     cosine = np.full(len(clips), np.nan)
     for index, narration, key_step in with_step:
         cosine[index] = vector_of[narration] @ vector_of[key_step]
-    return map_cosine(cosine, settings.mapping)
-
-
-def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
-    """Return cosines as similarities in [0, 1]. The paper does not say how. NaN stays NaN."""
-    within = np.clip(cosine, -1.0, 1.0)
-    if mapping == "halved":
-        return np.asarray((1 + within) / 2)
-    if mapping == "angle":
-        return np.asarray(1 - np.arccos(within) / np.pi)
-    return np.maximum(within, 0.0)
+    # The paper leaves open how a cosine becomes a similarity. NaN stays NaN.
+    similarity: Array = np.clip(cosine, 0.0, 1.0)
+    return similarity
 
 
 def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:

@@ -187,23 +187,12 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return the NCE of each clip's own text among it and its negatives (WYS2, the equation of
     section 3.2), summed.
 
-    scores: (B, B), clip by text. Negatives are pairs of the batch that share the clip (`rivals`
-    "texts"), the text ("videos"), or as many of each. Of an odd number, one text more. Which ones
-    is drawn with torch's random numbers.
+    scores: (B, B), clip by text. Negatives are other texts of the batch. Which ones is drawn with
+    torch's random numbers.
     """
     own = scores.diagonal()  # (B,)
-    # how many negatives of each kind (None: all of the batch)
-    texts = videos = settings.negatives
-    if texts is not None and settings.rivals == "both":
-        videos = texts // 2
-        texts -= videos
-    # The own text comes first.
-    candidates = [own[:, None]]
-    if settings.rivals != "videos" and texts != 0:
-        candidates.append(_sample_negatives(scores, texts))
-    if settings.rivals != "texts" and videos != 0:
-        candidates.append(_sample_negatives(scores.T, videos))
-    losses = torch.cat(candidates, dim=1).logsumexp(1) - own  # (B,)
+    candidates = torch.cat([own[:, None], _sample_negatives(scores, settings.negatives)], dim=1)
+    losses = candidates.logsumexp(1) - own  # (B,)
     return Loss(losses.sum(), scores.new_full((), len(own)))
 
 

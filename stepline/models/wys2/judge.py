@@ -111,8 +111,7 @@ def grounding_evidence(
 def judged_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
     """Return the seconds in which a sentence is judged: its own, widened around their middle to
     `seconds`."""
-    lacking = max(0.0, seconds - span.duration)
-    start = max(0.0, span.start - lacking / 2)
+    start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
     return Span(start, max(span.end, start + seconds))
 
 

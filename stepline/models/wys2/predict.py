@@ -154,14 +154,9 @@ def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
 
 
 def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
-    """Raise SettingsError where a video's features are of another backbone than a network was
-    trained on."""
-    video = loaded.space.video
-    if video and video != backbone:
-        cure = f"set vision.backbone to {video}, or give another network"
-        raise SettingsError(
-            f"{loaded.path}: trained on features of {video!r}, these are of {backbone!r}; {cure}"
-        )
+    """Raise ModelError or SettingsError where a video's features, or the encoder of its texts, are of
+    another backbone than a network was trained on."""
+    loaded.check_space(backbone, rate=1.0)
     encoder = loaded.space.text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:
         raise SettingsError(

@@ -28,10 +28,8 @@ from stepline.settings import (
 )
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
-CosineMapping: TypeAlias = Literal["clipped", "halved", "angle"]
 Ranking: TypeAlias = Literal["tasks", "clips"]
 Score: TypeAlias = Literal["dot", "cosine", "joint"]
-NegativeKind: TypeAlias = Literal["texts", "videos", "both"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
 
@@ -71,10 +69,6 @@ class LabelSettings(Settings):
         None,
         description="ss: instead of c, the share of clips with a key-step that is kept, the most "
         "similar first",
-    )
-    mapping: CosineMapping = Field(
-        "clipped",
-        description="ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi",
     )
     ranking: Ranking = Field(
         "clips",
@@ -123,11 +117,7 @@ class ContrastSettings(Settings):
         description='"mil-nce-released" counts a clip\'s own candidates twice among the rivals',
     )
     negatives: Count | None = Field(
-        4, description="rivals of a positive, drawn from the batch; None: all of it"
-    )
-    rivals: NegativeKind = Field(
-        "texts",
-        description="other texts with the clip, other clips with the text, or as many of each",
+        4, description="other texts of the batch that a clip's own is told from; None: all of it"
     )
 
 
