@@ -120,6 +120,8 @@ SECTION_NAMES = frozenset(
 REMOVED_SETTINGS = {
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
     "run.words": "it is a constant now; leave it out",
+    "engine.batch": "each video is recognised by itself; leave it out",
+    "engine.fewest": "actors are started as videos wait for them; leave it out",
     "procx.choose": "the most confident proposals are the steps; leave it out",
     "procx.search": "captions are written greedily; leave it out",
     "train.offset_rate": "all layers learn at one rate; leave it out",

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from stepline.curate.stage import (
@@ -61,10 +60,6 @@ def read(work: VideoContext) -> bytes:
     elif word == "flaky" and not Path(text.split()[1]).exists():
         Path(text.split()[1]).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    # as on a slow node: the first try alone
-    elif word == "stall" and not Path(text.split()[1]).exists():
-        Path(text.split()[1]).touch()
-        time.sleep(3600)
     work.notes["letters"] = len(text)
     return json.dumps({"id": work.item.id, "text": text}).encode()
 
@@ -78,23 +73,6 @@ def count(work: VideoContext) -> bytes:
 def double(work: VideoContext) -> bytes:
     """Return twice the count."""
     return json.dumps({"double": 2 * json.loads(work.results["count"])["letters"]}).encode()
-
-
-def double_or_fail(work: VideoContext) -> bytes:
-    """Return twice the count, of a video that is not called bad."""
-    if work.item.id.startswith("bad"):
-        raise ZeroDivisionError(f"{work.item.id} by nothing")
-    return double(work)
-
-
-def double_many(together: Sequence[VideoContext]) -> list[bytes]:
-    """Return twice the count of each; a bad one spoils it for all, "kill" ends the process that has
-    several."""
-    if any(work.item.id == "kill" for work in together):
-        os.kill(os.getpid(), signal.SIGKILL)
-    for work in together:
-        work.notes["together"] = len(together)
-    return [double_or_fail(work) for work in together]
 
 
 def total(gathered: DatasetContext) -> None:

@@ -460,8 +460,6 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     stage = Stage("see", 1, "video", tell_device)
     setup = WorkerSetup(fake_stages.recipe(), {"see": stage}, str(tmp_path), device="cuda:1")
     key = "ab" * 32
-    (reply,) = TaskRunner(setup).run(
-        [TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu)]
-    )
+    reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device

@@ -272,10 +272,7 @@ def _names(out):
     """Return the names of a run's files, without what says where it ran: of `export` the key, which
     holds addresses."""
     names = (re.sub(r"^(stages/export/)[0-9a-f]{64}", r"\1KEY", name) for name in files_below(out))
-    names = (re.sub(r"^timings/.*", "timings/JOURNAL", _shards(name)) for name in names)
-    return sorted(
-        {re.sub(r"^manifests/log-.*", "manifests/log-JOURNAL.json", name) for name in names}
-    )
+    return sorted({re.sub(r"^timings/.*", "timings/JOURNAL", _shards(name)) for name in names})
 
 
 def _shards(text):

@@ -206,13 +206,10 @@ def _table(state: "RunStatus") -> str:
             f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}"
         )
 
-    # time left, and how the GPUs do
+    # time left, and what the GPUs could not do
     if state.left is not None and state.rate is not None:
         rate = f"{state.rate:,.0f} units an hour in the last run"
         lines.append(f"{rate}; {state.left / 3600:.1f} h left at this rate")
-    if state.gpu_busy is not None:
-        busy = f"GPUs busy {state.gpu_busy:.0%} of the last run"
-        lines.append(f"{busy}; engine.gpus shares one among more workers")
     if state.gpu_fallbacks:
         fallbacks = f"{state.gpu_fallbacks:,} units were done on the CPU"
         lines.append(f"{fallbacks}: their GPU was short of memory, or lost")

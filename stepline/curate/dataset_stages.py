@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from typing import cast
 
 from stepline.curate.execution.worker import peak_memory
-from stepline.curate.plan import Plan, VideoStatus, video_status
-from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem
-from stepline.curate.store.manifests import MANIFESTS_FOLDER, write_manifest
+from stepline.curate.plan import Plan, VideoStatus, statuses_before
+from stepline.curate.stage import Collection, DatasetContext, Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore, StageFolders
-from stepline.curate.store.run_log import RunLog, inventory
-from stepline.errors import StoreError
+from stepline.curate.store.run_log import RunLog
 from stepline.processes import THREAD_VARIABLES
 
 PARALLEL_READS = 16  # results of a stage that are read from a store at the same time
@@ -35,37 +33,36 @@ def run_dataset_stage(
 
     Raises StoreError where a video's results are missing though its stages have run.
     """
-    # The key follows from every video. `status` finds it without a look at each.
-    out = results.out
-    videos = _statuses(stage, plan, results, collection)
-    key = plan.dataset_key(stage, videos, collection.refused)
-    failures = {}
-    unfailed = []
-    for video in videos:
-        if video.failure is not None:
-            failures[video.item.id] = video.failure
-        else:
-            unfailed.append(video)
-    digest = plan.dataset_digest(stage, failures.values(), inventory(out).content)
-    manifest = out / f"{MANIFESTS_FOLDER}/{stage.name}.json"
-    write_manifest(manifest, {"of": digest, "key": key})
+    failures: dict[str, StageFailure] = {}
+    unfailed: list[VideoItem] = []
 
+    def statuses() -> Iterator[VideoStatus]:
+        for status in statuses_before(stage, plan, results, collection.items):
+            if status.failure is not None:
+                failures[status.item.id] = status.failure
+            else:
+                unfailed.append(status.item)
+            yield status
+
+    # The key follows from every video. They are not held, as there may be a million.
+    key = plan.dataset_key(stage, statuses(), collection.refused)
     # A folder that was finished under this key is used as it is.
-    folders = StageFolders(out)
+    folders = StageFolders(results.out)
     if not folders.is_complete(stage.name, key):
-        say(f"{stage.name}: {len(unfailed)} of {len(videos)} videos")
+        say(f"{stage.name}: {len(unfailed)} of {len(collection.items)} videos")
 
         def results_of(need: str) -> Iterator[tuple[VideoItem, bytes]]:
-            def read_result(video: VideoStatus) -> bytes:
-                return results.read(plan.stages[need], video.key(need))
+            def read_result(item: VideoItem) -> bytes:
+                keys = {task.stage: task.key for task in plan.tasks(item)}
+                return results.read(plan.stages[need], keys[need])
 
-            return read_results(unfailed, read_result, remote=out.local is None)
+            return read_results(unfailed, read_result, remote=results.out.local is None)
 
         context = DatasetContext(
             folder=folders.begin(stage, key),
-            items=[video.item for video in videos],
+            items=collection.items,
             recipe=plan.recipe,
-            out=out,
+            out=results.out,
             results=results_of,
             failures=failures,
             refused=collection.refused,
@@ -76,21 +73,6 @@ def run_dataset_stage(
         _run(stage, key, context, run_log)
         folders.complete(stage.name, key)
     return plan.with_dataset_key(stage, key)
-
-
-def _statuses(
-    stage: Stage, plan: Plan, results: ResultStore, collection: Collection
-) -> list[VideoStatus]:
-    """Return what became of each video in the stages before a dataset stage."""
-    before = plan.video_stages_before(stage)
-    statuses = []
-    for item in collection.items:
-        status = video_status(plan, results, item, before)
-        if status is None:
-            what = f"{item.id}: a result of its stages was removed while the run went on"
-            raise StoreError(f"{what}; run it again")
-        statuses.append(status)
-    return statuses
 
 
 def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
@@ -117,24 +99,24 @@ def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> No
 
 
 def read_results(
-    videos: Iterable[VideoStatus], read_result: Callable[[VideoStatus], bytes], *, remote: bool
+    items: Iterable[VideoItem], read_result: Callable[[VideoItem], bytes], *, remote: bool
 ) -> Iterator[tuple[VideoItem, bytes]]:
     """Yield each item with its result, in order. remote: ahead of time, for one by one would be
     mostly waiting."""
     if not remote:
-        for video in videos:
-            yield video.item, read_result(video)
+        for item in items:
+            yield item, read_result(item)
         return
     # A window of reads: the next ones are on their way while one is used.
     reads: deque[tuple[VideoItem, Future[bytes]]] = deque()
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="results") as pool:
-        for video in videos:
-            reads.append((video.item, pool.submit(read_result, video)))
+        for item in items:
+            reads.append((item, pool.submit(read_result, item)))
             if len(reads) > PARALLEL_READS:
-                item, data = reads.popleft()
-                yield item, data.result()
-        for item, data in reads:
-            yield item, data.result()
+                earlier, data = reads.popleft()
+                yield earlier, data.result()
+        for earlier, data in reads:
+            yield earlier, data.result()
 
 
 @contextmanager

@@ -8,7 +8,6 @@ so a run continues where an earlier one ended, however that ended:
     OUT/cells, failures                             results of tasks (a stage of a video), and why there are none
     OUT/stages/STAGE/KEY/                           what a dataset stage made
     OUT/timings/*.jsonl, driver.json                what each task took; who works on the run
-    OUT/manifests/                                  caches of all that, for `stepline curate status`
     OUT/dataset/                                    what the export stage publishes
     OUT/features/                                   the store that the features stage makes
 """
@@ -21,10 +20,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 
 from stepline.curate.dataset_stages import run_dataset_stage
-from stepline.curate.execution.local import run_locally, scratch_folder
+from stepline.curate.execution.local import run_locally
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import (
@@ -39,9 +37,8 @@ from stepline.curate.stage import (
     resolve_stages,
 )
 from stepline.curate.store.lock import RunLock, lock_run
-from stepline.curate.store.manifests import SAVE_INTERVAL
 from stepline.curate.store.results import ResultStore, StageFolders, remove_partials
-from stepline.curate.store.run_log import RunLog, inventory, write_inventory
+from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import check_writable
 from stepline.files.remote import RemotePath
@@ -57,17 +54,12 @@ SECONDS_PER_HOUR = 3600
 @dataclass
 class PhaseProgress:
     """Videos of one phase. earlier: finished before the run began. kinds: how the failed ones
-    failed, by kind.
-
-    reasons: (stage, kind) -> videos.
-    """
+    failed, by kind."""
 
     total: int
-    stages: tuple[str, ...] = ()
     finished: int = 0
     earlier: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
     def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
@@ -76,7 +68,6 @@ class PhaseProgress:
         self.earlier += earlier
         if failure is not None:
             self.kinds[failure.kind] += 1
-            self.reasons[failure.stage, failure.kind] += 1
 
     @property
     def failed(self) -> int:
@@ -94,18 +85,13 @@ class PhaseProgress:
         # What an earlier run did took no time of this one.
         worked = self.finished - self.earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
-        if not worked:
-            return None
-        return worked / hours
+        return worked / hours if worked else None
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds to the end at this rate. None while it is not known."""
         rate = self.rate
-        if not rate:
-            return None
-        remaining = self.total - self.finished
-        return remaining / rate * SECONDS_PER_HOUR
+        return (self.total - self.finished) / rate * SECONDS_PER_HOUR if rate else None
 
 
 @dataclass(frozen=True)
@@ -194,40 +180,52 @@ def run_recipe(
     """
     began = time.monotonic()
     cpu = time.process_time()
+    recipe = request.recipe
     out = output_path(request)
-    plan = Plan.from_recipe(request.recipe, resolve_stages(request.recipe, request.stages))
+    plan = Plan.from_recipe(recipe, resolve_stages(recipe, request.stages))
     if out.local is not None:
         check_writable(out.local)
-    with lock_run(out) as lock, scratch_folder() as scratch:
-        # What comes in, written down before any work.
+    with lock_run(out) as lock:
+        # The videos, written down before any work.
         if lock.killed:
             remove_partials(out)
         collection = collect_items(source, request.limit)
-        write_inventory(out, request.recipe, collection, request.source)
+        items = collection.items
+        write_inventory(out, recipe, collection, request.source)
 
-        # The work, logged.
+        # Each phase is either stages per video, or stages over all of them.
+        results = ResultStore(out)
         with contextlib.closing(RunLog(out)) as run_log:
             run_log.write(
                 "run",
                 version=__version__,
                 libraries=plan.versions(),
-                engine=request.recipe.engine.name,
+                engine=recipe.engine.name,
                 cores=core_count(),
-                videos=len(collection.items),
+                videos=len(items),
                 seconds=time.monotonic() - began,
             )
-            run = _RunInProgress(request, out, collection, run_log, scratch, lock)
-            plan = run.through_phases(plan)
+            for stages in plan.phases():
+                if stages[0].kind == "video":
+                    _through_video_stages(request, plan, results, stages, items, run_log, lock)
+                    if recipe.engine.name == "ray":
+                        results = ResultStore(out)  # other machines have written to it
+                    continue
+                for stage in stages:
+                    lock.check()
+                    plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
             run_log.write(
                 "ended",
                 seconds=round(time.monotonic() - began, 3),
                 cpu=round(time.process_time() - cpu, 3),
             )
 
-        # What came of it.
+        # The first failure of each video that has one.
+        names = [stage.name for stage in plan.video_stages]
+        statuses = (video_status(plan, results, item, names) for item in items)
         outcome = RunOutcome(
-            len(collection.items),
-            _failures(plan, out, collection),
+            len(items),
+            tuple(status.failure for status in statuses if status and status.failure),
             tuple(collection.refused),
             plan,
             time.monotonic() - began,
@@ -236,6 +234,44 @@ def run_recipe(
             lock.check()
             at_end(outcome)
     return outcome
+
+
+def _through_video_stages(
+    request: RunRequest,
+    plan: Plan,
+    results: ResultStore,
+    stages: Sequence[Stage],
+    items: Sequence[VideoItem],
+    run_log: RunLog,
+    lock: RunLock,
+) -> None:
+    """Take the videos that nothing has failed for so far through some stages, on the engine of the
+    recipe."""
+    names = tuple(stage.name for stage in stages)
+    progress = PhaseProgress(len(items))
+    before = plan.video_stages_before(stages[0])
+
+    def count(video: FinishedVideo) -> None:
+        # Another driver may have taken the lock, if this machine seemed dead.
+        lock.check()
+        progress.count(video.failure, earlier=not video.computed)
+        request.on_progress(progress)
+
+    def unfailed() -> Iterator[VideoItem]:
+        # A video that failed in an earlier phase takes no part in this one.
+        for item in items:
+            status = video_status(plan, results, item, before) if before else None
+            if status is None or status.failure is None:
+                yield item
+
+    phase = Phase(plan, results, names, request.retry_failed, count)
+    request.on_progress(progress)
+    if request.recipe.engine.name == "ray":
+        from stepline.curate.execution.ray import run_on_ray
+
+        run_on_ray(phase, unfailed())
+    else:
+        run_locally(phase, unfailed(), run_log)
 
 
 def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
@@ -258,88 +294,3 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
             f"the source holds no video to work on ({len(refused)} refused); name another"
         )
     return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
-
-
-def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[StageFailure, ...]:
-    """Return the first failure of each video that has one. Write down which results there are."""
-    # The listing is complete only now, when no task runs any more.
-    names = tuple(stage.name for stage in plan.video_stages)
-    results = ResultStore(out)
-    results.save_manifests(names)
-    statuses = (video_status(plan, results, item, names) for item in collection.items)
-    return tuple(status.failure for status in statuses if status and status.failure)
-
-
-@dataclass(frozen=True)
-class _RunInProgress:
-    """A run under way. lock: its hold on OUT. scratch: its folder on this machine."""
-
-    request: RunRequest
-    out: RemotePath
-    collection: Collection
-    run_log: RunLog
-    scratch: Path
-    lock: RunLock
-
-    def through_phases(self, plan: Plan) -> Plan:
-        """Take all videos through all stages. Return the plan that knows the dataset stages."""
-        request = self.request
-        results = ResultStore(self.out)
-        results.save_manifests([stage.name for stage in plan.video_stages], self.lock.name)
-        # Each phase is either stages per video, or stages over all of them.
-        for stages in plan.phases():
-            if stages[0].kind == "video":
-                self._through_video_stages(plan, results, stages)
-                if request.recipe.engine.name == "ray":
-                    results = ResultStore(self.out)  # other machines have written to it
-                continue
-            for stage in stages:
-                self.lock.check()
-                plan = run_dataset_stage(
-                    stage, plan, results, self.collection, self.run_log, request.say
-                )
-        return plan
-
-    def _through_video_stages(
-        self, plan: Plan, results: ResultStore, stages: Sequence[Stage]
-    ) -> None:
-        """Take the videos that nothing has failed for so far through some stages, on the engine of
-        the recipe."""
-        request = self.request
-        items = self.collection.items
-        names = tuple(stage.name for stage in stages)
-        progress = PhaseProgress(len(items), names)
-        before = plan.video_stages_before(stages[0])
-        saved_at = time.monotonic()
-
-        def count(video: FinishedVideo) -> None:
-            nonlocal saved_at
-            # Another driver may have taken the lock, if this machine seemed dead.
-            self.lock.check()
-            if time.monotonic() - saved_at > SAVE_INTERVAL:
-                results.save_manifests(names, self.lock.name)
-                saved_at = time.monotonic()
-            progress.count(video.failure, earlier=not video.computed)
-            request.on_progress(progress)
-
-        def unfailed() -> Iterator[VideoItem]:
-            # A video that failed in an earlier phase takes no part in this one.
-            for item in items:
-                status = None
-                if before:
-                    status = video_status(plan, results, item, before)
-                if status is None or status.failure is None:
-                    yield item
-
-        # For `status`.
-        plan.task_keys(self.out, names, inventory(self.out).content, lambda: items)
-        phase = Phase(plan, results, names, request.retry_failed, count)
-        request.on_progress(progress)
-        engine = request.recipe.engine
-        if engine.name == "ray":
-            from stepline.curate.execution.ray import run_on_ray
-
-            run_on_ray(phase, unfailed())
-        else:
-            workers = engine.workers or core_count()
-            run_locally(phase, unfailed(), workers, self.scratch, self.run_log)

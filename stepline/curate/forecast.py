@@ -18,8 +18,7 @@ import numpy as np
 from stepline.curate.driver import RunRequest, collect_items, run_recipe
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import SourceEntry, VideoItem, resolve_stages
-from stepline.curate.store.manifests import files_in
-from stepline.curate.store.results import CELLS_FOLDER, FAILURES_FOLDER
+from stepline.curate.store.results import CELLS_FOLDER, FAILURES_FOLDER, files_in
 from stepline.curate.store.run_log import LogLine, log_number, read_timings
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import Floats

@@ -16,23 +16,18 @@ the same whatever ran first.
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, files_read
-from stepline.curate.store.manifests import Keys, phase_keys
 from stepline.curate.store.results import ResultStore
+from stepline.errors import StoreError
 from stepline.records import Rejected
-from stepline.version import __version__, minor_version, package_version
+from stepline.version import minor_version, package_version
 
-if TYPE_CHECKING:
-    from stepline.files.remote import RemotePath
-
-KEY_BYTES = 32  # of a sha256
 NO_LIBRARIES: Mapping[str, str] = {}
 # major.minor of the libraries that keys without any stand for. They are those of the day when
 # libraries came into keys, so that all results from before are still known. A patch release changes
@@ -181,29 +176,6 @@ class Plan:
             tasks.append(StageTask(item, name, key, needs))
         return tuple(tasks)
 
-    def task_keys(
-        self,
-        out: "RemotePath",
-        stages: tuple[str, ...],
-        content: str,
-        items: Callable[[], Iterable[VideoItem]],
-    ) -> dict[str, Keys]:
-        """Return, by stage of a phase, the number of the key of each video's task, in the videos'
-        order.
-
-        Stages whose needs are not done have none. content: the sha256 of the videos, which are read
-        only where the keys are not known yet.
-        """
-
-        def named_keys() -> Iterator[tuple[str, str]]:
-            for item in items():
-                for task in self.tasks(item):
-                    if task.stage in stages:
-                        yield task.stage, task.key
-
-        digest = self.digest(content)
-        return phase_keys(out, stages[0], digest, named_keys)
-
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
         """Return the video stages that come before a stage in the recipe."""
         names = []
@@ -230,7 +202,7 @@ class Plan:
         return True
 
     def dataset_key(
-        self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Rejected]
+        self, stage: Stage, statuses: Iterable["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
         """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
         # What the stage is, the dataset stages that it needs, and what was refused.
@@ -248,109 +220,56 @@ class Plan:
         for status in statuses:
             item = status.item
             inputs = stage_inputs(stage, item)
-            video: list[object] = [item.id, inputs]
             failure = status.failure
             keys = reason = None
             if failure is None:
-                keys = status.keys(stage.needs)
+                keys = [status.keys[need] for need in stage.needs if need in status.keys]
             else:
                 reason = [failure.stage, failure.kind, failure.reason]
-            line = _json([video, keys, reason])
-            digest.update(line)
+            video: list[object] = [[item.id, inputs], keys, reason]
+            digest.update(_json(video))
         return digest.hexdigest()
 
-    def dataset_digest(self, stage: Stage, failures: Iterable[StageFailure], content: str) -> str:
-        """Return a sha256 of all that a dataset stage's key follows from, known without a look at
-        each video.
 
-        failures: of the video stages before it. content: the sha256 of the videos.
-        """
-        reasons = []
-        for failure in failures:
-            reason = [failure.id, failure.stage, failure.kind, failure.reason]
-            reasons.append(reason)
-        # Sorted, since workers find failures in any order.
-        reasons.sort()
-        run_digest = self.digest(content)
-        parts: list[object] = [run_digest]
-        parts += self._stage_parts(stage)
-        parts += [self.recipe.threads, reasons]
-        return _sha256(parts)
-
-    def digest(self, content: str) -> str:
-        """Return a sha256 of all that decides the keys of a run's tasks."""
-        # The version too, since a listing that another version wrote is not believed.
-        parts: list[object] = [__version__, content]
-        parts.append(_pairs(self.dataset_keys))
-        for stage in self.video_stages:
-            libraries = self.libraries.get(stage.name, NO_LIBRARIES)
-            parts.append(self._stage_parts(stage))
-            parts.append(_pairs(libraries))
-        return _sha256(parts)
-
-    def _stage_parts(self, stage: Stage) -> list[object]:
-        needs = list(stage.needs)
-        reads = list(stage.reads)
-        settings = self.settings[stage.name]
-        return [stage.name, stage.version, needs, reads, settings]
-
-
-def _pairs(values: Mapping[str, str]) -> list[list[str]]:
-    pairs = []
-    for name in sorted(values):
-        pairs.append([name, values[name]])
-    return pairs
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VideoStatus:
-    """What has become of a video in some stages: the key of each result, or the first failure.
-
-    digests: the keys as bytes, in the order of `stages`: a million videos of these are held
-    together.
-    """
+    """What has become of a video: the keys of its results by stage, or the first failure."""
 
     item: VideoItem
-    stages: tuple[str, ...]
-    digests: bytes
+    keys: Mapping[str, str]
     failure: StageFailure | None
-
-    def key(self, stage: str) -> str:
-        """Return the key of a stage's result."""
-        start = self.stages.index(stage) * KEY_BYTES
-        digest = self.digests[start : start + KEY_BYTES]
-        return digest.hex()
-
-    def keys(self, needs: Iterable[str]) -> list[str]:
-        """Return the keys of the results among some needs, in their order."""
-        keys = []
-        for need in needs:
-            if need in self.stages:
-                key = self.key(need)
-                keys.append(key)
-        return keys
 
 
 def video_status(
-    plan: Plan, results: ResultStore, item: VideoItem, stages: tuple[str, ...]
+    plan: Plan, results: ResultStore, item: VideoItem, stages: Sequence[str]
 ) -> VideoStatus | None:
     """Return what became of a video in some stages, or None where a result is missing without a
     failure."""
     # Results in the order of the stages, up to the first failure.
-    digests = []
+    keys: dict[str, str] = {}
     for task in plan.tasks(item):
         if task.stage not in stages:
             continue
         stage = plan.stages[task.stage]
         if not results.has(stage, task.key):
             failure = results.failure(stage, task.key)
-            if failure is None:
-                return None
-            return VideoStatus(item, stages, b"", failure)
-        digest = bytes.fromhex(task.key)
-        digests.append(digest)
+            return None if failure is None else VideoStatus(item, keys, failure)
+        keys[task.stage] = task.key
     # A stage has no task yet where a dataset stage before it is not done.
-    if len(digests) < len(stages):
-        return None
-    joined = b"".join(digests)
-    return VideoStatus(item, stages, joined, None)
+    return VideoStatus(item, keys, None) if len(keys) == len(stages) else None
+
+
+def statuses_before(
+    stage: Stage, plan: Plan, results: ResultStore, items: Iterable[VideoItem]
+) -> Iterator[VideoStatus]:
+    """Yield what became of each video in the stages before a dataset stage.
+
+    Raises StoreError where a video's results are missing though its stages have run.
+    """
+    before = plan.video_stages_before(stage)
+    for item in items:
+        status = video_status(plan, results, item, before)
+        if status is None:
+            what = f"{item.id}: a result of its stages was removed while the run went on"
+            raise StoreError(f"{what}; run it again")
+        yield status

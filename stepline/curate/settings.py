@@ -133,18 +133,12 @@ class EngineSettings(Settings):
         "local", description="processes of this machine, or a Ray cluster"
     )
     workers: Processes | None = Field(
-        None, description="processes (local) or actors per stage group (ray), none = one per core"
-    )
-    fewest: Processes = Field(
-        1, description="actors per stage group that Ray keeps when there is little to do"
+        None, description="processes (local) or actors (ray), none = one per core"
     )
     gpus: NonNegative = Field(
         0.0,
         description="GPUs that a worker takes for the stages that use one (.25: four share it, 0: "
         "no GPU)",
-    )
-    batch: Annotated[int, Field(ge=1, le=256)] = Field(
-        1, description="open videos that a worker with a GPU recognises together, at most"
     )
     cache: Count = Field(
         4096, description="MiB of remote media that wait on the local disk together"

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
@@ -197,8 +197,6 @@ class Stage:
         reads_media: returns whether it reads the video file too with a recipe. None: it does not.
         libraries: returns the packages whose versions change a result with a recipe, as far as it
             is computed: captions and ready features are only read. None: no version does.
-        run_many: `run` of several videos together, where that uses a GPU better. It fails for all
-            or none.
     """
 
     name: str
@@ -214,7 +212,6 @@ class Stage:
     resumes: bool = False
     reads_media: Callable[["Recipe"], bool] | None = None
     libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
-    run_many: Callable[[Sequence[VideoContext]], list[bytes]] | None = None
 
     def deciding_settings(self, recipe: "Recipe") -> JsonValue:
         """Return exactly what of a recipe decides its result."""
@@ -273,33 +270,11 @@ class Recipe(Settings):
         return self.places
 
 
-R = TypeVar("R", bound=Recipe)
-
-
-@overload
-def load_recipe(
-    name: str, overrides: Sequence[str] = (), *, preset: Path | None = None
-) -> Recipe: ...
-
-
-@overload
-def load_recipe(
-    name: str, overrides: Sequence[str] = (), *, preset: Path | None = None, kind: type[R]
-) -> R: ...
-
-
-def load_recipe(
-    name: str,
-    overrides: Sequence[str] = (),
-    *,
-    preset: Path | None = None,
-    kind: type[Recipe] = Recipe,
-) -> Recipe:
+def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None = None) -> Recipe:
     """Return a recipe by the name of one that comes with the package, or by the path of a TOML
     file.
 
-    preset: settings below the recipe's own, a file of `cli.options.preset_files`. kind: the class
-    of its settings.
+    preset: settings below the recipe's own, a file of `cli.options.preset_files`.
     Raises SettingsError for an unknown name, key or value.
     """
     # A name among the package's recipes comes before a file of that name.
@@ -308,7 +283,7 @@ def load_recipe(
     if not path.is_file():
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
-    recipe = load_settings(kind, path, overrides, preset=preset)
+    recipe = load_settings(Recipe, path, overrides, preset=preset)
     # A named vision-language model is checked once, for all videos.
     if recipe.steps.vision.vlm.named:
         from stepline.pipeline.networks import check_vlm

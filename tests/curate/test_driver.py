@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_info
 
 from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
 from stepline.curate.driver import RunRequest, curate, run_recipe
-from stepline.curate.plan import VideoStatus
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
 from stepline.curate.stages import STAGE_TABLE
@@ -192,25 +191,20 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
 
 
 def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
-    videos = [
-        VideoStatus(VideoItem(f"v{number:03d}"), (), b"", None)
-        for number in range(3 * PARALLEL_READS)
-    ]
+    items = [VideoItem(f"v{number:03d}") for number in range(3 * PARALLEL_READS)]
     # broken where fewer are read at a time
     together = threading.Barrier(PARALLEL_READS, timeout=60)
 
     def read(one):
         together.wait()
-        return one.item.id.encode()
+        return one.id.encode()
 
-    assert list(read_results(videos, read, remote=True)) == [
-        (one.item, one.item.id.encode()) for one in videos
-    ]
+    assert list(read_results(items, read, remote=True)) == [(one, one.id.encode()) for one in items]
 
 
 def test_results_on_a_disk_are_read_as_they_are_asked_for():
     asked = []
-    videos = [VideoStatus(VideoItem(id), (), b"", None) for id in "ab"]
-    results = read_results(videos, lambda one: asked.append(one.item.id) or b"", remote=False)
+    items = [VideoItem(id) for id in "ab"]
+    results = read_results(items, lambda one: asked.append(one.id) or b"", remote=False)
     assert next(results) == (VideoItem("a"), b"")
     assert asked == ["a"]

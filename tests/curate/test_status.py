@@ -1,4 +1,5 @@
 import dataclasses
+import time
 from contextlib import closing
 
 import pytest
@@ -80,16 +81,61 @@ def test_progress_knows_its_rate_and_what_is_left():
     assert progress.seconds_left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)
 
 
-def test_status_reports_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):
+def test_status_counts_tasks_that_a_gpu_gave_out_for_in_the_last_run(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     out = RemotePath(str(tmp_path / "out"))
     run_recipe(
         RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"})
     )
-    assert run_status(out, STAGES).gpu_busy is None
+    first = run_status(out, STAGES)
     with closing(RunLog(out)) as log:
-        log.write("end", stage="read", cpu=1.0, gpu_looks=3.0, gpu_busy=1.5)
-        log.write("end", stage="read", cpu=1.0, gpu_looks=1.0, gpu_busy=1.0)
+        log.write("end", stage="read", cpu=1.5, gpu_fallbacks=1.0)
+        log.write("end", stage="of another recipe", cpu=1.5, gpu_fallbacks=1.0)
     found = run_status(out, STAGES)
-    assert found.gpu_busy == 0.625
-    assert "GPUs busy 62% of the last run" in status_text(found)
+    assert (first.gpu_fallbacks, found.gpu_fallbacks) == (0, 1)
+    assert found.stages[0].cpu == pytest.approx(first.stages[0].cpu + 1.5)
+    assert "1 units were done on the CPU" in status_text(found)
+    time.sleep(0.01)
+    with closing(RunLog(out)) as log:
+        log.write("run", videos=1)
+    later = run_status(out, STAGES)
+    assert (later.gpu_fallbacks, later.rate) == (0, None)
+    assert later.stages == found.stages
+
+
+@pytest.mark.parametrize("where", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])
+def test_a_status_follows_whatever_happened_to_a_run(tmp_path, monkeypatch, where, request):
+    if where == "bucket":
+        request.getfixturevalue("bucket")
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    items = videos(
+        tmp_path / "in", {"a": "one", "b": "odd", "c": "silent", "d": "two", "e": "three"}
+    )
+    out = RemotePath(str(tmp_path / "out") if where == "disk" else "s3://bucket/run")
+    # a phase behind a dataset stage
+    whole = dataclasses.replace(STAGES["publish"], needs=("total", "double", "share"), takes=())
+    stages, names = {**STAGES, "publish": whole}, list(STAGES)
+    asked = RunRequest(recipe(stages=names), out.url, stages)
+    run_recipe(asked, items)
+    found = run_status(out, stages)
+    assert {stage.name: (stage.done, stage.never, stage.waiting) for stage in found.stages} == {
+        "read": (3, 0, 0),
+        "count": (3, 2, 0),
+        "double": (3, 2, 0),
+        "total": (1, 0, 0),
+        "share": (3, 2, 0),
+        "publish": (1, 0, 0),
+    }
+    assert found == run_status(out, stages)
+    (first, *_), kept = list((out / "cells/double").list()), run_status(out, stages)
+    (out / f"cells/double/{first.name}").remove()
+    lost = {stage.name: stage for stage in run_status(out, stages).stages}
+    assert (lost["double"].done, lost["double"].waiting, lost["total"].waiting) == (2, 1, 1)
+    assert lost["share"].waiting == 3  # its total is not known to be whole
+    run_recipe(asked, items)
+    again = run_status(out, stages)
+    assert [stage.done for stage in again.stages] == [stage.done for stage in kept.stages]
+    assert again.failures == kept.failures
+    run_recipe(dataclasses.replace(asked, retry_failed=True), [*items[:1], *items[2:]])
+    assert [failure.id for failure in run_status(out, stages).failures] == ["c"]
+    assert run_status(out, stages).videos == 4

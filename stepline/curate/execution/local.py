@@ -21,19 +21,22 @@ from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SettingsError, StoreError
 from stepline.files.atomic_files import cache_folder
-from stepline.networks.device import cuda_gpus, current_device, requested_device
+from stepline.networks.device import core_count, cuda_gpus, current_device, requested_device
 
 
-def run_locally(
-    phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog
-) -> None:
-    """Take all items through a phase with some worker processes. Some of them may have a GPU or a
-    share of one.
+def run_locally(phase: Phase, items: Iterable[VideoItem], run_log: RunLog) -> None:
+    """Take all items through a phase with worker processes. Some of them may have a GPU or a share
+    of one.
 
     Raises SteplineError where the run must end. What was finished is kept.
     """
-    devices = worker_devices(phase.plan.recipe.engine.gpus)
-    with contextlib.closing(Scheduler(phase, workers, scratch, run_log, devices)) as scheduler:
+    engine = phase.plan.recipe.engine
+    workers = engine.workers or core_count()
+    devices = worker_devices(engine.gpus)
+    with (
+        scratch_folder() as scratch,
+        contextlib.closing(Scheduler(phase, workers, scratch, run_log, devices)) as scheduler,
+    ):
         scheduler.run(items)
 
 

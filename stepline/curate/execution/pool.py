@@ -32,7 +32,7 @@ MAX_OUTSIDE_KILLS = 5  # of a task's worker, before the task counts as failed
 
 
 class TaskWorker(WorkerProcess):
-    """A worker process that does tasks, several of one stage together."""
+    """A worker process that does tasks, one at a time."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self.has_gpu = setup.device != "cpu"
@@ -76,8 +76,6 @@ class TaskPool(WorkerPool[TaskWorker]):
         self._limits = setup.recipe.limits
         self._outside_kills: Counter[str] = Counter()  # by key of the task
         self._retries: deque[TaskRequest] = deque()  # for fresh processes
-        # Of tasks that were done together, to be done one by one.
-        self._singles: deque[TaskRequest] = deque()
         setups = [replace(setup, device=device) for device in devices]
         setups += [setup] * size
         super().__init__(lambda number: TaskWorker(setups[number]), size)
@@ -89,27 +87,24 @@ class TaskPool(WorkerPool[TaskWorker]):
         for worker in self.workers:
             # Only the end of a process that did nothing before says what a task does.
             if worker.task_count == 0:
-                self._submit_again(worker, self._retries)
-            self._submit_again(worker, self._singles)
+                self._submit_again(worker)
         return [worker for worker in self.workers if worker.is_free]
 
-    def _submit_again(self, worker: TaskWorker, waiting: deque[TaskRequest]) -> None:
-        for request in waiting:
+    def _submit_again(self, worker: TaskWorker) -> None:
+        for request in self._retries:
             if worker.is_free and worker.can_do(request):
-                waiting.remove(request)
-                self.submit(worker, [request])
+                self._retries.remove(request)
+                self.submit(worker, request)
                 return
 
-    def submit(self, worker: TaskWorker, requests: Sequence[TaskRequest]) -> None:
-        """Send requests of one stage to a free worker."""
-        for request in requests:
-            task = request.task
-            self._run_log.write(
-                "start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid
-            )
-        worker.loaded_stages.add(requests[0].task.stage)
-        # Several videos together have as much time as each of them has alone.
-        worker.submit(requests, self._limits.seconds * len(requests))
+    def submit(self, worker: TaskWorker, request: TaskRequest) -> None:
+        """Send a request to a free worker."""
+        task = request.task
+        self._run_log.write(
+            "start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid
+        )
+        worker.loaded_stages.add(task.stage)
+        worker.submit(request, self._limits.seconds)
 
     def finished_tasks(
         self, seconds: float = POLL_SECONDS
@@ -119,19 +114,20 @@ class TaskPool(WorkerPool[TaskWorker]):
         Raises SteplineError where the whole run must end: wrong settings, no models, no room on the
         disk.
         """
-        ended: list[tuple[TaskRequest, TaskReply]] = []
+        outcomes = []
         for worker, message in self.wait(seconds):
+            ended = None
             if isinstance(message, WorkerReady):
                 cpu = round(message.cpu, 4)
                 wall = round(message.wall, 4)
                 self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             elif isinstance(message, Reply):
-                ended += self._take_replies(worker, message.value)
+                ended = self._take_reply(worker, message.value)
             elif isinstance(message, WorkerDeath):
-                ended += self._take_death(worker, message)
-        outcomes = []
-        for request, reply in ended:
-            task = request.task
+                ended = self._take_death(worker, message)
+            if ended is None:
+                continue
+            task, reply = ended
             if reply.kind == "run":
                 raise SteplineError(f"stage {task.stage}: {reply.reason}")
             failure = None
@@ -140,51 +136,38 @@ class TaskPool(WorkerPool[TaskWorker]):
             outcomes.append((task, failure))
         return outcomes
 
-    def _take_replies(
-        self, worker: TaskWorker, replies: Sequence[TaskReply]
-    ) -> list[tuple[TaskRequest, TaskReply]]:
-        """Return the requests that are over. Models of other tasks may have taken the memory that
-        was short: then a request is done again."""
-        requests: Sequence[TaskRequest] = worker.task
-        is_fresh = worker.task_count == 1 and len(requests) == 1
-        ended = []
-        is_short = False
-        for request, reply in zip(requests, replies, strict=True):
-            again = reply.kind == "memory" and not is_fresh
-            self._log_end(request, reply, again=again)
-            if again:
-                is_short = True
-                self._repeat(request, requests)
-            else:
-                ended.append((request, reply))
-        if is_short:
-            worker.restart()
-        return ended
+    def _take_reply(
+        self, worker: TaskWorker, reply: TaskReply
+    ) -> tuple[StageTask, TaskReply] | None:
+        """Return the task that is over. Models of other tasks may have taken the memory that was
+        short: then it is done again."""
+        request: TaskRequest = worker.task
+        again = reply.kind == "memory" and worker.task_count > 1
+        self._log_end(request, reply, again=again)
+        if not again:
+            return request.task, reply
+        self._retries.append(request)
+        worker.restart()
+        return None
 
     def _take_death(
         self, worker: TaskWorker, death: WorkerDeath
-    ) -> list[tuple[TaskRequest, TaskReply]]:
-        """Replace a dead worker. Return its request, if the death is its fault: of several
-        together, that is not known."""
-        requests: Sequence[TaskRequest] = worker.task if worker.is_busy else ()
+    ) -> tuple[StageTask, TaskReply] | None:
+        """Replace a dead worker. Return its task, if the death is its fault."""
+        request: TaskRequest | None = worker.task if worker.is_busy else None
         is_fresh = worker.task_count == 1
         seconds = worker.seconds
         if not worker.is_ready:
             self._check_start(worker, death)
         worker.restart()
-        if len(requests) == 1:
-            reply = self._reply_for_death(death, requests[0], seconds, is_fresh=is_fresh)
-            if reply is not None:
-                self._log_end(requests[0], reply, again=False)
-                return [(requests[0], reply)]
-        for request in requests:
-            self._log_end(request, TaskReply("crash"), again=True)
-            self._repeat(request, requests)
-        return []
-
-    def _repeat(self, request: TaskRequest, together: Sequence[TaskRequest]) -> None:
-        waiting = self._singles if len(together) > 1 else self._retries
-        waiting.append(request)
+        if request is None:
+            return None
+        reply = self._reply_for_death(death, request, seconds, is_fresh=is_fresh)
+        self._log_end(request, reply or TaskReply("crash"), again=reply is None)
+        if reply is not None:
+            return request.task, reply
+        self._retries.append(request)
+        return None
 
     def _check_start(self, worker: TaskWorker, death: WorkerDeath) -> None:
         """Raise SteplineError where a process cannot start. It did no task, so no video is to

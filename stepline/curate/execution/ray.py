@@ -9,17 +9,15 @@ import contextlib
 import logging
 import os
 import pkgutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain
 from typing import Any
 
 from stepline.curate.execution.actors import Actor, ActorGroup, last_line
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
-from stepline.curate.stage import Recipe, Stage, VideoItem
+from stepline.curate.stage import VideoItem
 from stepline.curate.store.results import remove_partials
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote.settings import BYTES_PER_MIB
@@ -37,9 +35,6 @@ RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE
 # its servers and everything else.
 LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothing is stored in it
-MAX_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
-REPLY_SECONDS = 1.0  # to wait for the first reply
-GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not asked for each
 
 # Parts of Ray that are changed here, since Ray promises none of them.
 TESTED_RELEASE = "2.60"  # of Ray; raise it here and in pyproject.toml once the tests pass
@@ -62,90 +57,37 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
     """
     # Actors are started only where there is something to do.
     unfinished = _unfinished(phase, items)
-    first = next((item for item in unfinished if item is not None), None)
+    first = next(unfinished, None)
     if first is None:
         return
-    with cluster(phase.plan) as ray, _ray_errors_in_one_line(ray):
-        groups = _actor_groups(ray, phase)
+    plan = phase.plan
+    engine = plan.recipe.engine
+    stages = tuple(phase.stages)
+    out = phase.results.out
+    uses_gpu = any(plan.stages[name].uses_gpu(plan.recipe) for name in stages)
+    gpus = engine.gpus if uses_gpu else 0.0
+    with cluster(plan) as ray, _ray_errors_in_one_line(ray):
+        kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_restarts=0)
+        device = "cuda" if gpus else None
+        start = partial(kind.remote, plan, out.url, stages, phase.retry, device)
+        most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
         try:
-            for video in _finished_videos(ray, groups, chain([first], unfinished)):
+            for video in group.finished_videos(chain([first], unfinished)):
                 _finish(phase, video)
         finally:
-            for group in groups:
-                group.close()
-            if any(group.left_work for group in groups):
-                remove_partials(phase.results.out)
+            group.close()
+            remove_partials(out)
 
 
-def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem | None]:
-    """Yield each video that something is left to do for, and None for each of the others, which
-    need no actor."""
+def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
+    """Yield each video that something is left to do for. The others need no actor."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
             phase.on_finished(FinishedVideo(item, video.failure, computed=False))
-            yield None
         else:
             yield item
-
-
-def _finished_videos(
-    ray: Any, groups: Sequence[ActorGroup], items: Iterator[VideoItem | None]
-) -> Iterator[FinishedVideo]:
-    """Yield videos as they have gone through all groups, or failed in one. No others are held than
-    the groups'."""
-    computed: set[str] = set()  # ids of videos that an earlier group has worked on
-    # Where a video goes from each group: into the next one, or nowhere.
-    following = dict(zip(groups, [*groups[1:], None], strict=True))
-    first = groups[0]
-    more = True
-    while more or any(group.is_busy for group in groups):
-        # New videos, as many as there is room for.
-        room = min(MAX_LOOKED_AT, first.room) if more else 0
-        if room > 0:
-            # In blocks, so that replies do not wait until all videos are looked at.
-            block = list(islice(items, room))
-            more = len(block) == room
-            for item in block:
-                if item is not None:
-                    first.add(item)
-
-        # To the actors, the groups in their order.
-        comes = more
-        for group, later in following.items():
-            limit = max(0, later.room) if later is not None else None
-            group.hand_out(limit, more=comes)
-            comes = comes or group.is_busy
-
-        # From the actors: on to the next group, or finished.
-        seconds = 0.0 if more and first.room > 0 else REPLY_SECONDS
-        for group, call in _replied(ray, groups, seconds):
-            video = group.take(call)
-            later = following[group]
-            if video is None:
-                continue
-            identity = video.item.id
-            if video.failure is None and later is not None:
-                later.add(video.item)
-                if video.computed:
-                    computed.add(identity)
-            else:
-                yield replace(video, computed=video.computed or identity in computed)
-                computed.discard(identity)
-
-
-def _replied(
-    ray: Any, groups: Sequence[ActorGroup], seconds: float
-) -> list[tuple[ActorGroup, Any]]:
-    """Return the calls that came to an end within some seconds, with the groups that made them."""
-    calls = {call: group for group in groups for call in group.calls}
-    if not calls:
-        return []
-    # A short wait after the first reply brings many more.
-    if seconds and ray.wait(list(calls), timeout=seconds)[0]:
-        time.sleep(GATHER_SECONDS)
-    replied, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
-    return [(calls[call], call) for call in replied]
 
 
 def _finish(phase: Phase, video: FinishedVideo) -> None:
@@ -159,7 +101,6 @@ def _finish(phase: Phase, video: FinishedVideo) -> None:
             phase.count_in_a_row(task.stage, video.failure)
             break
         phase.count_in_a_row(task.stage, None)
-        phase.results.add_key(phase.plan.stages[task.stage], task.key)
     phase.on_finished(video)
 
 
@@ -173,39 +114,6 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
         raise SteplineError(f"{what}; what is done stays done, run again") from error
 
 
-def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
-    """Return the groups of actors that a phase's videos go through, one after another. The fewest
-    are started."""
-    plan = phase.plan
-    engine = plan.recipe.engine
-    most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-    groups = []
-    for stages, gpus in stages_by_actor([plan.stages[name] for name in phase.stages], plan.recipe):
-        kind = ray.remote(Actor).options(
-            num_cpus=1,
-            num_gpus=gpus or None,
-            # `do` takes a thread for each video, `cancel` and `close` one.
-            max_concurrency=engine.ahead + 2,
-            max_restarts=0,
-        )
-        device = "cuda" if gpus else None
-        start = partial(kind.remote, plan, phase.results.out.url, stages, phase.retry, device)
-        groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
-    return groups
-
-
-def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple[str, ...], float]]:
-    """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where
-    there are no GPUs."""
-    gpus = recipe.engine.gpus
-    runs = []
-    # Neighbours on the same device have one actor. Results go from one to the next by OUT.
-    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.uses_gpu(recipe)):
-        names = tuple(stage.name for stage in run)
-        runs.append((names, gpus if uses_gpu else 0.0))
-    return runs
-
-
 @contextlib.contextmanager
 def cluster(plan: Plan) -> Iterator[Any]:
     """Yield `ray`, connected to a cluster: one that is there already stays, one that is started
@@ -216,13 +124,10 @@ def cluster(plan: Plan) -> Iterator[Any]:
     ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if is_local else {}))
     ours = not ray.is_initialized()
     if ours and is_local:
-        # As many as groups at least: where one got no actor, those before it would wait for it.
-        groups = stages_by_actor(plan.video_stages, plan.recipe)
-        cpus = max(engine.workers or core_count(), len(groups))
         _start(
             ray,
             address,
-            num_cpus=cpus,
+            num_cpus=engine.workers or core_count(),
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
         )

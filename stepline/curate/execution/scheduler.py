@@ -12,7 +12,6 @@ engines use it: the local one (local.py) with all videos and all workers, an act
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -54,7 +53,6 @@ class OpenVideo:
         self.item = item
         self.tasks = [task for task in plan.tasks(item) if task.stage in stages]
         self.computed = False  # a task of it ran
-        self.cancelled = False  # another actor does it: no further task is begun
         self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, TaskState] = {}
         self._plan = plan
@@ -76,8 +74,6 @@ class OpenVideo:
     def next_task(self, *, ahead: bool = False) -> StageTask | None:
         """Return the task that may run now. ahead: also one whose turn has not come, but whose
         needs are done."""
-        if self.cancelled:
-            return None
         # In the recipe's order, the first task that is not done.
         for task in self.tasks:
             state = self.states[task.stage]
@@ -117,7 +113,7 @@ class OpenVideo:
         states = set(self.states.values())
         if "running" in states:
             return False
-        return self.cancelled or self.failure is not None or states <= {"done"}
+        return self.failure is not None or states <= {"done"}
 
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
@@ -139,13 +135,11 @@ class FinishedVideo:
     Args:
         failure: the first in the recipe's order.
         computed: whether a task of it ran in this run.
-        cancelled: whether it was given up before its end, since another actor does it.
     """
 
     item: VideoItem
     failure: StageFailure | None
     computed: bool
-    cancelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,25 +243,12 @@ class Scheduler:
         while self._open:
             self.step()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a video is open."""
-        return bool(self._open)
-
     def add(self, item: VideoItem) -> None:
         """Open a video. One with nothing to do is finished immediately."""
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
         self._close_if_finished(video)
-
-    def cancel(self, identity: str, *, begun: bool) -> None:
-        """Give up a video that another actor does, after its present task. begun: also where a task
-        of it ran."""
-        video = self._open.get(identity)
-        if video is not None and (begun or not video.computed):
-            video.cancelled = True
-            self._close_if_finished(video)
 
     def step(self) -> None:
         """Submit the tasks that can be, wait a little, and record those that came to an end."""
@@ -291,37 +272,25 @@ class Scheduler:
         # First the next task of each video. Only idle workers take one ahead.
         for ahead in (False, True):
             for worker in self._pool.free_workers(len(self._open)):
-                requests = self._requests_for(worker, ahead=ahead)
-                for request in requests:
+                request = self._request_for(worker, ahead=ahead)
+                if request is not None:
                     self._open[request.task.item.id].start(request.task)
-                if requests:
-                    self._pool.submit(worker, requests)
+                    self._pool.submit(worker, request)
 
-    def _requests_for(self, worker: TaskWorker, *, ahead: bool) -> list[TaskRequest]:
+    def _request_for(self, worker: TaskWorker, *, ahead: bool) -> TaskRequest | None:
         """Return a task: of a stage that the worker has models of, else of the oldest video.
-        Return none where none can run.
+        Return None where none can run.
 
-        A worker with a GPU takes the stages that use one first, and several of one that does many
-        together. Others take none of them.
+        A worker with a GPU takes the stages that use one first. Others take none of them.
         """
         # A stage whose models are loaded costs less than another one.
         preferred = self._gpu_stages if worker.has_gpu else worker.loaded_stages
-        possible = self._possible_requests(worker, ahead=ahead)
-        passed: list[TaskRequest] = []
-        for request in possible:
-            passed.append(request)
+        oldest = None
+        for request in self._possible_requests(worker, ahead=ahead):
             if request.task.stage in preferred:
-                break
-        else:
-            if not passed:
-                return []
-            request = passed[0]  # the oldest video's
-        plan = self._phase.plan
-        name = request.task.stage
-        if not request.gpu or plan.stages[name].run_many is None:
-            return [request]
-        alike = (other for other in chain(passed, possible) if other.task.stage == name)
-        return list(islice(alike, plan.recipe.engine.batch))
+                return request
+            oldest = oldest or request
+        return oldest
 
     def _possible_requests(self, worker: TaskWorker, *, ahead: bool) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's
@@ -381,7 +350,4 @@ class Scheduler:
         failure = video.failure
         del self._open[item.id]
         self._fetcher.release(item)
-        # It was given up with work left, so its end is another actor's to report.
-        unfinished = failure is None and "waiting" in video.states.values()
-        cancelled = video.cancelled and unfinished
-        self._phase.on_finished(FinishedVideo(item, failure, video.computed, cancelled))
+        self._phase.on_finished(FinishedVideo(item, failure, video.computed))

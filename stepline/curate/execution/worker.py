@@ -6,16 +6,13 @@ tasks. It may hang, crash or be killed: the pool waits for it no longer than its
 
 import errno
 import logging
-import os
 import re
 import resource
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -40,9 +37,6 @@ MAX_REASON_CHARS = 400
 # Paths of two parts or more. Those of a URL stay.
 PATH_PATTERN = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
 ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # of an object in memory
-GPU_POLL_SECONDS = 5.0
-DRIVER_SECONDS = 30.0  # that the driver may take to answer
-DRIVER_COMMAND = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ class TaskReply:
 def start_worker(
     setup: WorkerSetup,
     send: Send,  # noqa: ARG001
-) -> Callable[[Sequence[TaskRequest]], list[TaskReply]]:
+) -> Callable[[TaskRequest], TaskReply]:
     """Return what does the tasks of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     return TaskRunner(setup).run
@@ -118,75 +112,45 @@ class TaskRunner:
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
-        self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote))
+        self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote), listed=False)
         self._loaded: set[str] = set()
-        is_cuda = setup.device.startswith("cuda")
-        self._usage = GpuUsage(setup.device) if is_cuda else None
 
     @one_blas_thread()
-    def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
-        """Return the outcome of each of some tasks of one stage, whose results are stored.
-
-        Each has an equal share of the time that they took together.
-        """
-        stage = self._setup.stages[requests[0].task.stage]
+    def run(self, request: TaskRequest) -> TaskReply:
+        """Return the outcome of a task, whose result is stored."""
+        stage = self._setup.stages[request.task.stage]
         # Its cost includes the loading of models, which the log marks.
         first = stage.name not in self._loaded
         self._loaded.add(stage.name)
         reset_peak_memory()
-        notes: list[dict[str, float]] = [{} for _ in requests]
+        notes: dict[str, float] = {}
         cpu = time.process_time()
         wall = time.monotonic()
-        replies = []
-        results = self._run_many(stage, requests, notes)
-        for request, note, result in zip(requests, notes, results, strict=True):
-            replies.append(self._store_result(stage, request, note, result))
-        cpu = (time.process_time() - cpu) / len(requests)
-        wall = (time.monotonic() - wall) / len(requests)
-        if requests[0].gpu and self._usage is not None:
-            notes[0] |= self._usage.take()
-        peak = peak_memory()
-        return [
-            replace(reply, cpu=cpu, wall=wall, peak_rss=peak, first=first, notes=note)
-            for reply, note in zip(replies, notes, strict=True)
-        ]
+        reply = self._run_and_store(stage, request, notes)
+        return replace(
+            reply,
+            cpu=time.process_time() - cpu,
+            wall=time.monotonic() - wall,
+            peak_rss=peak_memory(),
+            first=first,
+            notes=notes,
+        )
 
-    def _run_many(
-        self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
-    ) -> Sequence[bytes | None]:
-        """Return what a stage makes of several videos together. None for each that is to be done by
-        itself.
-
-        That is all of them where one fails, so that each fails or succeeds alone.
-        """
-        if len(requests) > 1 and stage.run_many is not None:
-            try:
-                pairs = zip(requests, notes, strict=True)
-                return stage.run_many([self._context(request, note) for request, note in pairs])
-            # Whatever it is, the video that has it raises it again.
-            except Exception as error:  # noqa: BLE001
-                log.warning("%s: each by itself (%s)", stage.name, first_line(error))
-            for note in notes:
-                note.clear()
-        return [None] * len(requests)
-
-    def _store_result(
-        self, stage: Stage, request: TaskRequest, notes: dict[str, float], data: bytes | None
+    def _run_and_store(
+        self, stage: Stage, request: TaskRequest, notes: dict[str, float]
     ) -> TaskReply:
-        """Return the outcome of a task. data: its result, where it was made with others."""
+        try:
+            context = self._context(request, notes)
+        # A lost GPU, a result that cannot be read: no fault of the video.
+        except SteplineError as error:
+            return TaskReply("run", " ".join(str(error).split()))
+        run = cast(Callable[[VideoContext], bytes], stage.run)
+        kind, reason, data = try_stage(run, context)
+        if kind == "run":  # for the owner of the run, with all paths
+            return TaskReply(kind, " ".join(reason.split()))
         if data is None:
-            try:
-                context = self._context(request, notes)
-            # A lost GPU, a result that cannot be read: no fault of the video.
-            except SteplineError as error:
-                return TaskReply("run", " ".join(str(error).split()))
-            run = cast(Callable[[VideoContext], bytes], stage.run)
-            kind, reason, data = try_stage(run, context)
-            if kind == "run":  # for the owner of the run, with all paths
-                return TaskReply(kind, " ".join(reason.split()))
-            if data is None:
-                files = map(str, request.files.values())
-                return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
+            files = map(str, request.files.values())
+            return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
         try:
             self._results.write(stage, request.task.key, data)
         except SteplineError as error:
@@ -293,9 +257,7 @@ def peak_memory() -> int:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    if sys.platform == "darwin":
-        return usage.ru_maxrss
-    return usage.ru_maxrss * 1024
+    return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
 def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
@@ -313,62 +275,3 @@ def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
     line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))
     line = ADDRESS_PATTERN.sub("0x...", line)
     return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "..."
-
-
-class GpuUsage:
-    """How busy a GPU is, by NVIDIA's driver, every few seconds, between tasks too."""
-
-    def __init__(self, device: str, interval: float = GPU_POLL_SECONDS) -> None:
-        """device: as torch names it, such as "cuda:1"."""
-        self._number = driver_number(device)
-        self._interval = interval
-        self._lock = threading.Lock()
-        self._looks = 0.0
-        self._busy = 0.0
-        threading.Thread(target=self._watch, daemon=True, name="GPU usage").start()
-
-    def take(self) -> dict[str, float]:
-        """Return the number of measurements since the last call, and the sum of the busy shares in
-        [0, 1]."""
-        # Looks and busy time start again, so that each task logs its own.
-        with self._lock:
-            looks = self._looks
-            busy = self._busy
-            self._looks = 0.0
-            self._busy = 0.0
-        if not looks:
-            return {}
-        return {"gpu_looks": looks, "gpu_busy": round(busy, 4)}
-
-    def _watch(self) -> None:
-        while (share := busy_share(self._number)) is not None:
-            with self._lock:
-                self._looks += 1
-                self._busy += share
-            threading.Event().wait(self._interval)
-
-
-def driver_number(device: str) -> str:
-    """Return the driver's name of a device: where CUDA_VISIBLE_DEVICES is set, torch counts those
-    alone."""
-    _, _, ending = device.partition(":")
-    number = ending or "0"
-    # Names of CUDA_VISIBLE_DEVICES may be numbers or UUIDs, and nvidia-smi takes both.
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if not any(names) or int(number) >= len(names):
-        return number
-    return names[int(number)].strip()
-
-
-def busy_share(number: str) -> float | None:
-    """Return the share of the last moment in which the GPU computed, or None where no driver
-    answers."""
-    try:
-        command = [*DRIVER_COMMAND, "-i", number]
-        percent = subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, timeout=DRIVER_SECONDS
-        )
-        return float(percent) / 100
-    # No driver, a MIG part, a damaged card: not known.
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None

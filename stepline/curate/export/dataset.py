@@ -28,7 +28,7 @@ from stepline.curate.export.shards import (
 )
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
-from stepline.curate.store.manifests import files_in
+from stepline.curate.store.results import files_in
 from stepline.files.atomic_files import remove_file, write_atomic
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB

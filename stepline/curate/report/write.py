@@ -18,8 +18,7 @@ from stepline.curate.report.examples import (
 from stepline.curate.report.page import Frames, key_frames, render_page, small_jpeg
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
-from stepline.curate.store.manifests import files_in
-from stepline.curate.store.results import FAILURES_FOLDER
+from stepline.curate.store.results import FAILURES_FOLDER, files_in
 from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath

@@ -1,7 +1,7 @@
 """The files behind a run's videos: found by id, with a stamp that shows a change.
 
 names       which id a file's name gives, and what kind of file it is
-FileIndex   the files of a folder by id, in arrays and not in objects: a million take some 100 MiB
+FileIndex   the files of a folder by id
 FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
 CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
 """
@@ -9,19 +9,18 @@ CaptionIndex, SideFolders    what belongs to the videos, by id, in files and fol
 import hashlib
 import io
 import os
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
+from operator import itemgetter
 from typing import Any, TextIO, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.addresses import absolute_path
-from stepline.curate.stage import VideoItem
+from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.files.remote import FileEntry, RemotePath
@@ -87,9 +86,6 @@ def _file_name(path: str) -> str:
     return name
 
 
-BLOCK_FILES = 65_536  # held as objects together
-
-
 @dataclass(frozen=True)
 class StampedFile:
     """A file: its address, and a stamp that changes with it."""
@@ -101,83 +97,41 @@ class StampedFile:
 class FileIndex:
     """The files of a folder, looked up by id."""
 
-    def __init__(self, folder: RemotePath, entries: Iterator[FileEntry], id_of: FileId) -> None:
-        import pyarrow as arrow
-
+    def __init__(self, folder: RemotePath, entries: Iterable[FileEntry], id_of: FileId) -> None:
         self._folder = folder
-        keys = [np.empty(0, "S1")]
-        ranks = [np.empty(0, np.int64)]
-        names = [arrow.array([], "string")]
-        stamps = [arrow.array([], "string")]
-        # Only a block of files is held as objects.
-        while block := list(islice(entries, BLOCK_FILES)):
-            block_keys = []
-            block_ranks = []
-            block_names = []
-            block_stamps = []
-            for entry in block:
-                id_and_rank = id_of(entry.name)
-                if id_and_rank is None:
-                    continue
+        # By id: rank, name and stamp of each file.
+        files: dict[str, list[tuple[int, str, str]]] = {}
+        for entry in entries:
+            id_and_rank = id_of(entry.name)
+            if id_and_rank is not None:
                 id, rank = id_and_rank
-                block_keys.append(id.encode())
-                block_ranks.append(rank)
-                block_names.append(entry.name)
-                block_stamps.append(entry.fingerprint)
-            if block_keys:
-                keys.append(np.array(block_keys, "S"))
-                ranks.append(np.array(block_ranks, np.int64))
-                names.append(arrow.array(block_names, "string"))
-                stamps.append(arrow.array(block_stamps, "string"))
-        # Sorted by id, files of one id by rank.
-        key: npt.NDArray[np.bytes_] = np.concatenate(keys)
-        rank_of_row = np.concatenate(ranks)
-        order = np.lexsort((rank_of_row, key))
-        rows = arrow.array(order)
-        self.keys = key[order]
-        self._names = arrow.concat_arrays(names).take(rows)
-        self._stamps = arrow.concat_arrays(stamps).take(rows)
+                files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
+        self._files = files
+        self._ids = sorted(files)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._files)
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
         """Yield every id and file, sorted by id. An id whose name several files give comes several
         times."""
-        for row, key in enumerate(self.keys):
-            id = key.decode(errors="replace")
-            yield id, self._at(row)
+        for id in self._ids:
+            for file in sorted(self._files[id], key=itemgetter(0)):
+                yield id, self._stamped(file)
 
     def find(self, id: str) -> StampedFile | None:
         """Return the file of an id, or None where it has no file."""
-        row = _row_of(self.keys, id)
-        return None if row is None else self._at(row)
+        files = self._files.get(id)
+        return self._stamped(min(files, key=itemgetter(0))) if files else None
 
-    def keys_with(self, start: str) -> list[str]:
-        """Return the different ids that begin with a text, in order."""
-        # Keys are sorted, so those that begin with a text are next to each other.
-        first = start.encode()
-        row = int(np.searchsorted(self.keys, first))
-        ids: dict[str, None] = {}
-        while row < len(self.keys):
-            key = self.keys[row]
-            if not key.startswith(first):
-                break
-            ids[key.decode(errors="replace")] = None
-            row += 1
-        return list(ids)
+    def ids_with(self, start: str) -> list[str]:
+        """Return the ids that begin with a text, in order."""
+        row = bisect_left(self._ids, start)
+        return list(takewhile(lambda id: id.startswith(start), islice(self._ids, row, None)))
 
-    def _at(self, row: int) -> StampedFile:
-        name = self._names[row].as_py()
-        stamp = self._stamps[row].as_py()
+    def _stamped(self, file: tuple[int, str, str]) -> StampedFile:
+        _, name, stamp = file
         return StampedFile((self._folder / name).url, stamp)
-
-
-def _row_of(keys: "npt.NDArray[np.bytes_]", id: str) -> int | None:
-    """Return the first row of an id in sorted keys."""
-    key = id.encode()
-    row = int(np.searchsorted(keys, key))
-    return None if row == len(keys) or keys[row] != key else row
 
 
 class AmbiguousCaptionsError(DatasetError):
@@ -206,7 +160,7 @@ class CaptionsFiles:
         if file is not None:
             return file
         # Only names that begin with the id and a point can be its captions.
-        longer_ids = self._files.keys_with(f"{id}.")
+        longer_ids = self._files.ids_with(f"{id}.")
         stem = choose_language(id, self._stems(id, longer_ids))
         return None if stem is None else self._files.find(stem)
 
@@ -332,9 +286,8 @@ class CaptionIndex:
 
     def __init__(self, file_path: RemotePath) -> None:
         self._path = file_path
-        keys: list[bytes] = []
-        spans: list[tuple[int, int]] = []
-        digests: list[bytes] = []
+        # By id: the first and last byte of the captions, and their digest.
+        self._parts: dict[bytes, tuple[int, int, bytes]] = {}
         with file_path.open() as file:
             # The mark is not part of the JSON, but of every offset.
             offset = 0
@@ -351,31 +304,21 @@ class CaptionIndex:
                 start, end = reader.last
                 source = reader.source.encode(BYTE_ENCODING)
                 digest = hashlib.sha256(source).digest()
-                keys.append(key.encode(BYTE_ENCODING))
-                spans.append((offset + start, offset + end))
-                digests.append(digest[:DIGEST_BYTES])
-        # Sorted by id, so that captions are found by bisection.
-        ids = np.empty(0, "S1")
-        if keys:
-            ids = np.array(keys, "S")
-        order = np.argsort(ids, kind="stable")
-        rows = np.array(spans, np.int64).reshape(-1, 2)
-        self._keys = ids[order]
-        self._spans = rows[order]
-        self._digests = [digests[row] for row in order]
+                part = (offset + start, offset + end, digest[:DIGEST_BYTES])
+                self._parts.setdefault(key.encode(BYTE_ENCODING), part)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._parts)
 
     def find(self, id: str) -> StampedFile | None:
         """Return the part of the file that holds a video's captions, or None where it has no
         captions."""
-        row = _row_of(self._keys, id)
-        if row is None:
+        part = self._parts.get(id.encode(errors="replace"))
+        if part is None:
             return None
-        start, end = self._spans[row]
+        start, end, digest = part
         url = f"{self._path.url}#bytes={start}-{end}/{id}.json"
-        return StampedFile(url, self._digests[row].hex())
+        return StampedFile(url, digest.hex())
 
 
 class SideFolders:
@@ -417,6 +360,15 @@ class SideFolders:
             if file is not None:
                 item = with_file(item, field, file)
         return item
+
+    def entry(self, item: VideoItem, no_file: str) -> SourceEntry:
+        """Return an item with what the folders hold of it. It is refused where its captions are of
+        several languages, and with the reason `no_file` where there is no file of it."""
+        try:
+            item = self.completed(item)
+        except AmbiguousCaptionsError as error:
+            return rejected_video(item.id, str(error))
+        return item if item.has_files else rejected_video(item.id, no_file)
 
 
 def _has_id(files: FileIndex | None) -> Callable[[str], bool]:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.sources.files import AmbiguousCaptionsError, SideFolders, text_lines
+from stepline.curate.sources.files import SideFolders, text_lines
 from stepline.curate.sources.select import SourceFilter
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import SourceEntry, VideoItem
 from stepline.errors import DatasetError
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import RemoteSettings
@@ -62,15 +62,7 @@ def read_howto100m(
         item = VideoItem(
             id, title=task, task=task, category=category, duration=_duration(lengths, id)
         )
-        try:
-            item = side_folders.completed(item)
-        except AmbiguousCaptionsError as error:
-            yield rejected_video(id, str(error))
-            continue
-        if item.has_files:
-            yield item
-        else:
-            yield rejected_video(id, NO_FILE)
+        yield side_folders.entry(item, NO_FILE)
 
 
 def _published_captions(folder: RemotePath) -> str | None:

@@ -16,7 +16,6 @@ from stepline.curate.settings import ColumnsSettings
 from stepline.curate.sources.addresses import refusal_reason, root_of, whole_address
 from stepline.curate.sources.files import (
     STAMP_FIELDS,
-    AmbiguousCaptionsError,
     FileStamps,
     SideFolders,
     StampedFile,
@@ -101,20 +100,12 @@ def _entry(
     for field, url in urls.items():
         stamp = stamps.stamp(url)
         if stamp is None:
-            what = f"file of {field}"
-            if field == "video":
-                what = "video"
+            what = "video" if field == "video" else f"file of {field}"
             return rejected_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
     # The settings' folders complete what the row does not name.
-    try:
-        item = side_folders.completed(item)
-    except AmbiguousCaptionsError as error:
-        return rejected_video(id, str(error))
-    if item.has_files:
-        return item
-    reason = "its row names no file, and none of its id is in the folders of the settings"
-    return rejected_video(id, reason)
+    no_file = "its row names no file, and none of its id is in the folders of the settings"
+    return side_folders.entry(item, no_file)
 
 
 def _columns_by_field(

@@ -4,13 +4,12 @@ Here too the plainest kind: a folder or bucket of videos, with their captions in
 of their own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.addresses import absolute_path, is_list, relative_address
-from stepline.curate.sources.external_sort import sort_by_id
 from stepline.curate.sources.files import (
     AmbiguousCaptionsError,
     CaptionsFiles,
@@ -30,6 +29,7 @@ from stepline.errors import DatasetError
 from stepline.files.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import RemoteSettings
+from stepline.records import Rejected
 from stepline.sieve_swap.videos import VIDEOS_FILE
 
 
@@ -75,9 +75,8 @@ def read_source(
     """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem
     or Rejected.
 
-    url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100
-    bytes per video that a folder lists. Raises DatasetError or StoreError, in one line, where the
-    source cannot be read as a whole.
+    url: a path, or s3://, gs://, http(s)://. Raises DatasetError or StoreError, in one line, where
+    the source cannot be read as a whole.
     """
     source = absolute_path(RemotePath(url, remote))
     source_filter = SourceFilter(settings)
@@ -87,6 +86,43 @@ def read_source(
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
         yield entry
+
+
+MAX_ID_CHARS = 200  # an id names files
+# reasons of refused entries
+REPEATED_ID = (
+    "its id came before in the source; ids must be unique, "
+    "so give the videos other names or a list with ids"
+)
+INVALID_ID = (
+    "its id is not a plain name "
+    "(empty, over 200 letters, or with a slash, a line break or a control character)"
+)
+
+
+def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
+    """Yield entries sorted by id. Of those with one id the first of the source counts, the others
+    are refused."""
+    last: str | None = None
+    for number, entry in sorted(enumerate(entries, start=1), key=lambda row: row[1].id):
+        id = entry.id
+        if isinstance(entry, Rejected):
+            reason = entry.reason
+        elif id == last:
+            reason = REPEATED_ID
+        elif _is_plain(id):
+            last = id
+            yield entry
+            continue
+        else:
+            reason = INVALID_ID
+        yield rejected_video(id[:MAX_ID_CHARS] or f"item {number}", reason)
+
+
+def _is_plain(id: str) -> bool:
+    if not 0 < len(id) <= MAX_ID_CHARS:
+        return False
+    return id.isprintable() and not {"/", "\\"} & set(id)
 
 
 def _bounded(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:

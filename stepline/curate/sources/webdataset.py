@@ -158,13 +158,7 @@ def _item(
             first, last = file.offset_data, file.offset_data + file.size
             url = f"{tar.url}#bytes={first}-{last}/{file.name.rpartition('/')[2]}"
             item = with_file(item, field, StampedFile(url, f"{stamp}+{first}-{last}"))
-    try:
-        item = side_folders.completed(item)
-    except AmbiguousCaptionsError as error:
-        return rejected_video(key, str(error))
-    if item.has_files:
-        return item
-    return rejected_video(key, "its key holds neither a video nor captions nor features")
+    return side_folders.entry(item, "its key holds neither a video nor captions nor features")
 
 
 def _captions(members: Sequence[tarfile.TarInfo], *, with_json: bool) -> tarfile.TarInfo | None:

@@ -20,7 +20,6 @@ _STAGE_LIST = (
         settings=cache_keys.transcribe,
         gpu=True,
         libraries=cache_keys.hearing_libraries,
-        run_many=per_video.transcribe_many,
     ),
     Stage(
         "write",

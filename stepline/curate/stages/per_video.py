@@ -85,40 +85,19 @@ def transcribe(video: VideoContext) -> bytes:
     if video.media is None:
         silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
         return to_bytes(silence)
-    return transcribe_many([video])[0]
-
-
-def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
-    """Return what `transcribe` returns of each video. A GPU takes all recognition in one batch."""
-    settings = videos[0].recipe.steps
-    # Only videos that someone has to listen to.
-    sounds = {}
-    for video in videos:
-        if video.captions is None and video.media is not None:
-            info = media.probe(video.media, settings.media)
-            request = Request(video.media, video.item.id)
-            sounds[video.item.id] = (request, info)
     # Before minutes of recognition, whether the writer is there that comes after it.
-    writes_by_model = settings.writing.writer == "llm" and "write" in videos[0].recipe.stages
-    if sounds and writes_by_model:
+    if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     count = len(models)
-    speeches = recognise_many(list(sounds.values()), settings, models=models)
-    by_id = dict(zip(sounds, speeches, strict=True))
-    results = []
-    for video in videos:
-        speech = by_id.get(video.item.id)
-        if speech is None:
-            results.append(transcribe(video))
-            continue
-        results.append(to_bytes(speech))
-        if settings.asr.recogniser == "whisper":
-            # A silent video loads no model, so that the worker's first video is not always the one
-            # that pays.
-            video.notes["loaded"] = len(models) - count
-            count = len(models)
-    return results
+    info = media.probe(video.media, settings.media)
+    request = Request(video.media, video.item.id)
+    (speech,) = recognise_many([(request, info)], settings, models=models)
+    # A silent video loads no model, so that the worker's first video is not always the one that
+    # pays.
+    if settings.asr.recogniser == "whisper":
+        video.notes["loaded"] = len(models) - count
+    return to_bytes(speech)
 
 
 @lru_cache(maxsize=1)

@@ -39,12 +39,11 @@ class RunLock:
     """A hold on OUT. killed: whether the driver before was. usurper: the note of one that has taken
     it since.
 
-    url: of OUT, as errors name it. name: of this driver in an object store, one of its own.
+    url: of OUT, as errors name it.
     """
 
     url: str
     killed: bool
-    name: str = ""
     usurper: bytes | None = None
 
     def check(self) -> None:
@@ -75,7 +74,7 @@ def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
     # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
     killed = sign(file, owner_note(name), out.display_url)
-    lock = RunLock(out.display_url, killed, name)
+    lock = RunLock(out.display_url, killed)
     stop = threading.Event()
 
     def beat() -> None:
@@ -134,27 +133,15 @@ def sign(file: "RemotePath", note: bytes, url: str) -> bool:
 def lock_owner(out: "RemotePath") -> str | None:
     """Return which process works on OUT, or None where none does."""
     if out.local is None:
-        note = _fresh_note(out)
-        return owner_name(note) if note else None
+        sign = out / LOCK_NAME
+        note = sign.read() if sign.exists() else b""
+        return owner_name(note) if _is_fresh(note) else None
     try:
         with (out.local / LOCK_NAME).open("rb") as file:
             # A shared lock can be taken only while no one holds the exclusive one.
             return None if lock_file_now(file, shared=True) else owner_name(file.read())
     except FileNotFoundError:
         return None
-
-
-def driver_name(out: "RemotePath") -> str:
-    """Return the name of the driver that works on an object store, as of `RunLock`, or "" where
-    none does."""
-    return str(owner_fields(_fresh_note(out)).get("name", ""))
-
-
-def _fresh_note(out: "RemotePath") -> bytes:
-    """Return the note of the driver that works on an object store, or b"" where none does."""
-    file = out / LOCK_NAME
-    note = file.read() if file.exists() else b""
-    return note if _is_fresh(note) else b""
 
 
 def _is_fresh(note: bytes) -> bool:

@@ -9,6 +9,8 @@ A KEY is a hash of all that decides the result (plan.py).
 
 import hashlib
 import json
+import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,19 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
-from stepline.curate.store.manifests import (
-    MANIFESTS_FOLDER,
-    KeySet,
-    disk_keys,
-    files_in,
-    save_store_keys,
-)
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, cache_folder
 from stepline.limits import parse_json
 
 if TYPE_CHECKING:
-    from stepline.files.remote import RemotePath
+    from stepline.files.remote import FileEntry, RemotePath
 
 # Folders below OUT.
 CELLS_FOLDER = "cells"
@@ -37,6 +32,9 @@ FAILURES_FOLDER = "failures"
 STAGES_FOLDER = "stages"
 # Of a digest of OUT's address, which names its folder in the cache.
 DIGEST_DIGITS = 16
+KEY_NAME = re.compile(r"[0-9a-f]{64}\b")
+# hex digits that are enough to tell keys apart: among 10 million no two agree in them
+KEY_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
@@ -61,105 +59,103 @@ def remove_partials(out: "RemotePath") -> None:
         f"{STAGES_FOLDER}/*/",
         f"{DATASET_FOLDER}/**/",
         "features/",
-        f"{MANIFESTS_FOLDER}/",
     )
     for folder in folders:
         for partial in out.local.glob(f"{folder}.*{PARTIAL_SUFFIX}*"):
             partial.unlink(missing_ok=True)
 
 
-class ResultStore:
-    """Results and failures of a run's tasks. An object store is listed once per stage: to ask for
-    each key takes days.
+def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
+    """Yield the files below a folder, or none where a disk has no such folder."""
+    return () if folder.local is not None and not folder.exists() else folder.list()
 
-    listed: False for one of many who see a few videos each. Each key is asked for when it is
-    needed.
+
+def key_number(key: str) -> int:
+    """Return the number that a key is known by, which takes less memory than its text."""
+    return int(key[:KEY_DIGITS], 16)
+
+
+def _listed_keys(folder: "RemotePath") -> set[int]:
+    """Return the numbers of the keys that name files below a folder. A half-written file has
+    another name."""
+    names: Iterable[str]
+    if folder.local is None:
+        names = (entry.name.rpartition("/")[2] for entry in folder.list())
+    else:
+        # os.walk looks at names alone. RemotePath.list asks for the size of each file.
+        names = (name for _, _, files in os.walk(folder.local) for name in files)
+    return {key_number(name) for name in names if KEY_NAME.match(name)}
+
+
+class ResultStore:
+    """Results and failures of a run's tasks. Each stage is listed once: to ask for each key takes
+    hours on a shared disk and days in an object store.
+
+    listed: False for one of many processes who see a few videos each. Each key is asked for when it
+    is needed.
     """
 
     def __init__(self, out: "RemotePath", *, listed: bool = True) -> None:
         self.out = out
-        self._listed = listed and out.local is None
-        # Of an object store, by path: they are asked for again before each stage over all videos.
-        self._failures: dict[str, StageFailure] = {}
-        self._done_keys: dict[str, KeySet] = {}  # by stage
-        self._failed_keys: dict[str, KeySet] = {}
+        self._listed = listed
+        self._keys: dict[str, set[int]] = {}  # by folder below OUT
+        self._failures: dict[str, StageFailure] = {}  # by path below OUT, where listed
 
     def has(self, stage: Stage, key: str) -> bool:
         """Return whether a result is there."""
-        if self._listed:
-            return key in self._done(stage.name)
-        # One file on a disk is asked for faster than a folder is listed.
-        return self._result(stage, key).exists()
+        return self._exists(CELLS_FOLDER, stage, key, self.out / result_path(stage, key))
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
-        return self._result(stage, key).read()
+        return (self.out / result_path(stage, key)).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no
         permission."""
-        self._result(stage, key).write(data)
+        (self.out / result_path(stage, key)).write(data)
         self.add_key(stage, key)
 
-    def _result(self, stage: Stage, key: str) -> "RemotePath":
-        return self.out / result_path(stage, key)
-
     def add_key(self, stage: Stage, key: str) -> None:
-        """Know of a result that another process has written."""
-        if stage.name in self._done_keys:
-            self._done_keys[stage.name].add(key)
+        """Note a result that another process has written."""
+        self._note_key(CELLS_FOLDER, stage, key)
 
     def failure(self, stage: Stage, key: str) -> StageFailure | None:
         """Return why a task has no result, where that was found out before."""
         path = failure_path(stage, key)
+        if path in self._failures:
+            return self._failures[path]
         file = self.out / path
-        # A disk, or a single key: the file itself is asked for.
-        if not self._listed:
-            if not file.exists():
-                return None
-            data = file.read()
-            return StageFailure.from_json(data, path)
-        if key not in self._keys(self._failed_keys, FAILURES_FOLDER, stage.name):
+        if not self._exists(FAILURES_FOLDER, stage, key, file):
             return None
-        if path not in self._failures:
-            data = file.read()
-            self._failures[path] = StageFailure.from_json(data, path)
-        return self._failures[path]
+        failure = StageFailure.from_json(file.read(), path)
+        if self._listed:
+            self._failures[path] = failure
+        return failure
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added, and return it."""
         before = self.failure(stage, key)
         if before is not None:
-            attempts = failure.attempts + before.attempts
-            failure = replace(failure, attempts=attempts)
+            failure = replace(failure, attempts=failure.attempts + before.attempts)
         path = failure_path(stage, key)
-        content = json.dumps(asdict(failure), indent=1)
-        (self.out / path).write(content)
-        self._failures.pop(path, None)
-        if stage.name in self._failed_keys:
-            self._failed_keys[stage.name].add(key)
+        (self.out / path).write(json.dumps(asdict(failure), indent=1))
+        self._note_key(FAILURES_FOLDER, stage, key)
+        if self._listed:
+            self._failures[path] = failure
         return failure
 
-    def save_manifests(self, stages: Iterable[str], owner: str | None = None) -> None:
-        """Write down which results there are. owner: the driver that goes on, None at its end.
+    def _exists(self, kind: str, stage: Stage, key: str, file: "RemotePath") -> bool:
+        if not self._listed:
+            return file.exists()
+        folder = f"{kind}/{stage.name}"
+        if folder not in self._keys:
+            self._keys[folder] = _listed_keys(self.out / folder)
+        return key_number(key) in self._keys[folder]
 
-        On a disk folders show by themselves when they changed, so once at the end is enough.
-        """
-        for stage in stages:
-            if self._listed:
-                numbers = self._done(stage).numbers()
-                save_store_keys(self.out, stage, numbers, owner or "")
-            elif owner is None and self.out.local is not None:
-                disk_keys(self.out, stage)
-
-    def _done(self, stage: str) -> KeySet:
-        return self._keys(self._done_keys, CELLS_FOLDER, stage)
-
-    def _keys(self, by_stage: dict[str, KeySet], folder: str, stage: str) -> KeySet:
-        """Return the keys that a stage has in a folder of an object store, listed once."""
-        if stage not in by_stage:
-            by_stage[stage] = KeySet.in_folder(self.out / f"{folder}/{stage}")
-        return by_stage[stage]
+    def _note_key(self, kind: str, stage: Stage, key: str) -> None:
+        folder = f"{kind}/{stage.name}"
+        if folder in self._keys:
+            self._keys[folder].add(key_number(key))
 
 
 class StageFolders:
@@ -249,8 +245,7 @@ class StageFolders:
                 key, slash, _ = entry.name.partition("/")
                 if slash and key != own_key:
                     sizes[f"{home}/{key}"] += entry.size
-        by_name = sorted(sizes.items())
-        return dict(by_name)
+        return dict(sorted(sizes.items()))
 
     def _remote_folder(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}"

@@ -10,7 +10,6 @@ may be cut off. It is left out when the log is read.
 """
 
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -18,14 +17,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
-from stepline.curate.store.manifests import MANIFESTS_FOLDER, files_in, read_json, write_manifest
+from stepline.curate.store.results import files_in
 from stepline.errors import StoreError
 from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
@@ -51,47 +50,6 @@ MAX_COPY_BYTES = 2**22  # of a log that is copied whole to a store: then another
 _file_number = itertools.count()
 
 
-@dataclass
-class LogTotals:
-    """What the lines of a log come to. read: bytes of each of its files that are counted.
-
-    first: when its first line was written.
-    began: when the run was, 0 where another log has that.
-    last: the end of its last task.
-    tasks, cpu: finished tasks, and seconds, by stage.
-    gpu_looks, gpu_busy: how often workers looked at their GPU, and the sum of the shares that they
-    found busy.
-    gpu_fallbacks: tasks done on the CPU as a GPU gave out.
-    """
-
-    read: dict[str, int] = field(default_factory=dict)
-    first: float = 0.0
-    began: float = 0.0
-    last: float = 0.0
-    tasks: dict[str, int] = field(default_factory=dict)
-    cpu: dict[str, float] = field(default_factory=dict)
-    gpu_looks: float = 0.0
-    gpu_busy: float = 0.0
-    gpu_fallbacks: float = 0.0
-
-    def add(self, line: LogLine) -> None:
-        """Count a line."""
-        event = line.get("event")
-        at = log_number(line, "at")
-        self.first = self.first or at
-        if event == "run":
-            self.began = at
-        if event in ("end", "dataset"):
-            stage = str(line.get("stage"))
-            cpu = log_number(line, "cpu")
-            self.tasks[stage] = self.tasks.get(stage, 0) + 1
-            self.cpu[stage] = self.cpu.get(stage, 0.0) + cpu
-            self.last = at
-            self.gpu_looks += log_number(line, "gpu_looks")
-            self.gpu_busy += log_number(line, "gpu_busy")
-            self.gpu_fallbacks += log_number(line, "gpu_fallbacks")
-
-
 def log_number(line: LogLine, name: str) -> float:
     """Return a number of a log's line, or 0 where it has none of that name."""
     value = line.get(name)
@@ -100,10 +58,7 @@ def log_number(line: LogLine, name: str) -> float:
 
 class RunLog:
     """The log of one process. Where OUT is an object store it is kept on this machine and copied
-    there now and then.
-
-    What its lines come to is written next to it as often, so that a reader need not read them all.
-    """
+    there every minute."""
 
     def __init__(self, out: "RemotePath") -> None:
         # An object store cannot append, so the log is written here and copied.
@@ -116,9 +71,7 @@ class RunLog:
             temporary = tempfile.TemporaryDirectory(prefix="stepline-")
             self._home = Path(self._until_end.enter_context(temporary))
         self._copied_at = time.monotonic()
-        self._totals = LogTotals()
         self._begin_file()
-        self._totals_name = f"{MANIFESTS_FOLDER}/log-{self._path.stem}.json"
 
     def _begin_file(self) -> None:
         # A name that no other process has, on whatever machine.
@@ -132,11 +85,7 @@ class RunLog:
         """Add one line."""
         now = round(time.time(), 3)
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
-        size = self._file.write(json.dumps(line).encode() + b"\n")
-        file_name = self._path.name
-        sizes = self._totals.read
-        sizes[file_name] = sizes.get(file_name, 0) + size
-        self._totals.add(line)
+        self._file.write(json.dumps(line).encode() + b"\n")
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.copy()
 
@@ -147,53 +96,16 @@ class RunLog:
         self._until_end.close()
 
     def copy(self) -> None:
-        """Write the lines so far to where OUT is, and what they come to."""
+        """Write the lines so far to an OUT in an object store."""
         self._copied_at = time.monotonic()
-        # The lines first, then what they come to: a reader adds what is missing.
-        if self._is_remote:
-            copy = self._out / self._name
-            copy.write(self._path.read_bytes())
-        write_manifest(self._out / self._totals_name, asdict(self._totals))
+        if not self._is_remote:
+            return
+        (self._out / self._name).write(self._path.read_bytes())
         # A copy takes the whole file, so a file must not grow without end.
-        full = self._is_remote and self._path.stat().st_size > MAX_COPY_BYTES
-        if full and not self._file.closed:
+        if self._path.stat().st_size > MAX_COPY_BYTES and not self._file.closed:
             self._file.close()
             self._path.unlink()
             self._begin_file()
-
-
-def log_totals(out: "RemotePath") -> list[LogTotals]:
-    """Return what each log comes to: what its process has written of it, with the lines since
-    then."""
-    folder = out / TIMINGS_FOLDER
-    sizes = {entry.name: entry.size for entry in files_in(folder)}
-
-    # What processes have written of their logs, unless a log is shorter now.
-    totals = []
-    manifests = out / MANIFESTS_FOLDER
-    for entry in files_in(manifests):
-        if not entry.name.startswith("log-"):
-            continue
-        with contextlib.suppress(TypeError):  # of another form: a cache, so the lines are read
-            log = LogTotals(**read_json(manifests / entry.name))
-            if all(sizes.get(file, -1) >= size for file, size in log.read.items()):
-                totals.append(log)
-    logs = {}
-    for log in totals:
-        for file in log.read:
-            logs[file] = log
-
-    # The lines since then.
-    for file in sorted(sizes):
-        log = logs.get(file) or LogTotals()
-        start = log.read.get(file, 0)
-        if start == sizes[file]:
-            continue
-        for line in _whole_lines((folder / file).read(start)):
-            log.add(line)
-        if file not in logs:
-            totals.append(log)
-    return totals
 
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
@@ -229,43 +141,6 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
     (out / RUN_FILE).write(json.dumps(about, indent=1))
     _write_lines(out / ITEMS_FILE, collection.items)
     _write_lines(out / REFUSED_FILE, collection.refused)
-
-
-@dataclass(frozen=True)
-class InventoryCounts:
-    """How many items and refused items are in a run, and the sha256 of their files. files: the
-    fingerprints of both."""
-
-    files: list[str]
-    items: int
-    refused: int
-    content: str
-
-
-def inventory(out: "RemotePath") -> InventoryCounts:
-    """Return what the inventory of the last run holds. It is written down until one of its files
-    changes."""
-    path = out / f"{MANIFESTS_FOLDER}/items.json"
-    files = [out / ITEMS_FILE, out / REFUSED_FILE]
-    # A digest of many items is not computed again while the files are the same.
-    marks = [file.fingerprint() for file in files]
-    with contextlib.suppress(TypeError):  # no manifest, or one of another form
-        counts = InventoryCounts(**read_json(path))
-        if counts.files == marks:
-            return counts
-    digest = hashlib.sha256()
-    line_counts = []
-    for file in files:
-        line_count = 0
-        with file.open() as stream:
-            while part := stream.read(MAX_COPY_BYTES):
-                digest.update(part)
-                line_count += part.count(b"\n")
-        line_counts.append(line_count)
-    items, refused = line_counts
-    counts = InventoryCounts(marks, items, refused, digest.hexdigest())
-    write_manifest(path, asdict(counts))
-    return counts
 
 
 def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:

@@ -1,4 +1,4 @@
-"""Which actor holds which video, with a Ray of this process that does nothing by itself."""
+"""Which actor holds which video, with a Ray of this process."""
 
 from types import SimpleNamespace
 
@@ -22,14 +22,10 @@ class TaskError(Exception):
 class Call:
     """A call of an actor's method; `outcome` is what it returns, or raises."""
 
-    def __init__(self, actor, method, given, **options):
-        self.actor, self.method, self.given, self.options, self.outcome = (
-            actor,
-            method,
-            given,
-            options,
-            None,
-        )
+    def __init__(self, actor, method, given):
+        self.actor, self.method, self.given, self.outcome = actor, method, given, True
+        if method == "do":
+            self.outcome = [FinishedVideo(item, None, computed=True) for item in given[0]]
 
 
 class Handle:
@@ -39,38 +35,39 @@ class Handle:
         self.calls, self.killed = [], False
 
     def __getattr__(self, method):
-        def remote(*given, **options):
-            self.calls.append(Call(self, method, given, **options))
+        def remote(*given):
+            self.calls.append(Call(self, method, given))
             return self.calls[-1]
 
         return SimpleNamespace(remote=remote)
 
-    def asked(self, method):
-        return [call for call in self.calls if call.method == method]
-
     def held(self):
-        return [call.given[0].id for call in self.asked("do")]
+        return [
+            "".join(item.id for item in call.given[0]) for call in self.calls if call.method == "do"
+        ]
 
 
 class FakeRay:
+    """Answers one call at a time, the oldest first. fail: method -> errors of its next calls."""
+
     exceptions = SimpleNamespace(
         RayActorError=LostError, RayTaskError=TaskError, RayError=Exception
     )
 
     def __init__(self):
-        self.handles = []
+        self.handles, self.fail = [], {"ready": [], "do": []}
 
     def start(self):
         self.handles.append(Handle())
         return self.handles[-1]
 
     def get(self, call):
-        if isinstance(call.outcome, Exception):
-            raise call.outcome
+        if self.fail[call.method]:
+            raise self.fail[call.method].pop()
         return call.outcome
 
     def wait(self, calls, **options):
-        return calls, []
+        return calls[:1], calls[1:]
 
     def kill(self, handle):
         handle.killed = True
@@ -81,135 +78,68 @@ def ray():
     return FakeRay()
 
 
-def group_of(ray, videos, *, most=2, ahead=2, fewest=1):
-    group = ActorGroup(ray, ray.start, most=most, fewest=fewest, ahead=ahead)
-    for number in range(videos):
-        group.add(VideoItem(f"v{number}"))
-    group.hand_out(None, more=True)
-    return group
+def finished(ray, ids, *, most=2, ahead=2):
+    group = ActorGroup(ray, ray.start, most=most, ahead=ahead)
+    items = iter([VideoItem(id) for id in ids])
+    found = [video.item.id for video in group.finished_videos(items)]
+    group.close()
+    return "".join(found)
 
 
-def answer(group, handle, method="do", number=0, outcome=True):
-    call = handle.asked(method)[number]
-    if outcome is True and method == "do":
-        outcome = FinishedVideo(call.given[0], None, computed=True)
-    call.outcome = outcome
-    return group.take(call)
+def test_each_actor_has_a_few_videos_at_a_time_in_the_order_of_the_list(ray):
+    assert finished(ray, "abcdefg") == "abcdefg"
+    assert [handle.held() for handle in ray.handles] == [["ab", "ef"], ["cd", "g"]]
+    assert all(handle.killed for handle in ray.handles)
+    assert all(handle.calls[-1].method == "close" for handle in ray.handles)
 
 
-def all_ready(group, ray):
-    for handle in ray.handles:
-        answer(group, handle, "ready")
+def test_no_more_videos_are_taken_from_the_list_than_actors_will_hold(ray):
+    taken = []
+    items = (taken.append(number) or VideoItem(f"{number:02d}") for number in range(40))
+    group = ActorGroup(ray, ray.start, most=2, ahead=2)
+    next(group.finished_videos(items))
+    assert len(taken) <= 2 * 2 + 2 * 2
 
 
-def test_an_actor_gets_nothing_before_it_is_ready_and_then_no_more_than_it_may_hold(ray):
-    group = group_of(ray, 7)
-    assert (len(ray.handles), group.room) == (2, -3)
-    assert [handle.held() for handle in ray.handles] == [[], []]
-    all_ready(group, ray)
-    group.hand_out(None, more=True)
-    assert [handle.held() for handle in ray.handles] == [["v0", "v2"], ["v1", "v3"]]
-    assert answer(group, ray.handles[1]).item.id == "v1"
-    group.hand_out(None, more=True)
-    assert [handle.held() for handle in ray.handles] == [["v0", "v2"], ["v1", "v3", "v4"]]
-
-
-def test_no_more_actors_are_started_than_there_are_videos(ray):
-    group_of(ray, 1, most=8)
-    assert len(ray.handles) == 1
-    group_of(ray, 0, most=8, fewest=3)
-    assert len(ray.handles) == 1 + 3
-
-
-def test_a_later_group_that_is_full_is_given_nothing(ray):
-    group = group_of(ray, 4)
-    all_ready(group, ray)
-    group.hand_out(1, more=True)
-    assert [handle.held() for handle in ray.handles] == [["v0"], []]
+@pytest.mark.parametrize(("count", "actors"), [(0, 0), (1, 1), (2, 1), (3, 2), (40, 8)])
+def test_no_more_actors_are_started_than_there_are_videos_for(ray, count, actors):
+    ids = [f"{number:02d}" for number in range(count)]
+    assert finished(ray, ids, most=8) == "".join(ids)
+    assert len(ray.handles) == actors
 
 
 def test_what_a_lost_actor_held_goes_to_another_one(ray):
-    group = group_of(ray, 2)
-    all_ready(group, ray)
-    group.hand_out(None, more=True)
-    first, second = ray.handles
-    assert answer(group, first, outcome=LostError("the node died")) is None
-    assert first.killed
-    group.hand_out(None, more=True)
-    assert second.held() == ["v1", "v0"]
-    assert group.left_work
-    assert answer(group, second, number=1).item.id == "v0"
+    ray.fail["do"] = [LostError("the node died")]
+    assert sorted(finished(ray, "abcd")) == ["a", "b", "c", "d"]
+    assert ray.handles[0].killed
+    assert sum(handle.held().count("ab") for handle in ray.handles) == 2
 
 
-def test_idle_actors_take_copies_at_the_end_and_the_first_to_finish_wins(ray):
-    group = group_of(ray, 3)
-    all_ready(group, ray)
-    group.hand_out(None, more=True)
-    first, second = ray.handles
-    answer(group, second)
-    group.hand_out(None, more=True)
-    assert second.held() == ["v1"]  # more may come: nothing is done twice
-    group.hand_out(None, more=False)
-    assert second.held() == ["v1", "v2"]
-    (told,) = first.asked("cancel")
-    # given back where it has not begun
-    assert (told.given, told.options) == (("v2",), {"begun": False})
-    assert answer(group, second, number=1).item.id == "v2"
-    assert first.asked("cancel")[1].options == {"begun": True}
-    assert answer(group, first, number=1) is None  # the copy was first
-    group.hand_out(None, more=False)
-    assert second.held() == ["v1", "v2", "v0"]
-    assert answer(group, first).item.id == "v0"
-    assert not group.is_busy
-    assert answer(group, second, number=2) is None
-    group.hand_out(None, more=False)
-    assert all(handle.asked("close") for handle in ray.handles)
-
-
-def test_a_video_that_was_given_back_waits_again_only_where_no_one_else_has_it(ray):
-    group = group_of(ray, 2, most=2, ahead=2)
-    all_ready(group, ray)
-    group.hand_out(None, more=True)
-    first, second = ray.handles
-    answer(group, second)
-    group.hand_out(None, more=False)
-    assert second.held() == ["v1", "v0"]
-    assert answer(group, second, number=1, outcome=LostError("gone")) is None
-    answer(
-        group, first, outcome=FinishedVideo(VideoItem("v0"), None, computed=False, cancelled=True)
-    )
-    group.hand_out(None, more=False)
-    assert first.held() == ["v0", "v0"]
+def test_an_actor_that_does_not_start_is_replaced(ray):
+    ray.fail["ready"] = [LostError("no disk")] * (MAX_FAILED_STARTS - 1)
+    assert finished(ray, "ab", most=1) == "ab"
+    assert len(ray.handles) == MAX_FAILED_STARTS
 
 
 def test_actors_that_never_start_end_the_run_in_one_line(ray):
-    group = group_of(ray, 1, most=1)
+    ray.fail["ready"] = [LostError("trace\nno disk\n")] * MAX_FAILED_STARTS
     with pytest.raises(
         SteplineError,
         match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk",
     ):
-        for _ in range(MAX_FAILED_STARTS):
-            answer(group, ray.handles[-1], "ready", outcome=LostError("trace\nno disk\n"))
-            group.hand_out(None, more=True)
+        finished(ray, "ab")
 
 
 def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
-    group = group_of(ray, 1, most=1)
-    with pytest.raises(SteplineError, match=f"^v0: {MAX_LOSSES} actors were lost with it"):
-        for _ in range(MAX_LOSSES):
-            answer(group, ray.handles[-1], "ready")
-            group.hand_out(None, more=True)
-            answer(group, ray.handles[-1], outcome=LostError("out of memory"))
-            group.hand_out(None, more=True)
+    ray.fail["do"] = [LostError("out of memory")] * MAX_LOSSES
+    with pytest.raises(SteplineError, match=f"^a: {MAX_LOSSES} actors were lost with it"):
+        finished(ray, "a", most=1)
 
 
 def test_what_ends_a_run_is_reported_as_the_actor_reported_it(ray):
-    group = group_of(ray, 2)
-    all_ready(group, ray)
-    group.hand_out(None, more=True)
+    ray.fail["do"] = [TaskError(StoreError("the disk is full"))]
     with pytest.raises(SteplineError, match="^the disk is full$"):
-        answer(group, ray.handles[0], outcome=TaskError(StoreError("the disk is full")))
+        finished(ray, "ab")
+    ray.fail["do"] = [TaskError(ZeroDivisionError())]
     with pytest.raises(TaskError):
-        answer(group, ray.handles[1], outcome=TaskError(ZeroDivisionError()))
-    group.close()
-    assert all(handle.killed for handle in ray.handles)
+        finished(ray, "ab")

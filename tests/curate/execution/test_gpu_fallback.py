@@ -79,33 +79,20 @@ def test_no_other_error_is_taken_for_it(on_gpu, error, kind):
 
 
 def too_long_for_the_gpu(work):
-    """Return where a video is done; one that is called long is too much for a GPU, as are several
-    together."""
+    """Return where a video is done; one that is called long is too much for a GPU."""
     if current_device().kind == "cuda" and work.item.id == "long":
         raise RuntimeError(SHORT)
     return current_device().name.encode()
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path, together):
-    stage = Stage(
-        "see",
-        1,
-        "video",
-        too_long_for_the_gpu,
-        run_many=lambda works: [*map(too_long_for_the_gpu, works)],
-    )
+def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path):
+    stage = Stage("see", 1, "video", too_long_for_the_gpu)
     runner = TaskRunner(WorkerSetup(recipe(), {"see": stage}, str(tmp_path), device="cuda:0"))
     keys = {"long": "ab" * 32, "short": "cd" * 32}
-    requests = [
-        TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True)
+    replies = [
+        runner.run(TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True))
         for name, key in keys.items()
     ]
-    replies = (
-        runner.run(requests)
-        if together
-        else [reply for each in requests for reply in runner.run([each])]
-    )
     assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [
         ("done", 1.0),
         ("done", None),

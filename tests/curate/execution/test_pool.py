@@ -26,12 +26,12 @@ class FakeWorker:
     """A worker as a pool sees it: what it had to do, how often it was replaced, and what it sends
     next."""
 
-    def __init__(self, task_count, message, requests=(REQUEST,)):
-        self.task, self.task_count, self.seconds = list(requests), task_count, 1.0
+    def __init__(self, task_count, message):
+        self.task, self.task_count, self.seconds = REQUEST, task_count, 1.0
         self.pid, self.is_free, self.given, self.has_gpu = 7, True, [], False
         self.is_ready, self.is_busy, self.loaded_stages = True, True, set()
         self.connection, self.other_end = Pipe()
-        self.message = Reply(message) if isinstance(message, list) else message
+        self.message = Reply(message) if isinstance(message, TaskReply) else message
         self.other_end.send_bytes(b"a message")
 
     can_do = TaskWorker.can_do
@@ -48,10 +48,10 @@ class FakeWorker:
         self.other_end.close()
 
     def restart(self):
-        self.task, self.task_count = [], 0
+        self.task, self.task_count = None, 0
 
-    def submit(self, requests, seconds):
-        self.given += requests
+    def submit(self, request, seconds):
+        self.given.append(request)
 
 
 class FakePool(TaskPool):
@@ -101,39 +101,19 @@ def test_a_hang_is_reported_immediately_and_a_kill_from_outside_only_after_some(
     assert killed.kind == "memory"
 
 
-OTHER = TaskRequest(StageTask(VideoItem("b"), "read", "cd" * 32, {}))
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        WorkerDeath(-9, "time"),
-        WorkerDeath(-9, "memory"),
-        WorkerDeath(-11, None),
-        WorkerDeath(-9, None),
-        [TaskReply("memory"), TaskReply("memory")],
-    ],
-    ids=["time", "memory", "crash", "kill", "told"],
-)
-def test_of_several_together_each_is_done_by_itself_before_one_is_blamed(pool, message):
-    worker = FakeWorker(1, message, requests=(REQUEST, OTHER))
+def test_memory_that_is_short_counts_in_a_fresh_process_alone(pool):
+    worker = FakeWorker(2, TaskReply("memory", "none was left"))
     assert pool.outcomes_of(worker) == []
-    worker.task_count = 5  # also of a worker that is not fresh
-    for _ in range(2):
-        pool.free_workers(useful=0)
-    assert worker.given == [REQUEST, OTHER]
-    # nor does it count among the kills of one
-    for _ in range(MAX_OUTSIDE_KILLS - 1):
-        kill = WorkerDeath(-9, None)
-        assert pool.outcomes_of(FakeWorker(1, kill)) == []
+    pool.free_workers(useful=0)
+    assert worker.given == [REQUEST]
+    ((_, failure),) = pool.outcomes_of(FakeWorker(1, TaskReply("memory", "none was left")))
+    assert failure == StageFailure("a", "read", "memory", "none was left")
 
 
-def test_of_several_together_each_has_its_own_reply(pool):
-    replies = [TaskReply("done"), TaskReply("error", "no sound")]
-    together = FakeWorker(3, replies, requests=(REQUEST, OTHER))
-    done, failed = pool.outcomes_of(together)
-    assert done == (REQUEST.task, None)
-    assert failed == (OTHER.task, StageFailure("b", "read", "error", "no sound"))
+def test_a_video_that_fails_is_reported_with_its_reason(pool):
+    assert pool.outcomes_of(FakeWorker(3, TaskReply("done"))) == [(REQUEST.task, None)]
+    ((_, failure),) = pool.outcomes_of(FakeWorker(3, TaskReply("error", "no sound")))
+    assert failure == StageFailure("a", "read", "error", "no sound")
 
 
 @pytest.mark.parametrize(
@@ -165,8 +145,8 @@ def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_pa
     request = TaskRequest(REQUEST.task, {"captions": tmp_path / "a.txt"})
     replies = [
         TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run(
-            [request]
-        )[0]
+            request
+        )
         for version in (minor_version("psutil"), "4.0")
     ]
     assert [reply.kind for reply in replies] == ["done", "run"]

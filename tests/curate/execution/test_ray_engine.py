@@ -2,19 +2,16 @@ import contextlib
 import gc
 import json
 import warnings
-from collections import Counter
 
 import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.ray import run_on_ray, stages_by_actor
+from stepline.curate.execution.ray import run_on_ray
 from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
-from stepline.curate.settings import EngineSettings
 from stepline.curate.stage import resolve_stages
 from stepline.curate.store.results import ResultStore
-from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
 from stepline.files.remote import RemotePath
 
@@ -96,39 +93,11 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
     }
 
 
-def test_a_video_that_hangs_on_one_actor_is_done_by_another(tmp_path, ray_here, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    texts = dict.fromkeys("bcdefgh", "one two") | {"a": f"stall {tmp_path / 'begun'}"}
-    items = videos(tmp_path / "in", texts)
-    outcome = run_recipe(
-        RunRequest(recipe(engine="ray", workers=2, seconds=500.0), str(tmp_path / "out"), STAGES),
-        items,
-    )
-    assert outcome.failures == ()
-    lines = list(read_timings(RemotePath(str(tmp_path / "out"))))
-    begun = Counter(
-        line["id"] for line in lines if line["event"] == "start" and line["stage"] == "read"
-    )
-    assert begun == Counter([*texts, "a"])
-    assert not any(path.name.startswith(".") for path in (tmp_path / "out" / "cells").rglob("*"))
-
-
 def test_what_ends_a_run_ends_it_in_one_line_on_ray_too(tmp_path, ray_here, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", {"a": "one", "b": "model"})
     with pytest.raises(SteplineError, match="^stage read: no weights; install some$"):
         run_recipe(RunRequest(recipe(engine="ray"), str(tmp_path / "out"), STAGES), items)
-
-
-def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
-    stages = [STAGES[name] for name in ("read", "count", "double", "share")]
-    assert stages_by_actor(stages, recipe()) == [(("read", "count", "double", "share"), 0.0)]
-    shared = recipe().model_copy(update={"engine": EngineSettings(gpus=0.5)})
-    assert stages_by_actor(stages, shared) == [
-        (("read", "count"), 0.0),
-        (("double",), 0.5),
-        (("share",), 0.0),
-    ]
 
 
 def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):

@@ -61,11 +61,8 @@ def test_twenty_kills_of_drivers_actors_and_workers_cost_no_byte(tmp_path, whole
     again = sum(count - 1 for unit, count in times.items() if unit[1] != "crash")
     print(f"killed {dict(killed)}, {len(times)} units, {again} begun again")
     assert sum(killed.values()) == KILLS
-    # A driver, or an actor, takes the unit of each of two workers with it; copies at the end are
-    # one more.
-    assert again <= 2 * killed["driver"] + killed["actor"] + killed["worker"] + 2 * (
-        killed["driver"] + 1
-    )
+    # A driver takes the unit of each of two workers with it.
+    assert again <= 2 * killed["driver"] + killed["actor"] + killed["worker"]
 
 
 def test_nodes_of_a_cluster_that_are_killed_cost_no_byte(tmp_path, whole, monkeypatch):

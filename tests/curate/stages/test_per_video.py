@@ -69,34 +69,26 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> 
     assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
 
 
-def test_several_videos_are_heard_together_and_each_gets_what_is_said_in_it(
+def test_what_is_said_in_a_video_is_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "said.vtt").write_text(VTT)
-    together = []
-
     def heard(
         sounds: Sequence[Iterable[AudioBlock]], *_: Any, **options: Any
     ) -> list[TranscriptionResult]:
+        assert options["models"] is not None
         seconds = [sum(len(block.samples) for block in sound) / 16_000 for sound in sounds]
-        together.append((len(sounds), options["models"] is not None))
         return [
             TranscriptionResult(transcript(f"It lasts {round(each)} seconds.")) for each in seconds
         ]
 
     monkeypatch.setattr("stepline.speech.transcribe_many", heard)
-    videos = [
-        work(Recipe(), VideoItem("captions"), captions=tmp_path / "said.vtt"),
-        work(Recipe(), VideoItem("none")),
-    ]
-    for name, seconds, sound in (("two", 2, True), ("silent", 2, False), ("four", 4, True)):
+    said = {}
+    for name, seconds, sound in (("two", 2, True), ("silent", 2, False)):
         draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)
-        videos.append(work(Recipe(), VideoItem(name), media=tmp_path / f"{name}.mp4"))
-    found = per_video.transcribe_many(videos)
-    assert together == [(2, True)]
-    said = [[each.text for each in from_bytes(Speech, data).transcript.sentences] for data in found]
-    assert said[1:] == [[], ["It lasts 2 seconds."], [], ["It lasts 4 seconds."]]
-    assert found == [per_video.transcribe(video) for video in videos]
+        video = work(Recipe(), VideoItem(name), media=tmp_path / f"{name}.mp4")
+        sentences = from_bytes(Speech, per_video.transcribe(video)).transcript.sentences
+        said[name] = [sentence.text for sentence in sentences]
+    assert said == {"two": ["It lasts 2 seconds."], "silent": []}
 
 
 def test_the_first_video_that_someone_speaks_in_loads_the_recogniser(shared: Path) -> None:

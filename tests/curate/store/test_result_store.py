@@ -5,7 +5,6 @@ import pytest
 from fake_stages import STAGES
 
 from stepline.curate.stage import StageFailure
-from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
@@ -96,18 +95,23 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
     assert results.failure(READ, "cd34" * 16) is None
 
 
-def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.store.manifests.MAX_LOOSE_KEYS", 2)
-    keys_known = KeySet.in_folder(RemotePath(f"memory://{tmp_path.name}"))
-    keys = [f"{number:02x}" * 32 for number in range(5)]
-    for key in keys:
-        keys_known.add(key)
-    assert all(key in keys_known for key in keys)
-    assert "ff" * 32 not in keys_known
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_a_listing_knows_keys_alone_and_what_came_since(tmp_path, where):
+    out = RemotePath(str(tmp_path / "out") if where == "disk" else f"memory://{tmp_path.name}-keys")
+    first, written, other = (digits * 32 for digits in ("00", "ab", "ff"))
+    ResultStore(out).write(READ, first, b"text")
+    # what is being written, and what is no key
+    for name in (f"cd/.{'cd' * 32}.77-1.partial.json", "README.md", f"ab/{'ab' * 32}0.json"):
+        (out / f"cells/read/{name}").write(b"half")
+    results = ResultStore(out)
+    assert [results.has(READ, key) for key in (first, written, "cd" * 32)] == [True, False, False]
+    results.write(READ, written, b"text")
+    results.add_key(READ, other)  # another process has written it
+    assert [results.has(READ, key) for key in (first, written, other)] == [True] * 3
 
 
 def test_a_damaged_failure_is_named(results):
     results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow"))
     (results.out / f"failures/read/{'cd34' * 16}.json").write("{}")
     with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
-        results.failure(READ, "cd34" * 16)
+        ResultStore(results.out).failure(READ, "cd34" * 16)

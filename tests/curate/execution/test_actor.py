@@ -1,0 +1,49 @@
+"""An actor of Ray's without Ray; the device "auto" stands for a GPU, and is the CPU here."""
+
+from contextlib import closing
+
+import fake_stages
+import pytest
+
+from stepline.curate.execution import actors
+from stepline.curate.execution.scheduler import Phase, Scheduler
+from stepline.curate.plan import Plan
+from stepline.curate.stage import resolve_stages
+from stepline.curate.store.results import ResultStore
+from stepline.curate.store.run_log import RunLog
+from stepline.files.remote import RemotePath
+
+STAGES = ("read", "count", "double")
+
+
+def cells(out):
+    return {
+        str(path.relative_to(out)): path.read_bytes() for path in (out / "cells").rglob("*.json")
+    }
+
+
+@pytest.mark.parametrize("device", [None, "auto"])
+def test_an_actor_makes_what_the_local_engine_makes(tmp_path, monkeypatch, device):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(actors, "end_with_parent", lambda parent: None)
+    recipe = fake_stages.recipe()
+    plan = Plan.from_recipe(recipe, resolve_stages(recipe, fake_stages.STAGES))
+    items = fake_stages.videos(tmp_path / "in", {"a": "one", "bad": "odd", "c": "two words"})
+    local, elsewhere = tmp_path / "local", tmp_path / "actor"
+    expected = []
+    phase = Phase(plan, ResultStore(RemotePath(str(local))), STAGES, on_finished=expected.append)
+    with (
+        closing(RunLog(RemotePath(str(local)))) as log,
+        closing(Scheduler(phase, 1, tmp_path, log, [device] if device else [])) as scheduler,
+    ):
+        scheduler.run(items)
+    actor = actors.Actor(plan, str(elsewhere), STAGES, False, device)
+    assert actor.ready()
+    found = [*actor.do(items[:2]), *actor.do(items[2:])]
+    actor.close()
+    outcomes = {video.item.id: video.failure and video.failure.kind for video in found}
+    assert outcomes == {"a": None, "bad": "error", "c": None}
+    assert sorted(found, key=lambda video: video.item.id) == sorted(
+        expected, key=lambda video: video.item.id
+    )
+    assert cells(local) == cells(elsewhere)
