@@ -43,6 +43,7 @@ from stepline.storage import from_json, read_record, to_json
 VideoState: TypeAlias = Literal["new", "corrected"]
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last. A record takes about 1 MB
+MAX_VIDEOS_IN_MEMORY = 64  # whose corrections were read last
 MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
@@ -157,6 +158,9 @@ class CorrectedLibrary:
         # the cards of corrected videos: a few bytes each, so a long list stays cheap
         self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
         self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
+        # video -> number of the last row that was read, and the corrections by id
+        self._corrections: OrderedDict[str, tuple[int, dict[str, Correction]]] = OrderedDict()
+        self._corrections_lock = Lock()
 
     def close(self) -> None:
         """Close the database."""
@@ -290,22 +294,42 @@ class CorrectedLibrary:
     # ---------------------------------------------------------------- corrections
 
     def corrections(self, id: str) -> list[Correction]:
-        """Return the corrections of a video, the oldest first. Raises StoreError where a row is not
-        valid: each is of its video and has its own id, and an undo is of an earlier one."""
-        query = "SELECT body FROM correction WHERE video = ? ORDER BY number"
-        corrections: dict[str, Correction] = {}
-        for (body,) in self.database.rows(query, id):
-            # A row may be a stranger's: it has to fit the others.
-            try:
-                correction = Correction.model_validate_json(body)
-            except (ValidationError, TypeError) as error:
-                raise self.database.row_error("correction") from error
-            is_own = correction.video == id and correction.id not in corrections
-            has_undone = correction.undoes is None or correction.undoes in corrections
-            if not (is_own and has_undone):
-                raise self.database.row_error("correction")
-            corrections[correction.id] = correction
-        return list(corrections.values())
+        """Return the corrections of a video, the oldest first. Only rows added since the last call
+        are read from disk.
+
+        Raises StoreError where a row is not valid: each is of its video and has its own id, and an
+        undo is of an earlier one.
+        """
+        # The database comes first, since a transaction holds it while it asks for corrections.
+        with self.database.guarded(), self._corrections_lock:
+            last_row, corrections = self._corrections.pop(id, (0, {}))
+            if corrections and not self._is_last_row(id, last_row, next(reversed(corrections))):
+                # The video was removed, and maybe understood again: all is read again.
+                last_row, corrections = 0, {}
+            query = (
+                "SELECT number, body FROM correction WHERE video = ? AND number > ? ORDER BY number"
+            )
+            for number, body in self.database.rows(query, id, last_row):
+                # A row may be a stranger's: it has to fit the others.
+                try:
+                    correction = Correction.model_validate_json(body)
+                except (ValidationError, TypeError) as error:
+                    raise self.database.row_error("correction") from error
+                is_own = correction.video == id and correction.id not in corrections
+                has_undone = correction.undoes is None or correction.undoes in corrections
+                if not (is_own and has_undone):
+                    raise self.database.row_error("correction")
+                corrections[correction.id] = correction
+                last_row = number
+            self._corrections[id] = (last_row, corrections)
+            if len(self._corrections) > MAX_VIDEOS_IN_MEMORY:
+                self._corrections.popitem(last=False)
+            return list(corrections.values())
+
+    def _is_last_row(self, video: str, number: int, id: str) -> bool:
+        query = "SELECT id FROM correction WHERE video = ? AND number = ?"
+        row = self.database.row(query, video, number)
+        return row is not None and bool(row[0] == id)
 
     def revisions(self) -> dict[str, int]:
         """Return how many corrections each video has that has any, by id."""

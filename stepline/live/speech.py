@@ -31,7 +31,7 @@ from stepline.speech.audio_windows import (
     NO_SOUND,
     AudioWindow,
     WindowTranscript,
-    context_of,
+    detector_context,
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.speech.second_reading import fit_to_voice
@@ -350,7 +350,7 @@ class LiveTranscriber:
         count = max(0, frames) * FRAME_SAMPLES
         # The detector hears what came before, so that its frames are as in one pass.
         sound = np.concatenate([self._context, window.samples[:count]])
-        self._context = context_of(sound)
+        self._context = detector_context(sound)
         self._samples = self._samples[count:]
         gone = min(count, len(window.samples))
         self._start += gone / SAMPLE_RATE

@@ -438,10 +438,10 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if request.captions is not None:
         reason = f"holds no sentence to write steps from{left_out}"
         raise CaptionError(f"{request.captions}: {reason}; give other captions")
-    from stepline.speech.hallucinations import is_unsure
+    from stepline.speech.hallucinations import is_low_confidence_reason
 
     reason = NO_SPEECH
-    if any(is_unsure(item.reason) for item in record.dropped):
+    if any(is_low_confidence_reason(item.reason) for item in record.dropped):
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
         reason = f"there is speech{named}, but it could not be recognised reliably"

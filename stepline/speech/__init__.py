@@ -1,4 +1,4 @@
-"""Speech to text: `transcribe` listens, `read_captions` takes a transcript that exists already."""
+"""Speech to text: `transcribe` recognises speech, `read_captions` reads an existing transcript."""
 
 from stepline.speech.captions import read_captions
 from stepline.speech.settings import AsrSettings

@@ -1,5 +1,6 @@
-"""A stream of sound cut into windows that end in silences, so that an hour of it never sits in
-memory."""
+"""Cuts a stream of sound into windows that end in silences, so that memory never holds an hour of
+it.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,10 +28,10 @@ NO_SOUND: Samples = np.zeros(0, np.float32)
 
 @dataclass(frozen=True)
 class AudioWindow:
-    """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) per 32 ms
+    """A window of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) per 32 ms
     frame.
 
-    last: the sound ends with it, or has a hole behind it.
+    last: whether the sound ends, or is interrupted, after this window.
     """
 
     start: float
@@ -55,11 +56,10 @@ class AudioWindow:
 
 @dataclass(frozen=True)
 class WindowTranscript:
-    """The words that a recogniser found in one window of sound, before any is doubted.
+    """The words that a recogniser found in one window of sound, before hallucinations are removed.
 
     words: in spoken order, times from the start of the video, each with the space before it.
-    log_probability: mean over its tokens, natural logarithm. None when nothing was read or the
-    recogniser does not say.
+    log_probability: mean over the tokens, natural logarithm. None without words or when unknown.
     """
 
     words: tuple[Word, ...]
@@ -68,8 +68,7 @@ class WindowTranscript:
 
 
 class AudioWindower:
-    """Cuts a stream into windows. Memory holds at most one window of sound, and what came just
-    before it."""
+    """Cuts a stream of sound into windows. Memory holds at most one window and its left context."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._size = int(settings.window * SAMPLE_RATE)
@@ -80,8 +79,9 @@ class AudioWindower:
         self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
-        """Yield the sound in windows. `resume` between two of them makes the next one start
-        early."""
+        """Yield the windows of the sound. A call of `resume` in between makes the next window start
+        early.
+        """
         for block in blocks:
             end = self._start + len(self._samples) / SAMPLE_RATE
             gap = float(block.start) - end
@@ -92,9 +92,9 @@ class AudioWindower:
                 self._context = NO_SOUND
                 gap = 0.0
             # A small hole before the block becomes silence, what it repeats is left out.
-            hole = round(gap * SAMPLE_RATE)
-            silence = np.zeros(max(0, hole), np.float32)
-            repeated = max(0, -hole)
+            gap_samples = round(gap * SAMPLE_RATE)
+            silence = np.zeros(max(0, gap_samples), np.float32)
+            repeated = max(0, -gap_samples)
             samples = np.asarray(block.samples, np.float32)
             pieces = [self._samples, silence, samples[repeated:]]
             self._samples = np.concatenate(pieces)
@@ -104,10 +104,10 @@ class AudioWindower:
 
     def resume(self, second: float) -> float:
         """Make the next window start at `second`, inside the last window. Return where it really
-        will.
+        starts.
 
-        A quarter of the window is always left behind, so that the reading comes to an end. The last
-        call counts.
+        At least a quarter of the window is always passed, so that the stream ends. The last call
+        counts.
         """
         sample = round((second - self._start) * SAMPLE_RATE)
         sample = max(sample, int(MIN_ADVANCE * self._length))
@@ -122,8 +122,8 @@ class AudioWindower:
         sample_count = len(self._samples)
         samples = self._samples[: self._size]
         context_frames = len(self._context) // FRAME_SAMPLES
-        heard_samples = np.concatenate([self._context, samples])
-        voice = voice_probability(heard_samples)[context_frames:]
+        detector_input = np.concatenate([self._context, samples])
+        voice = voice_probability(detector_input)[context_frames:]
         frames = len(voice)
 
         # up to the middle of the longest silence near its end
@@ -139,17 +139,14 @@ class AudioWindower:
 
         # `resume` may have been called in the meantime
         count = sample_count if is_end else self._passed
-        past = np.concatenate([self._context, self._samples[:count]])
-        self._context = context_of(past)
+        passed_samples = np.concatenate([self._context, self._samples[:count]])
+        self._context = detector_context(passed_samples)
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
 
 
-def context_of(samples: Samples) -> Samples:
-    """Return the end of past sound that the voice detector hears again.
-
-    It has whole frames, so that the detector's stay aligned.
-    """
+def detector_context(samples: Samples) -> Samples:
+    """Return the end of the previous samples, in whole frames, as context for the voice detector."""
     max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
     frames = min(max_frames, len(samples) // FRAME_SAMPLES)
     return samples[len(samples) - frames * FRAME_SAMPLES :]

@@ -1,7 +1,7 @@
-"""Caption files of data to cues, before anything is repaired: csv and JSON.
+"""Parsers of caption files that hold data: csv and JSON.
 
-csv    HowTo100M's table of one video: the columns start, end, text
-JSON   YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id
+csv    HowTo100M's table of one video: the columns start, end, text JSON   YouTube json3, WhisperX
+and Whisper segments, HowTo100M's and TAN's lists by video id
 """
 
 import csv
@@ -21,10 +21,7 @@ from stepline.speech.shown_captions import Cue, TimedPiece, span_of, words_of_pi
 
 
 def parse_seconds(value: object) -> float | None:
-    """Return a time in seconds from what a file holds: a number or its text.
-
-    None for anything else, NaN, infinity.
-    """
+    """Return the seconds in a number or its text. None for anything else, NaN and infinity."""
     # To isinstance, JSON's true is an int.
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -35,7 +32,7 @@ def parse_seconds(value: object) -> float | None:
     return None if not math.isfinite(number) else number
 
 
-def unusable_time_reason(cue: Cue) -> str | None:
+def invalid_time_reason(cue: Cue) -> str | None:
     """Return why the cue's times cannot be used, or None when they can."""
     if cue.start is None or cue.end is None:
         return "the caption has no time"
@@ -59,12 +56,14 @@ def has_csv_header(text: str) -> bool:
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
-    """Return the cues of a csv with columns start, end (seconds), text in any order. Raises
-    CaptionError."""
+    """Return the cues of a csv with the columns start, end (seconds) and text in any order.
+
+    Raises CaptionError for a file in another form.
+    """
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
         first_row = next(rows, [])
-        header = [cell.strip().lower() for cell in first_row]
+        header = [field.strip().lower() for field in first_row]
         if not set(CSV_COLUMNS) <= set(header):
             needs = "needs the columns start,end,text"
             raise CaptionError(f"{name}, line 1: {needs}; it has {','.join(header)[:80]!r}")
@@ -73,8 +72,8 @@ def parse_csv(text: str, name: str) -> list[Cue]:
         # Blank lines have empty cells alone.
         for row in filter(any, rows):
             if len(row) <= max(columns):
-                wrong = f"{name}, line {rows.line_num}: {len(row)} columns"
-                raise CaptionError(f"{wrong}, needs start, end, text; add what is missing")
+                bad_row = f"{name}, line {rows.line_num}: {len(row)} columns"
+                raise CaptionError(f"{bad_row}, needs start, end, text; add what is missing")
             start, end, content = [row[column] for column in columns]
             cues.append(_cue(content, start, end))
         return cues
@@ -93,7 +92,15 @@ JSON_FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, sta
 
 
 def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
-    """Return the cues of a JSON file. `video` picks one of many. Raises CaptionError."""
+    """Return the cues of a JSON caption file.
+
+    Args:
+        text: content of the file.
+        name: of the file, for messages.
+        video: id of the video to read from a file that holds many.
+
+    Raises CaptionError for a file in another form.
+    """
     try:
         tree: Json = parse_json_text(text)
     except json.JSONDecodeError as error:
@@ -123,15 +130,15 @@ def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str
     # the message names a video that there is
     keys = [key[:40] for key in islice(tree, 10_000)]
     hint = f"for example {first[:40]!r}"
-    similar = difflib.get_close_matches(video or "", keys, n=1)
-    if similar:
-        hint = f"did you mean {similar[0]!r}?"
+    close_matches = difflib.get_close_matches(video or "", keys, n=1)
+    if close_matches:
+        hint = f"did you mean {close_matches[0]!r}?"
     problem = f"no video {video!r} among its" if video is not None else "name one of its"
     raise CaptionError(f"{name}: {problem} {len(tree)} videos; {hint}")
 
 
 def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
-    """Return the cues of one video in any of the forms, None for a form that is not known."""
+    """Return the cues of one video in any known form, or None for an unknown form."""
     # a list of segments
     if isinstance(tree, list):
         parts = [part for part in tree if isinstance(part, dict) and "text" in part]
@@ -167,7 +174,7 @@ def _cue(text: Json, start: Json, end: Json) -> Cue:
 
 
 def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
-    """Return one WhisperX segment. Where it has no time of its own its words give it."""
+    """Return the cue of a WhisperX segment, timed by its words where it has no time itself."""
     words: list[Word] = []
     for item in _dicts(part.get("words")):
         words += _word(item)
@@ -181,14 +188,14 @@ def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
 
 
 def _dicts(items: Json) -> list[dict[str, Json]]:
-    """Return the objects of a JSON list, none where it is another value."""
+    """Return the objects of a JSON list, or an empty list for any other value."""
     if not isinstance(items, list):
         return []
     return [item for item in items if isinstance(item, dict)]
 
 
 def _word(item: Mapping[str, Json]) -> list[Word]:
-    """Return the word, if any, of a WhisperX item."""
+    """Return the word of a WhisperX item, or None for an item without a word."""
     text = item.get("word", item.get("text"))
     if not isinstance(text, str) or not text.strip():
         return []
@@ -204,8 +211,7 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
 
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
-    """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until
-    the next begins."""
+    """Return the cues of YouTube json3. An event lasts until the next one starts."""
     spoken = []
     for event in _dicts(events):
         parts = _dicts(event.get("segs"))
@@ -237,6 +243,5 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
 
 
 def _milliseconds(value: Json) -> float | None:
-    """Return a time that a file gives in milliseconds, in seconds."""
     milliseconds = parse_seconds(value)
     return None if milliseconds is None else milliseconds / 1000

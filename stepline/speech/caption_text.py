@@ -1,4 +1,4 @@
-"""What of a caption's text is words: markup, marks of speakers and sounds left out."""
+"""Removes markup, speaker marks and sound descriptions from the text of captions."""
 
 import html
 import re
@@ -55,7 +55,9 @@ def strip_markup(text: str) -> str:
 
 
 def strip_speaker_marks(text: str) -> str:
-    """Return the text without the dashes and arrows that show who speaks at the begin of a line."""
+    """Return the text without the dashes and arrows that mark a change of speaker at the start of a
+    line.
+    """
     return SPEAKER_MARK.sub("", text)
 
 
@@ -71,7 +73,7 @@ def strip_sounds(text: str) -> str:
 
 
 def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return timed words without those that are part of a sound."""
+    """Return the timed words without those that belong to a sound description such as "[Music]"."""
     text = "".join(word.text for word in words)
     sounds = _sound_ranges(text)
     remaining = []
@@ -79,34 +81,34 @@ def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
     number = 0
     for word in words:
         # where it begins, behind its space
-        begin = position + len(word.text) - len(word.text.lstrip())
+        word_start = position + len(word.text) - len(word.text.lstrip())
         position += len(word.text)
-        while number < len(sounds) and sounds[number][1] <= begin:
+        while number < len(sounds) and sounds[number][1] <= word_start:
             number += 1
         # A word that goes on behind the sound stays.
-        inside = number < len(sounds) and sounds[number][0] <= begin
+        inside = number < len(sounds) and sounds[number][0] <= word_start
         if not inside or position > sounds[number][1]:
             remaining.append(word)
     return tuple(remaining)
 
 
 def _sound_ranges(text: str) -> list[tuple[int, int]]:
-    """Return where sounds are in a text, in order, none inside another."""
+    """Return the (start, end) character ranges of the sound descriptions in a text, in order."""
     ranges = [match.span() for match in SONG_MARKS.finditer(text)]
     for match in BRACKET_PATTERN.finditer(text):
         if _is_sound(match.group()[1:-1]):
             ranges.append(match.span())
-    apart: list[tuple[int, int]] = []
+    separator: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
-        if not apart or start >= apart[-1][1]:
-            apart.append((start, end))
-    return apart
+        if not separator or start >= separator[-1][1]:
+            separator.append((start, end))
+    return separator
 
 
 def _is_sound(content: str) -> bool:
-    """Return whether what is in brackets names a sound, or nothing, as for a word that is bleeped."""
-    bare = " ".join(content.split()).strip(" .,!~*…")
-    if not any(letter.isalnum() for letter in bare):
+    """Return whether the content of brackets is a sound description or empty (a bleeped word)."""
+    stripped = " ".join(content.split()).strip(" .,!~*…")
+    if not any(letter.isalnum() for letter in stripped):
         return True
     patterns = (SOUND_WORD, SOUND_ENDING, SPOKEN_LANGUAGE)
-    return any(pattern.search(bare) for pattern in patterns)
+    return any(pattern.search(stripped) for pattern in patterns)

@@ -1,7 +1,8 @@
-"""Any caption file to a transcript: the format is known by its content, then by its name.
+"""Reads a caption file of any format into a transcript. The content decides the format, then the
+name.
 
-Rolling captions are repaired: a line that several cues show is said once, where it first appears.
-In JSON it is, by TAN's rule, where it is last repeated. No two cues overlap.
+Rolling captions are repaired: a line that several cues show is kept once, where it first appears.
+In JSON it is kept where it appears last, by TAN's rule. No two cues overlap.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from stepline.limits import MAX_CUE_CHARS, MAX_TRANSCRIPT_WORDS
 from stepline.records import Rejected, Transcript
 from stepline.speech.caption_formats import (
     has_csv_header,
+    invalid_time_reason,
     parse_csv,
     parse_json,
-    unusable_time_reason,
 )
 from stepline.speech.caption_text import strip_sounds, words_without_sounds
 from stepline.speech.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
@@ -34,7 +35,7 @@ from stepline.speech.shown_captions import (
 )
 from stepline.speech.subtitles import has_sbv_timing, parse_subtitles
 from stepline.speech.text_encodings import read_caption_text
-from stepline.speech.transcribe import DEFAULT_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
+from stepline.speech.transcribe import DEFAULT_ASR_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 from stepline.speech.ttml import is_ttml, parse_ttml
 
 NO_CUE_REASON = "it is outside of every caption, so it has no time"
@@ -44,24 +45,28 @@ MAX_NOTE_CHARS = 60  # of a note that a warning shows
 
 
 def read_captions(
-    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULT_SETTINGS
+    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULT_ASR_SETTINGS
 ) -> TranscriptionResult:
-    """Return the transcript that a caption file holds, and what of it was left out.
+    """Return the transcript of a caption file, and the cues that were left out with their reasons.
 
-    video_id picks one video of a file that holds many. Words get times by linear interpolation in
-    their cue where the file has none. settings.language says what is spoken, since most files do
-    not. Without punctuation and word times, a cue is a sentence.
+    Words get times by linear interpolation in their cue where the file has none. settings.language
+    says the spoken language, since most files do not. Without punctuation and word times, a cue is
+    a sentence.
 
-    settings.encoding: of the file, by Python's name for it. None: UTF-8, or guessed with a warning.
+    Args:
+        path: an srt, vtt, sbv, ttml, csv or JSON file.
+        video_id: selects one video of a file that holds many.
+        settings: `encoding` is a codec of Python. None: UTF-8, or guessed with a warning.
+
     Raises CaptionError for a file that cannot be read or has another form.
     """
     path = Path(path)
-    text, guess = read_caption_text(path, settings.encoding)
+    text, encoding_note = read_caption_text(path, settings.encoding)
     warnings = []
     # An encoding that is a guess is reported.
-    if guess:
+    if encoding_note:
         cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
-        warnings.append(f"{path.name}: {guess}; {cure}")
+        warnings.append(f"{path.name}: {encoding_note}; {cure}")
     dropped: list[Rejected] = []
     subtitles = _read_subtitles(path, text)
     if subtitles is None:
@@ -75,9 +80,9 @@ def read_captions(
     if subtitles is None:
         plain = repair_rolling_captions(plain)
     else:
-        plain = _cut_overlaps([replace(cue, text=_flat_text(cue.text)) for cue in plain])
-    timed = [cue for cue in cues if cue.words]
-    cues = sorted(plain + timed, key=_times)
+        plain = _cut_overlaps([replace(cue, text=_join_lines(cue.text)) for cue in plain])
+    is_timed = [cue for cue in cues if cue.words]
+    cues = sorted(plain + is_timed, key=_times)
 
     # words, with punctuation
     if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > MAX_TRANSCRIPT_WORDS:
@@ -112,7 +117,7 @@ def _times(cue: Cue) -> tuple[float, float]:
 
 
 def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
-    """Return what a file of captions shows, None for one of JSON."""
+    """Return the captions of a subtitle file, or None for JSON."""
     # A subtitle may begin with "[Music]", which is not JSON.
     begin = text.lstrip()[:6]
     suffix = path.suffix.lower()
@@ -136,9 +141,10 @@ def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
 def _cues_of_subtitles(
     path: Path, file: SubtitleFile, dropped: list[Rejected], warnings: list[str]
 ) -> list[Cue]:
-    """Return a cue for what each caption is the first to show. What is not speech is added to
-    `dropped`, with warnings."""
-    dropped += [_rejected(text, NO_CUE_REASON) for text in file.outside]
+    """Return one cue per caption with new text. Append what is not speech to `dropped` and
+    `warnings`.
+    """
+    dropped += [_rejected(text, NO_CUE_REASON) for text in file.text_outside_captions]
     captions = [caption for caption in file.captions if caption.texts]
     title_count = sum(caption.title for caption in captions)
     # Where most are up there, that is where this file puts speech.
@@ -149,7 +155,7 @@ def _cues_of_subtitles(
         cue = Cue("\n".join(caption.texts), caption.start, caption.end)
         if caption.title and has_titles:
             dropped.append(_rejected(cue.text, TITLE_REASON))
-        elif unusable_time_reason(cue) is not None:
+        elif invalid_time_reason(cue) is not None:
             broken.append(cue)
         else:
             usable.append(caption)
@@ -166,17 +172,15 @@ def _cues_of_subtitles(
 
 
 def _rejected(text: str, reason: str) -> Rejected:
-    return Rejected(what="sentence", text=_flat_text(text)[:MAX_DROPPED_CHARS], reason=reason)
+    return Rejected(what="sentence", text=_join_lines(text)[:MAX_DROPPED_CHARS], reason=reason)
 
 
-def _flat_text(text: str) -> str:
-    """Return a text on one line, with single spaces."""
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
 def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
-    """Return the cues that say something at a usable time, sorted. The others are added to
-    `dropped`."""
+    """Return the cues with text and valid times, sorted. Append the others to `dropped`."""
     usable: list[Cue] = []
     for cue in cues:
         if not cue.text.strip():
@@ -189,7 +193,7 @@ def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
         words = words_without_sounds(cue.words)
         # Timed words that do not make what is said are left out, to be interpolated.
         timed_text = "".join(word.text for word in words)
-        if _letters(timed_text) != _letters(speech):
+        if _without_spaces(timed_text) != _without_spaces(speech):
             words = ()
         usable.append(replace(cue, text=speech, start=max(0.0, cue.start or 0.0), words=words))
     usable.sort(key=lambda cue: cue.start or 0.0)
@@ -197,12 +201,12 @@ def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
 
 
 def _unusable_reason(cue: Cue, speech: str) -> str | None:
-    """Return why a cue is left out, or None when it says something at a usable time."""
+    """Return why a cue is left out, or None for a cue with text and a valid time."""
     if not any(letter.isalnum() for letter in speech):
         return "a sound, not speech"
     if len(speech) > MAX_CUE_CHARS:
         return f"it has more than {MAX_CUE_CHARS} characters"
-    reason = unusable_time_reason(cue)
+    reason = invalid_time_reason(cue)
     start, end = _times(cue)
     length = end - start
     if reason is None and length <= MIN_CUE_SECONDS:
@@ -210,8 +214,8 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     return reason
 
 
-def _letters(text: str) -> str:
-    """Return a text without its spaces."""
+def _without_spaces(text: str) -> str:
+    """Return a text without spaces."""
     return "".join(text.split())
 
 
@@ -219,16 +223,16 @@ def _letters(text: str) -> str:
 
 
 def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
-    """Return the cues with each text once, one line each, overlaps cut at their middle.
+    """Return the cues with each line once, and overlaps cut in their middle.
 
-    Needs times, sorted by start. A last line that the next cue begins with goes to the next. A cue
-    that grows into the next is merged with it.
-    Source: the sentencified HowTo100M of TAN. Its cases are tests/asr/test_captions.py.
+    Cues need times and are sorted by start. A last line that the next cue repeats is removed from
+    the first of them. A cue that is the beginning of the next one is merged with it. Source: the
+    sentencified HowTo100M of TAN. Its cases are in tests/speech/test_captions.py.
     """
     # cues of lines without spare spaces, and none after the last
     trimmed = []
     for cue in cues:
-        lines = [_flat_text(line) for line in cue.text.splitlines()]
+        lines = [_join_lines(line) for line in cue.text.splitlines()]
         text = "\n".join(filter(None, lines))
         trimmed.append(replace(cue, text=text))
     trimmed.append(Cue("", None, None))
@@ -238,12 +242,12 @@ def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
     for cue, following in pairwise(trimmed):
         text = _without_repeated_lines(cue, following)
         if text.strip():
-            single.append(replace(cue, text=_flat_text(text)))
+            single.append(replace(cue, text=_join_lines(text)))
     return _cut_overlaps(_merge_growing(single))
 
 
 def _without_repeated_lines(cue: Cue, following: Cue) -> str:
-    """Return the text of a cue without the last lines that the next one, touching it, begins with."""
+    """Return the text of a cue without the last lines that the adjacent next cue repeats."""
     if not _touching(cue, following):
         return cue.text
     lines = cue.text.split("\n")
@@ -257,7 +261,7 @@ def _without_repeated_lines(cue: Cue, following: Cue) -> str:
 
 
 def _merge_growing(cues: Sequence[Cue]) -> list[Cue]:
-    """Merge each cue with the next where the next one says the same and goes on."""
+    """Merge each cue with the next one where that repeats its text and adds more."""
     merged: list[Cue] = []
     for cue in cues:
         if merged and _grows_into(merged[-1], cue):
@@ -280,20 +284,20 @@ def _touching(cue: Cue, following: Cue) -> bool:
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
-    """Cut overlaps in the middle.
+    """Cut overlaps in the middle. A cue inside another one replaces it there.
 
-    A cue inside another takes its seconds. Two that start together stay.
+    Two cues that start together stay.
     """
-    parted: list[Cue] = []
+    separated: list[Cue] = []
     for cue in cues:
-        if parted:
-            parted[-1], cue = _part(parted[-1], cue)
-        parted.append(cue)
-    return parted
+        if separated:
+            separated[-1], cue = _separate(separated[-1], cue)
+        separated.append(cue)
+    return separated
 
 
-def _part(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
-    """Return two cues, the first to end where the second starts."""
+def _separate(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
+    """Return two cues, the first of which ends where the second starts."""
     if cue.start is None or cue.end is None:
         return cue, following
     start, end = _times(following)

@@ -1,8 +1,8 @@
-"""Hallucinated sentences: what a recogniser writes where no one speaks, or repeats because it is
+"""Detects hallucinated sentences: text where nobody speaks, and loops of a recogniser that is
 stuck.
 
-Each sentence is believed, or left out with a reason. Reasons are a loop of words, too little voice
-in its span, unsure words, a stock phrase, or neighbours that are mostly not believed.
+A sentence is dropped, with a reason, for a loop of words, too little voice in its span, unlikely
+words, a stock phrase, or neighbours that are mostly dropped.
 """
 
 import math
@@ -19,8 +19,7 @@ MIN_WORD_REPEATS = 6  # the same of a single word: "no, no, no, no" is speech
 
 
 def find_repetitions(words: Sequence[str]) -> set[int]:
-    """Return the indices of the words in a loop: one phrase said again and again without a
-    break."""
+    """Return the indices of the words in a loop: one phrase repeated many times without a break."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
     indices: set[int] = set()
     for phrase in range(1, MAX_PHRASE_WORDS + 1):
@@ -36,10 +35,10 @@ def find_repetitions(words: Sequence[str]) -> set[int]:
 
 
 def repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
-    """Return the indices of the sentences that words of a loop belong to."""
-    owners = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
+    """Return the indices of the sentences that contain words of a loop."""
+    sentence_of_word = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
     words = [word.text for sentence in sentences for word in sentence.words]
-    return {owners[word] for word in find_repetitions(words)}
+    return {sentence_of_word[word] for word in find_repetitions(words)}
 
 
 # End cards of the videos that Whisper learned from. It writes them over music and silence.
@@ -54,7 +53,7 @@ STOCK_PHRASES = re.compile(
     r" (by|from)\b.*|.*\bamara org\b.*"
 )
 # fraction of a window's sentences not believed, from which the rest is doubted too
-MIN_DOUBTED = 0.5
+MIN_DOUBTED_NEIGHBOURS = 0.5
 # A sentence is not believed below these: mean voice probability, mean word probability, and
 # log-probability plus voice probability. Chosen on real clips.
 MIN_VOICE_PROBABILITY = 0.2
@@ -66,16 +65,16 @@ CLEAR_LOG_PROBABILITY = -0.4
 REPETITION_REASON = "the recogniser repeated itself"
 
 
-def is_unsure(reason: str) -> bool:
-    """Whether a sentence was left out for words that someone may have said, but not those: another
-    language, noise."""
+def is_low_confidence_reason(reason: str) -> bool:
+    """Return whether a sentence was dropped for unlikely words, as another language or noise gives."""
     return reason == REPETITION_REASON or "unsure" in reason
 
 
 @dataclass(frozen=True)
 class SpeechEvidence:
-    """What speaks for a sentence: mean P(voice) in its span and mean log-probability of its window,
-    None = unknown."""
+    """Mean P(voice) in the span of a sentence and mean log-probability of its window. None =
+    unknown.
+    """
 
     voiced: float
     log_probability: float | None
@@ -84,43 +83,43 @@ class SpeechEvidence:
 def hallucination_reasons(
     sentences: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
 ) -> list[str | None]:
-    """Return for each sentence of one window why it is not believed, or None when it is."""
+    """Return for each sentence of one window why it is a hallucination, or None for a good one."""
     repeated = repeated_sentences(sentences)
     reasons = [
-        REPETITION_REASON if index in repeated else hallucination_reason(sentence, proof, settings)
-        for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
+        REPETITION_REASON
+        if index in repeated
+        else hallucination_reason(sentence, sentence_evidence, settings)
+        for index, (sentence, sentence_evidence) in enumerate(zip(sentences, evidence, strict=True))
     ]
     # Where half of a window is doubted, its unsure sentences are doubted too.
     doubted = sum(reason is not None for reason in reasons)
-    if sentences and doubted >= MIN_DOUBTED * len(sentences):
-        for index, proof in enumerate(evidence):
-            likely = proof.log_probability
+    if sentences and doubted >= MIN_DOUBTED_NEIGHBOURS * len(sentences):
+        for index, sentence_evidence in enumerate(evidence):
+            likely = sentence_evidence.log_probability
             if reasons[index] is not None or likely is None:
                 continue
             if likely < CLEAR_LOG_PROBABILITY:
-                doubt = f"the words are unsure ({_word_chance(likely)})"
-                reasons[index] = f"what is next to it is not believed, and {doubt}"
+                neighbour_reason = f"the words are unsure ({_probability_text(likely)})"
+                reasons[index] = f"what is next to it is not believed, and {neighbour_reason}"
     return reasons
 
 
 def hallucination_reason(
     sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings
 ) -> str | None:
-    """Return why one sentence, taken alone, is not believed, or None when it is."""
+    """Return why one sentence, without its neighbours, is a hallucination, or None for a good one."""
     likely = evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):
         return "no words, only symbols"
     if evidence.voiced < MIN_VOICE_PROBABILITY:
         return f"no voice is heard there ({evidence.voiced:.0%} sure of one)"
     if likely is not None and likely < settings.log_probability:
-        return f"the recogniser was unsure of what is said ({_word_chance(likely)})"
+        return f"the recogniser was unsure of what is said ({_probability_text(likely)})"
     if sentence.confidence is not None and sentence.confidence < MIN_WORD_PROBABILITY:
         return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
     # Sure words make up for little voice, and clear voice for unsure words.
     if likely is not None and likely + evidence.voiced < MIN_VOICE_AND_LOG_PROBABILITY:
-        return (
-            f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_word_chance(likely)})"
-        )
+        return f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_probability_text(likely)})"
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
     # A stock phrase is believed only where voice and words are clear.
     is_clear = evidence.voiced >= CLEAR_VOICE_PROBABILITY
@@ -131,6 +130,8 @@ def hallucination_reason(
     return None
 
 
-def _word_chance(log_probability: float) -> str:
-    """Return the mean log-probability of a token in words: its geometric mean, in per cent."""
+def _probability_text(log_probability: float) -> str:
+    """Return the mean log-probability of a token as text: its geometric mean probability in per
+    cent.
+    """
     return f"{math.exp(log_probability):.0%} sure of each part of a word"

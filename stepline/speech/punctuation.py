@@ -1,12 +1,12 @@
-"""Punctuation for speech that has none: captions of a recogniser, which are cut by length alone.
+"""Restores punctuation in English captions that have none, as speech recognisers write them.
 
 The speaker ends "pasta" at 12.4 s and begins "then" at 14.5 s:
 
     'first you drain the pasta then you rinse it with cold water'
     ->  'First you drain the pasta. Then you rinse it with cold water.'
 
-A small network says after each word whether a mark follows. Silence between two words speaks for
-the end of a sentence.
+A small network gives the probability of each mark after each word. A silence between two words
+makes the end of a sentence more likely.
 """
 
 from collections.abc import Sequence
@@ -32,21 +32,21 @@ MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is tak
 MIN_WORDS: Final = 40  # fewer are too few to tell how a text is punctuated
 # Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
 STOP_LOG_ODDS: Final = 0.5  # speech is cut more often than a writer would
-STOP_PER_SECOND: Final = 1.0
+STOP_LOG_ODDS_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
-MARK_SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
-MIN_CHANCE: Final = 1e-6
+PUNCTUATION_MARKS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
+MIN_MARK_PROBABILITY: Final = 1e-6
 # English conjunctions that begin a clause which needs another, and what may come before them.
 DEPENDENT_OPENERS: Final = word_set(
     "when whenever if unless once while as because since after before until till whereas which"
 )
 SENTENCE_OPENERS: Final = word_set("and so but now then or um uh well okay")
 MAX_DEPENDENT_WORDS: Final = 12  # longer ones hold their main clause too often
-SURE_STOP: Final = 0.9  # P(full stop) from which it still stays
+CERTAIN_STOP_PROBABILITY: Final = 0.9  # P(full stop) from which it still stays
 
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
-    """Return whether the words are English and hardly ever end a sentence."""
+    """Return whether the words are English and have almost no sentence-final punctuation."""
     if language is not None and language.lower().split("-")[0] not in ("en", "english"):
         return False
     if len(words) < MIN_WORDS:
@@ -60,67 +60,68 @@ def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
 
 
 def restore_punctuation(words: Sequence[Word]) -> list[Word]:
-    """Return the words with the marks that a writer would put, capital letters behind full stops.
+    """Return the words with punctuation, and a capital letter after each full stop.
 
     Raises ModelError when the sentence encoder is missing.
     """
     # P(mark) after each word, by the network alone.
     texts = [_plain_text(word.text) for word in words]
-    chances = load_mark_reader().read_marks(texts)  # (W, 4)
-    logits = np.log(np.maximum(chances, MIN_CHANCE))
+    probabilities = load_mark_reader().read_marks(texts)  # (W, 4)
+    logits = np.log(np.maximum(probabilities, MIN_MARK_PROBABILITY))
     stop = WORD_MARKS.index("stop")
     # Silence after a word speaks for a full stop.
-    stop_log_odds = STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
+    stop_log_odds = STOP_LOG_ODDS + STOP_LOG_ODDS_PER_SECOND * _silences(words)
     logits[:, stop] += stop_log_odds
-    chances = softmax(logits)
-    best = chances.argmax(axis=1)
-    _join_dependent_clauses(texts, best, chances[:, stop])
+    probabilities = softmax(logits)
+    best_marks = probabilities.argmax(axis=1)
+    _join_dependent_clauses(texts, best_marks, probabilities[:, stop])
     # A caption may begin with a capital. Words that are written small elsewhere lose it.
     lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
     marked = []
-    begins = True
-    for plain, number, word in zip(texts, best, words, strict=True):
+    starts_sentence = True
+    for plain, number, word in zip(texts, best_marks, words, strict=True):
         mark = WORD_MARKS[int(number)]
-        sign = MARK_SIGNS[mark]
+        sign = PUNCTUATION_MARKS[mark]
         space = " " if word.text.startswith(" ") else ""
         text = space + plain
-        if begins or plain == "i" or plain.startswith("i'"):
+        if starts_sentence or plain == "i" or plain.startswith("i'"):
             text = _capitalised(text)
         elif plain.istitle() and plain.lower() in lower_words:
             text = text.lower()  # a caption began with it
         if sign and text[-1:].isalnum():
             text += sign
         marked.append(word.model_copy(update={"text": text}))
-        begins = sign in (".", "?")
+        starts_sentence = sign in (".", "?")
     return marked
 
 
-def _join_dependent_clauses(texts: Sequence[str], best: np.ndarray, stops: np.ndarray) -> None:
-    """Put a comma, in place, for the full stop that parts a dependent clause from its main one.
+def _join_dependent_clauses(
+    texts: Sequence[str], best_marks: np.ndarray, stops: np.ndarray
+) -> None:
+    """Replace, in place, the full stop between a dependent clause and its main clause by a comma.
 
-    "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.": the
-    less likely of the stops before and behind the clause goes.
+    "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.". The
+    less likely of the stops before and after the clause is replaced.
 
-    best: the mark after each word.
-    stops: P(full stop) there, (W,).
+    best: the mark after each word. stops: P(full stop) after each word, (W,).
     """
     stop = WORD_MARKS.index("stop")
     comma = WORD_MARKS.index("comma")
-    ends = np.flatnonzero(best == stop).tolist()
-    begin = 0
+    ends = np.flatnonzero(best_marks == stop).tolist()
+    clause_start = 0
     for end in ends:
-        clause = slice(begin, end + 1)
-        if _is_dependent(texts[clause], best[begin:end]):
-            behind = float(stops[end]) if end + 1 < len(texts) else 1.0
-            before = float(stops[begin - 1]) if begin else 1.0
-            place = end if behind <= before else begin - 1
-            if best[place] == stop and stops[place] < SURE_STOP:
-                best[place] = comma
-        begin = end + 1
+        clause = slice(clause_start, end + 1)
+        if _is_dependent(texts[clause], best_marks[clause_start:end]):
+            stop_after = float(stops[end]) if end + 1 < len(texts) else 1.0
+            stop_before = float(stops[clause_start - 1]) if clause_start else 1.0
+            weaker_stop = end if stop_after <= stop_before else clause_start - 1
+            if best_marks[weaker_stop] == stop and stops[weaker_stop] < CERTAIN_STOP_PROBABILITY:
+                best_marks[weaker_stop] = comma
+        clause_start = end + 1
 
 
 def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
-    """Tell whether a short stretch without marks begins as a clause that cannot be alone."""
+    """Return whether a short text without marks starts as a dependent clause."""
     if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
         return False
     for text in texts:
@@ -131,7 +132,7 @@ def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
 
 
 def _plain_text(text: str) -> str:
-    """Return a word without the brackets that captions put around what was hardly heard."""
+    """Return a word without the brackets that captions put around unclear words."""
     return text.strip().strip("[]")
 
 
@@ -147,6 +148,5 @@ def _silences(words: Sequence[Word]) -> np.ndarray:
 
 
 def _capitalised(text: str) -> str:
-    """Return a word, which may have a space before it, with its first letter large."""
     word = text.lstrip()
     return text.removesuffix(word) + word[:1].upper() + word[1:]

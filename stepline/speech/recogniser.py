@@ -1,5 +1,4 @@
-"""The choice of the recogniser: the fast English model, or, where its words are doubtful, a
-multilingual one."""
+"""Chooses the recogniser: the fast English model, or a multilingual one where its words are unsure."""
 
 import logging
 from collections.abc import Hashable, Sequence
@@ -35,30 +34,33 @@ LANGUAGE_ADVICE = (
 
 
 class Recogniser(Protocol):
-    """What every recogniser has: a name, the language it listens for (None = not known yet), and
-    `read`.
+    """Protocol of every recogniser: name, language (None = not known yet) and `read`.
 
-    at_once: windows that are best given together, to `read_many`.
+    batch_size: number of windows per call of `read_many`.
     """
 
     name: str
     language: str | None
-    at_once: int
+    batch_size: int
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window."""
+        """Return the transcript of the window."""
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window. The language is known."""
+        """Return the transcript of each window. The language must be known."""
 
 
 class RecogniserSwitch:
-    """Reads windows with the recogniser of the settings. At the first speech a doubtful English one
-    may be replaced."""
+    """Recognises windows with the model of the settings, and switches to a multilingual one if
+    needed.
+
+    The switch happens at the first speech, where the English model is unsure of its words.
+    """
 
     def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
-        """models: Whisper's that are loaded already, by name, and that stay so. None: each goes
-        with its reader."""
+        """models: loaded Whisper models by name, shared with the caller. None: loaded for this one
+        only.
+        """
         self._settings = settings
         self._models = models
         self._recogniser: Recogniser | None = None
@@ -73,36 +75,36 @@ class RecogniserSwitch:
 
     @property
     def name(self) -> str | None:
-        """Name of the model in use, None while there was nothing to hear."""
+        """Return the name of the model in use, or None before the first speech."""
         return None if self._recogniser is None else self._recogniser.name
 
     @property
     def advice(self) -> str:
-        """What to add to a doubt about the words, empty when the model knows other languages
-        already."""
+        """Return advice on the model for unsure words, "" for a multilingual model."""
         if not self.english_only or weights_fetched(MULTILINGUAL_MODEL):
             return ""
         return LANGUAGE_ADVICE
 
     @property
     def english_only(self) -> bool:
-        """Whether the model in use is the fast one, which takes whatever it hears for English."""
+        """Return whether the model in use knows only English."""
         return self.name == ENGLISH_MODEL
 
     @property
-    def at_once(self) -> int:
-        """How many windows to give together: one until the language is known."""
+    def batch_size(self) -> int:
+        """Return the number of windows per batch: 1 until the language is known."""
         if self._recogniser is None or self._recogniser.language is None or self._undecided:
             return 1
-        return self._recogniser.at_once
+        return self._recogniser.batch_size
 
     def read(self, window: AudioWindow) -> WindowTranscript:
-        """Return what is said in one window, as `read_many` does."""
+        """Return the transcript of one window, as `read_many` does."""
         return self.read_many([window])[0]
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window. A reading that repeats itself is tried once more with
-        another beam."""
+        """Return the transcript of each window. One with a loop is recognised again with another
+        beam.
+        """
         self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
         if len(windows) > 1:
             transcripts = self._recogniser.read_many(windows)
@@ -120,17 +122,17 @@ class RecogniserSwitch:
         if self._settings.beam == RETRY_BEAM:
             return transcripts
         for index, transcript in enumerate(transcripts):
-            if not _repeats_itself(transcript):
+            if not _has_loop(transcript):
                 continue
             second = self._recogniser.read(windows[index], beam=RETRY_BEAM)
-            if not _repeats_itself(second):
+            if not _has_loop(second):
                 transcripts[index] = second
         return transcripts
 
     def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
-        """Ask the multilingual model what language an unsure first reading is in.
+        """Detect the language of a window with unsure words by the multilingual model.
 
-        Read again with it if the language is not English.
+        Recognise the window again with that model if the language is not English.
         """
         from stepline.speech.whisper import Whisper
 
@@ -140,7 +142,7 @@ class RecogniserSwitch:
             return transcript  # too little for a language to be known
         self._undecided = False
         log_probability = transcript.log_probability or 0.0
-        if log_probability >= SWITCH_LOG_PROBABILITY and not _repeats_itself(transcript):
+        if log_probability >= SWITCH_LOG_PROBABILITY and not _has_loop(transcript):
             return transcript
         other = Whisper(MULTILINGUAL_MODEL, settings, self._models)
         language, probability = other.detect(window)
@@ -155,8 +157,7 @@ class RecogniserSwitch:
 def read_together(
     requests: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
 ) -> list[list[WindowTranscript]]:
-    """Return what is said in each sound's windows, as its own `read_many` does. Several windows
-    share batches."""
+    """Return the transcripts of each request's windows. Windows of several requests share batches."""
     # Which sounds share batches. A sound without a key shares none.
     batches: dict[Hashable, list[int]] = {}
     for number, (switch, windows) in enumerate(requests):
@@ -175,11 +176,11 @@ def read_together(
         batch: list[AudioWindow] = []
         for number in numbers:
             batch += requests[number][1]
-        readings = iter(switch._recogniser.read_many(batch))
+        batch_transcripts = iter(switch._recogniser.read_many(batch))
         for number in numbers:
-            own, windows = requests[number]
-            answers = list(islice(readings, len(windows)))
-            transcripts[number] = own._without_repetitions(windows, answers)
+            request_transcripts, windows = requests[number]
+            answers = list(islice(batch_transcripts, len(windows)))
+            transcripts[number] = request_transcripts._without_repetitions(windows, answers)
     return [transcripts[number] for number in range(len(requests))]
 
 
@@ -198,5 +199,5 @@ def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recognis
     return Whisper(fast_model if settings.model is None else settings.model, settings, models)
 
 
-def _repeats_itself(transcript: WindowTranscript) -> bool:
+def _has_loop(transcript: WindowTranscript) -> bool:
     return bool(find_repetitions([word.text for word in transcript.words]))

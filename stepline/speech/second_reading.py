@@ -1,11 +1,10 @@
-"""Speech that the first reading of a window passes over, or spreads a word across, is read again by
-itself.
+"""Recognises again the utterances that the first pass over a window left out or timed badly.
 
 A recogniser reads half a minute as a whole. Where someone else talks, or a pause is long, it may
 leave a sentence out. It may also stretch a word of the next one back over the silence. The voice
-detector shows both: voice that no word covers, and a long word that is mostly silence. The
-utterances around such a place are cut out at the silences next to them and read one by one.
-Whichever reading covers the voice with more certain words stays.
+detector shows both: voice without a word, and a long word that is mostly silence. Such utterances
+are cut out at the silences around them and recognised one by one. The transcript that covers more
+voice with more certain words is kept.
 """
 
 from bisect import bisect_right
@@ -40,10 +39,10 @@ PAD_SECONDS = 0.3  # of silence that an utterance keeps on either side
 # of a longer utterance only the doubtful part is read again: the whole would be the same reading
 MAX_UTTERANCE_SECONDS = 15.0
 # fraction of its frames up to which a word of the greatest length counts as stretched
-MAX_STRETCHED_VOICE = 0.5
+MAX_STRETCHED_VOICE_FRACTION = 0.5
 # mean probability over the voice by which the second reading must be better
-MIN_GAIN = 0.05
-MIN_COVERED = 0.5  # fraction of a sentence that the first reading has too
+MIN_CONFIDENCE_GAIN = 0.05
+MIN_COVERED_FRACTION = 0.5  # fraction of a sentence that the first reading has too
 # of a sentence that only the second reading has: what was passed over is often a call behind the
 # speaker
 MIN_CONFIDENCE = 0.7  # mean probability of its words
@@ -60,41 +59,45 @@ Words: TypeAlias = list[Word]
 def read_again(
     window: AudioWindow, first: WindowTranscript, recognise: RecogniseWindow, *, tail: bool
 ) -> WindowTranscript:
-    """Return the window's transcript with its doubtful parts as a second reading has them, where
-    that is more certain.
+    """Return the window's transcript, with doubtful utterances replaced where a second pass is
+    surer.
 
-    recognise: reads a piece of sound.
-    tail: whether voice after the last word counts. It does not where the next window holds it.
+    Args:
+        window: of sound.
+        first: transcript of the first pass.
+        recognise: transcribes a window.
+        tail: whether voice after the last word counts. It does not where the next window holds it.
     """
     words = list(first.words)
-    speech = window.voice >= VOICE_PROBABILITY
+    voiced_runs = window.voice >= VOICE_PROBABILITY
     for pieces in doubtful_utterances(window, words, tail=tail):
-        second_words: Words = []
-        for piece in pieces:
-            second_words += recognise(_cut(window, piece)).words
+        reread_words: Words = []
+        for utterance_frames in pieces:
+            reread_words += recognise(_cut(window, utterance_frames)).words
 
         # the words of the first reading in the same seconds
         first_frame = pieces[0][0]
         last_frame = pieces[-1][1]
         start = window.start + first_frame / FRAMES_PER_SECOND
         end = window.start + last_frame / FRAMES_PER_SECOND
-        before, first_words, after = _divide(words, start, end)
+        words_before, first_words, words_after = _divide(words, start, end)
 
         # the second reading stays where it is more certain over the speech
         first_confidence = word_confidence(window, first_words)
-        second_confidence = word_confidence(window, second_words)
+        second_confidence = word_confidence(window, reread_words)
         gain = (second_confidence - first_confidence)[first_frame:last_frame]  # (F,)
-        if gain[speech[first_frame:last_frame]].mean() > MIN_GAIN:
-            clear = _clear_sentences(window, second_words, first_confidence > 0.0)
-            words = [*before, *clear, *after]
+        if gain[voiced_runs[first_frame:last_frame]].mean() > MIN_CONFIDENCE_GAIN:
+            clear_words = _clear_sentences(window, reread_words, first_confidence > 0.0)
+            words = [*words_before, *clear_words, *words_after]
     return replace(first, words=tuple(words))
 
 
 def doubtful_utterances(
     window: AudioWindow, words: Sequence[Word], *, tail: bool
 ) -> list[list[Frames]]:
-    """Return the frames to read again, piece by piece: neighbours that are judged together in one
-    list."""
+    """Return the frame ranges to recognise again. Neighbours that are judged together form one
+    list.
+    """
     timed = [word for word in words if word.span is not None]
     if not timed:
         return []
@@ -130,14 +133,14 @@ def doubtful_utterances(
     for start, end in utterances:
         first = start // FRAME_SAMPLES
         last = min(frame_count, -(-end // FRAME_SAMPLES))
-        doubts = np.flatnonzero(doubtful[first:last])
-        if len(doubts) < MIN_DOUBT_SECONDS * FRAMES_PER_SECOND:
+        doubtful_groups = np.flatnonzero(doubtful[first:last])
+        if len(doubtful_groups) < MIN_DOUBT_SECONDS * FRAMES_PER_SECOND:
             groups.append([])
         elif last - first <= MAX_UTTERANCE_SECONDS * FRAMES_PER_SECOND:
             groups[-1].append((first, last))
         else:
-            first_doubt = first + int(doubts[0])
-            last_doubt = first + int(doubts[-1])
+            first_doubt = first + int(doubtful_groups[0])
+            last_doubt = first + int(doubtful_groups[-1])
             doubtful_frames = (first_doubt, last_doubt + 1)
             groups.append([doubtful_frames])
             groups.append([])
@@ -145,11 +148,9 @@ def doubtful_utterances(
 
 
 def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
-    """Return for each frame of the window the probability of the word that is said there, (F,).
+    """Return the probability of the word in each frame of the window, (F,), 0 without a word.
 
-    It is 0 without one.
-
-    A stretched word covers nothing: where it is said is not known.
+    A stretched word covers no frame, since its true time is not known.
     """
     confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
@@ -163,7 +164,7 @@ def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
 
 
 def _frames(window: AudioWindow, word: Word) -> Frames:
-    """Return the frames that a timed word covers, one at least."""
+    """Return the (first, last) frames of a timed word, at least one frame."""
     assert word.span is not None
     first = max(0, int((word.span.start - window.start) * FRAMES_PER_SECOND))
     last = round((word.span.end - window.start) * FRAMES_PER_SECOND)
@@ -176,7 +177,7 @@ def _is_stretched(window: AudioWindow, word: Word) -> bool:
     if last - first < longest:
         return False
     is_speech = window.voice[first:last] >= VOICE_PROBABILITY
-    return float(is_speech.mean()) <= MAX_STRETCHED_VOICE
+    return float(is_speech.mean()) <= MAX_STRETCHED_VOICE_FRACTION
 
 
 def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
@@ -188,22 +189,25 @@ def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
 
 
 def _divide(words: Sequence[Word], start: float, end: float) -> tuple[Words, Words, Words]:
-    """Return the words before, in and after the seconds [start, end), by their middles. One without
-    time goes along."""
+    """Return the words before, in and after the seconds [start, end), by their middles.
+
+    A word without time stays with the word before it.
+    """
     parts: list[Words] = [[], [], []]
-    side = 0
+    part_index = 0
     for word in words:
         if word.span is not None:
             word_side = bisect_right((start, end), word.span.center)
-            side = max(side, word_side)
-        parts[side].append(word)
-    before, inside, after = parts
-    return before, inside, after
+            part_index = max(part_index, word_side)
+        parts[part_index].append(word)
+    before, word_in, after = parts
+    return before, word_in, after
 
 
 def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) -> Words:
-    """Return the words of the sentences that are clear enough, or half covered by the first reading
-    too."""
+    """Return the words of the sentences that are clear enough, or half covered by the first pass
+    too.
+    """
     # sentences of words
     sentences: list[Words] = [[]]
     for number, word in enumerate(words):
@@ -223,7 +227,7 @@ def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) 
             first_frame = _frames(window, timed[0])[0]
             last_frame = _frames(window, timed[-1])[1]
             common = covered[first_frame:last_frame]
-            is_clear |= float(common.mean()) >= MIN_COVERED
+            is_clear |= float(common.mean()) >= MIN_COVERED_FRACTION
         if is_clear:
             clear += sentence
     return clear
@@ -236,11 +240,10 @@ def _mean_confidence(words: Sequence[Word]) -> float:
 
 
 def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
-    """Return the words with edges where the voice has them: a recogniser's own are some tenths of a
-    second off.
+    """Return the words with starts and ends moved to where the voice detector has voice.
 
-    Silence at a word's ends is cut off. A word begins with the voice that begins shortly before it,
-    after a silence.
+    Silence at a word's ends is cut off. After a silence, a word starts with the voice shortly
+    before it. Whisper's own times are some tenths of a second off.
     """
     voiced = window.voice >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
     fitted: Words = []

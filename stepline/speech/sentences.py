@@ -1,7 +1,6 @@
-"""Sentence segmentation of recognised words: by punctuation, by pauses, and by length where there
-is neither.
+"""Splits recognised words into sentences: by punctuation and pauses, and by length where both fail.
 
-Words go in, each with its seconds, and sentences come out. Here a pause is 1 s or longer:
+Words with their seconds become sentences. Here a pause is 1 s or longer:
 
     'Add 2 tbsp. of oil. Stir it.'    ->  'Add 2 tbsp. of oil.' and 'Stir it.'
     'add the oil' [2.6 s] 'stir it'   ->  'add the oil' (10, 11.4) and 'stir it' (14, 14.9)
@@ -34,16 +33,19 @@ MIN_PART_WORDS = 2  # of either part of a long sentence that is cut
 
 
 def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
-    """Return the sentences that the words make, in order.
+    """Return the sentences of the words, in order.
 
-    A sentence ends at a full stop that is not an abbreviation's or a decimal point, and at a pause
-    of `pause` seconds. Where it runs on past `longest` seconds, it also ends at its longest pause.
+    A sentence ends at a full stop that is not an abbreviation's or a decimal point, and at a pause.
     In words with full stops a pause without a comma and before a small letter ends nothing: "keep
-    pressure ... on the wound". A sentence spans its timed words. One without any is left out. Words
-    carry the space before them.
+    pressure ... on the wound". A sentence without any timed word is left out.
+
+    Args:
+        words: in spoken order, each with the space before it.
+        pause: seconds of silence that end a sentence.
+        longest: seconds after which a sentence is also cut at its longest pause.
     """
-    spoken = [word for word in words if word.text.strip()]
-    timed = order_word_times(join_pieces(spoken))
+    joined_words = [word for word in words if word.text.strip()]
+    timed = order_word_times(join_pieces(joined_words))
     if not timed:
         return []
     stops = [ends_sentence(word.text, following.text) for word, following in pairwise(timed)]
@@ -56,8 +58,10 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
         is_end = stops[number]
         if not is_end and _silence(before, word) >= pause:
             # no mark and no capital letter parts them
-            runs_on = before.text.strip()[-1].isalnum() and word.text.strip()[0].islower()
-            is_end = not (has_stops and runs_on)
+            continues_sentence = (
+                before.text.strip()[-1].isalnum() and word.text.strip()[0].islower()
+            )
+            is_end = not (has_stops and continues_sentence)
         if is_end:
             groups.append([])
         groups[-1].append(word)
@@ -73,16 +77,15 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
 
 
 def start_and_end(sentence: Sentence) -> tuple[float, float]:
-    """Return the seconds of a sentence, by which sentences are sorted."""
+    """Return the (start, end) seconds of a sentence as a sort key."""
     return sentence.span.start, sentence.span.end
 
 
 def join_pieces(words: Sequence[Word]) -> Words:
-    """Return the words with what Whisper times apart from them put back: "pull", "-up." are one
-    word, so are "10", "%".
+    """Return the words with the parts that Whisper splits joined: "pull" and "-up.", "10" and "%".
 
-    A piece has no space before it and begins with no letter or digit. A language without spaces
-    keeps its words.
+    A part has no space before it and starts with no letter or digit. Words of a language without
+    spaces stay.
     """
     joined: list[Word] = []
     for word in words:
@@ -104,8 +107,7 @@ def _confidences(words: Sequence[Word]) -> list[float]:
 
 
 def order_word_times(words: Sequence[Word]) -> Words:
-    """Return the words with times that never run backwards: a start before the last word's start is
-    moved to it."""
+    """Return the words with times in order: a start before the last word's start is moved to it."""
     ordered: list[Word] = []
     last = 0.0
     for word in words:
@@ -118,14 +120,13 @@ def order_word_times(words: Sequence[Word]) -> Words:
 
 
 def ends_sentence(text: str, following: str | None = None) -> bool:
-    """Return whether a word ends a sentence: "jar." does. "Mr.", "3." before "5" and "e.g." do
-    not."""
-    bare = text.strip().rstrip(CLOSING_MARKS)
-    if not bare or bare[-1] not in FULL_STOPS:
+    """Return whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do not."""
+    stripped_text = text.strip().rstrip(CLOSING_MARKS)
+    if not stripped_text or stripped_text[-1] not in FULL_STOPS:
         return False
-    if bare[-1] != ".":
+    if stripped_text[-1] != ".":
         return True
-    stem = bare.rstrip(".").lower().lstrip(OPENING_MARKS)
+    stem = stripped_text.rstrip(".").lower().lstrip(OPENING_MARKS)
     if stem in ABBREVIATION_WORDS:
         return False
     # An initial ends nothing, but "I." may.
@@ -135,7 +136,7 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
         return True
     next_text = following.strip()
     # "Wait... and then" is one sentence.
-    if next_text[:1].islower() and bare.endswith("..."):
+    if next_text[:1].islower() and stripped_text.endswith("..."):
         return False
     # "3." before "5" is a decimal point.
     is_decimal = stem.isdigit() and re.match(r"\d", next_text)
@@ -149,8 +150,9 @@ def _silence(word: Word, following: Word) -> float:
 
 
 def _split_long(words: Words, longest: float) -> list[Words]:
-    """Cut a run of words that lasts too long at its longest pause, again and again, never within 2
-    words of an end."""
+    """Cut words that last too long at their longest pause, recursively, not within 2 words of an
+    end.
+    """
     spans = _spans(words)
     if len(words) < 2 * MIN_PART_WORDS or not spans:
         return [words]
@@ -164,8 +166,9 @@ def _split_long(words: Words, longest: float) -> list[Words]:
 
 
 def _cut_quality(words: Words, index: int) -> tuple[float, float]:
-    """Return how good it is to cut before words[index]: seconds of silence, then nearness to the
-    middle."""
+    """Return how good a cut before words[index] is: seconds of silence, then nearness to the
+    middle.
+    """
     last_word = words[index - 1]
     silence = _silence(last_word, words[index])
     if last_word.text.rstrip().endswith(PAUSE_MARKS):

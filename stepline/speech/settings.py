@@ -1,5 +1,4 @@
-"""Settings of speech recognition: which model listens, how hard it looks, and what is not
-believed."""
+"""Settings of speech recognition: model, decoding, and thresholds against hallucinations."""
 
 from typing import Annotated, Literal
 
@@ -10,11 +9,11 @@ from stepline.settings import LogProbability, Positive, Settings, Threads
 
 
 class AsrSettings(Settings):
-    """How sound becomes a transcript.
+    """Settings of speech recognition.
 
     model None is the fast choice: Whisper tiny.en. Where it is unsure of the first speech and
-    Whisper base is installed, base names the language. Then base hears the rest of a video that is
-    not English.
+    Whisper base is installed, base detects the language. If that is not English, base transcribes
+    the rest of the video.
     """
 
     recogniser: Annotated[str, choice("recognisers")] = Field(

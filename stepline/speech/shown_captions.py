@@ -1,7 +1,7 @@
-"""What captions show on the screen, line by line, and when each line is there first.
+"""Captions as shown on the screen, line by line, and the first appearance of each line.
 
-Rolling captions show a line again in the cue after it, and again while another is added. A line
-belongs where it first appears: there it is said.
+Rolling captions show a line again in the next cue, and again while another one is added. A line is
+spoken where it first appears.
 """
 
 import functools
@@ -20,10 +20,9 @@ MAX_CUE_GAP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Cue:
-    """Text shown from start to end seconds. None where the file gives no usable time.
+    """Text shown from start to end seconds. Both are None where the file gives no valid time.
 
-    text: may hold line breaks.
-    words: where the format times them, each with the space before it.
+    text: may hold line breaks. words: where the format times them, each with the space before it.
     """
 
     text: str
@@ -33,8 +32,7 @@ class Cue:
 
 
 class TimedPiece(NamedTuple):
-    """A part of a line. start: second from which it is said, None where the file does not time
-    it."""
+    """A part of a line. start: second at which it is spoken, None where the file does not time it."""
 
     text: str
     start: float | None = None
@@ -45,9 +43,9 @@ ShownLine: TypeAlias = Sequence[TimedPiece]  # without its markup
 
 @dataclass(frozen=True)
 class ShownCaption:
-    """Lines that are on the screen together, from start to end seconds, None without usable times.
+    """Lines on the screen together from start to end seconds. Both are None without valid times.
 
-    title: they are placed as a title of the picture, not as speech.
+    title: whether the file positions it as a title of the picture, not as speech.
     """
 
     start: float | None
@@ -57,20 +55,19 @@ class ShownCaption:
 
     @functools.cached_property
     def texts(self) -> list[str]:
-        """The words of each line that has some."""
+        """Return the text of each line that is not empty."""
         return list(filter(None, map(_line_text, self.lines)))
 
 
 @dataclass
 class SubtitleFile:
-    """What a file shows.
+    """The content of a subtitle file.
 
-    outside: texts that belong to no caption.
-    notes: comments of the file.
+    text_outside_captions: texts that belong to no caption. notes: comments of the file.
     """
 
     captions: list[ShownCaption] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
+    text_outside_captions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -84,7 +81,7 @@ def _has_times(pieces: Iterable[TimedPiece]) -> bool:
 
 
 def span_of(start: float | None, end: float | None) -> Span | None:
-    """Return the span of two times that can be one, else None."""
+    """Return the span of two times, or None where they are no valid span."""
     if start is None or end is None or not 0.0 <= start < end <= MAX_SECOND:
         return None
     return Span(start, end)
@@ -92,7 +89,7 @@ def span_of(start: float | None, end: float | None) -> Span | None:
 
 @dataclass
 class _Appearance:
-    """Words that appear together, and those that the same line gets later, each in its seconds."""
+    """Words that appear together, and later words of the same line, with their seconds."""
 
     start: float
     end: float
@@ -102,23 +99,23 @@ class _Appearance:
 
 
 def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
-    """Return a cue for the lines that each caption is the first to show, in their order.
+    """Return one cue per caption for the lines that it is the first to show, in their order.
 
-    Captions need usable times. Words that a line gets while it is shown keep the times of the
+    Captions need valid times. Words added to a line while it is shown have the times of the
     captions that add them. A caption that is there twice with the same times counts once.
     """
     appearances: list[_Appearance] = []
-    before: ShownCaption | None = None
+    previous: ShownCaption | None = None
     keys: set[tuple[object, ...]] = set()
     in_order = sorted(captions, key=lambda caption: caption.start or 0.0)
     # YouTube, which times words, shows a line again after any gap.
-    rolls = any(_has_times(line) for caption in in_order for line in caption.lines)
+    is_rolling = any(_has_times(line) for caption in in_order for line in caption.lines)
     for caption in in_order:
         key = (caption.start, caption.end, *caption.texts)
         if caption.texts and key not in keys:
             keys.add(key)
-            _add_caption(appearances, caption, before, rolls=rolls)
-            before = caption
+            _add_caption(appearances, caption, previous, is_rolling=is_rolling)
+            previous = caption
     for shown, following in pairwise(appearances):
         # Rolling cues stay on the screen longer than they are spoken.
         if shown.timed and shown.words and shown.start < following.start < shown.end:
@@ -140,25 +137,25 @@ def _end_word(word: Word, second: float) -> Word:
 def _add_caption(
     appearances: list[_Appearance],
     caption: ShownCaption,
-    before: ShownCaption | None,
+    previous: ShownCaption | None,
     *,
-    rolls: bool,
+    is_rolling: bool,
 ) -> None:
-    """Add what a caption shows that the one before it does not."""
+    """Add the text of a caption that the caption before it does not show."""
     start = caption.start or 0.0
     end = caption.end or 0.0
-    repeated, grown = _repeated_lines(before, caption, rolls=rolls)
+    repeated, added_text = _repeated_lines(previous, caption, is_rolling=is_rolling)
     lines = [line for line in caption.lines if _line_text(line)][repeated:]
     if appearances:
         last = appearances[-1]
         # Words that are still shown: the whole caption again, a grown line, or a mere flash.
-        is_again = before is not None and repeated == len(before.texts) and not lines
+        is_again = previous is not None and repeated == len(previous.texts) and not lines
         is_flash = last.end - last.start <= MIN_CUE_SECONDS
-        if repeated and ((is_again and end - start > MIN_CUE_SECONDS) or grown or is_flash):
+        if repeated and ((is_again and end - start > MIN_CUE_SECONDS) or added_text or is_flash):
             last.end = max(last.end, end)
-        if grown:
-            last.words += words_of_pieces([TimedPiece(grown)], start, end)
-            last.text = f"{last.text} {grown}"
+        if added_text:
+            last.words += words_of_pieces([TimedPiece(added_text)], start, end)
+            last.text = f"{last.text} {added_text}"
             last.timed = True
     if lines:
         pieces = [piece for line in lines for piece in (*line, TimedPiece("\n"))]
@@ -171,26 +168,27 @@ def _add_caption(
 
 
 def _repeated_lines(
-    before: ShownCaption | None, caption: ShownCaption, *, rolls: bool
+    previous: ShownCaption | None, caption: ShownCaption, *, is_rolling: bool
 ) -> tuple[int, str]:
-    """Return how many first lines of a caption are the last ones of the caption before it.
+    """Return the number of first lines of a caption that are the last lines of the previous
+    caption.
 
-    Also return what the last of these got behind it.
+    Also return the text that the last of these lines has gained.
 
-    rolls: after a gap, too, a line above another one can be repeated.
+    rolls: whether a line above another one can be repeated after a gap.
     """
-    if before is None:
+    if previous is None:
         return 0, ""
-    earlier_texts = before.texts
+    earlier_texts = previous.texts
     texts = caption.texts
-    most = min(len(earlier_texts), len(texts))
+    max_lines = min(len(earlier_texts), len(texts))
     start = caption.start or 0.0
-    if start - (before.end or 0.0) > MAX_CUE_GAP_SECONDS:
-        if not rolls:
+    if start - (previous.end or 0.0) > MAX_CUE_GAP_SECONDS:
+        if not is_rolling:
             return 0, ""
-        most = min(most, len(texts) - 1)
+        max_lines = min(max_lines, len(texts) - 1)
     # The longest repetition: lines alike, the last of them perhaps longer now.
-    for count in range(most, 0, -1):
+    for count in range(max_lines, 0, -1):
         *earlier, last = earlier_texts[-count:]
         *repeated, line = texts[:count]
         if earlier == repeated and f"{line} ".startswith(f"{last} "):
@@ -199,9 +197,9 @@ def _repeated_lines(
 
 
 def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> list[Word]:
-    """Return the words of pieces, each with the space before it. A word lasts to the next time.
+    """Return the words of timed pieces. Words with the same start share its seconds equally.
 
-    Words of one time have equal parts of its seconds.
+    Each word has the space before it, and lasts until the next start.
     """
     times = [start]
     texts = [""]
@@ -213,9 +211,12 @@ def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> l
             texts.append(piece.text)
     times.append(end)
     words: list[Word] = []
-    for text, (begin, after) in zip(texts, pairwise(times), strict=True):
+    for text, (piece_start, next_time) in zip(texts, pairwise(times), strict=True):
         tokens = text.split()
-        edges = [begin + number * (after - begin) / len(tokens) for number in range(len(tokens))]
-        for token, (first, last) in zip(tokens, pairwise([*edges, after]), strict=True):
+        boundaries = [
+            piece_start + number * (next_time - piece_start) / len(tokens)
+            for number in range(len(tokens))
+        ]
+        for token, (first, last) in zip(tokens, pairwise([*boundaries, next_time]), strict=True):
             words.append(Word(text=f" {token}", span=span_of(first, last)))
     return words

@@ -1,7 +1,7 @@
-"""Subtitle files to what they show: SubRip, WebVTT (also joined segments of HLS) and SubViewer.
+"""Parsers of SubRip, WebVTT (also joined HLS segments) and SubViewer subtitle files.
 
-All text between two timings belongs to the first of them, also behind an empty line. What is not
-text of a caption is listed as such.
+All text between two timings belongs to the first of them, also after an empty line. Other text is
+listed separately.
 """
 
 import re
@@ -41,14 +41,14 @@ class _Timing(NamedTuple):
 
 
 def has_sbv_timing(text: str) -> bool:
-    """Tell whether a line is a timing of SubViewer: 0:00:01.000,0:00:03.000."""
+    """Return whether a line is a timing of SubViewer: 0:00:01.000,0:00:03.000."""
     return any(SBV_TIMING_PATTERN.match(line) for line in text.split("\n"))
 
 
 def parse_subtitles(text: str, name: str) -> SubtitleFile:
-    """Return what an srt, vtt or sbv file shows.
+    """Return the content of an srt, vtt or sbv file.
 
-    Raises CaptionError with the line of a timing that cannot be read, and for a file without any.
+    Raises CaptionError with the line of an invalid timing, and for a file without any timing.
     """
     lines = [line.removeprefix("\ufeff") for line in text.split("\n")]
     is_webvtt = text.lstrip().startswith("WEBVTT")
@@ -58,28 +58,28 @@ def parse_subtitles(text: str, name: str) -> SubtitleFile:
             f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
         )
     reader = _SubtitleReader(is_webvtt)
-    ends = [*(timing.line for timing in timings), len(lines)]
+    chunk_ends = [*(timing.line for timing in timings), len(lines)]
     # What is before the first timing belongs to no caption.
-    reader.read_chunk(None, lines[: ends[0]], has_next=bool(timings))
-    for timing, end in zip(timings, ends[1:], strict=True):
+    reader.read_chunk(None, lines[: chunk_ends[0]], has_next=bool(timings))
+    for timing, end in zip(timings, chunk_ends[1:], strict=True):
         reader.read_chunk(timing, lines[timing.line + 1 : end], has_next=timing is not timings[-1])
     return reader.file
 
 
 def _timings(lines: list[str], name: str) -> list[_Timing]:
     arrows = []
-    others = []  # SubViewer's, which count only in a file without arrows
+    broken_timings = []  # SubViewer's, which count only in a file without arrows
     for number, line in enumerate(lines):
         if match := SBV_TIMING_PATTERN.match(line):
-            others.append(_timing(number, match))
+            broken_timings.append(_timing(number, match))
         if "-->" not in line:
             continue
         if match := TIMING_PATTERN.match(line):
             arrows.append(_timing(number, match))
         elif BROKEN_TIMING_PATTERN.match(line):
-            wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
-            raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
-    return arrows or others
+            broken_line = f"{name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
+            raise CaptionError(f"{broken_line}; write 00:00:01,000 --> 00:00:02,500")
+    return arrows or broken_timings
 
 
 def _timing(number: int, match: re.Match[str]) -> _Timing:
@@ -88,13 +88,13 @@ def _timing(number: int, match: re.Match[str]) -> _Timing:
 
 
 def clock_seconds(parts: Sequence[str | None]) -> float:
-    """Return hours, minutes, seconds and the digits of a fraction as seconds."""
+    """Return the seconds of (hours, minutes, seconds, digits of a fraction)."""
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
 
 
 class _SubtitleReader:
-    """Reads what is below each timing, in order."""
+    """Parses the text below each timing, in order."""
 
     def __init__(self, is_webvtt: bool) -> None:
         self.file = SubtitleFile()
@@ -104,7 +104,9 @@ class _SubtitleReader:
         self._offset = 0.0  # s: what this segment adds to the first
 
     def read_chunk(self, timing: _Timing | None, chunk: list[str], *, has_next: bool) -> None:
-        """Read the lines below a timing, or before the first. has_next: a timing follows."""
+        """Read the lines below a timing, or before the first. has_next: whether another timing
+        follows.
+        """
         shift = self._offset
         chunk = self._without_number(chunk, has_next=has_next)
         body = self._webvtt_body(chunk, has_next=has_next) if self._is_webvtt else chunk
@@ -112,7 +114,7 @@ class _SubtitleReader:
             for paragraph in _paragraphs(body):
                 text = " ".join(strip_markup("\n".join(paragraph)).split())
                 if text:
-                    self.file.outside.append(text)
+                    self.file.text_outside_captions.append(text)
             return
         body_text = "\n".join(body).strip("\n")
         caption = ShownCaption(
@@ -124,8 +126,7 @@ class _SubtitleReader:
         self.file.captions.append(caption)
 
     def _without_number(self, chunk: list[str], *, has_next: bool) -> list[str]:
-        """Return a chunk without the number of the caption that follows. A number of the text
-        stays."""
+        """Return a chunk without the number of the next caption. Numbers in the text stay."""
         while chunk and not has_next and not chunk[-1].strip():
             chunk = chunk[:-1]
         if not chunk:
@@ -135,20 +136,19 @@ class _SubtitleReader:
         if not last.isdecimal():
             return chunk
         number = int(last[:18])
-        follows = self._number is not None and number == self._number + 1
-        is_apart = len(chunk) == 1 or not chunk[-2].strip()
-        if has_next and (is_apart or follows):
+        is_next_number = self._number is not None and number == self._number + 1
+        is_after_blank = len(chunk) == 1 or not chunk[-2].strip()
+        if has_next and (is_after_blank or is_next_number):
             self._number = number
             return chunk[:-1]
         # A number at the end, of a caption that never comes.
-        if not has_next and is_apart and follows:
-            self.file.outside.append(last)
+        if not has_next and is_after_blank and is_next_number:
+            self.file.text_outside_captions.append(last)
             return chunk[:-1]
         return chunk
 
     def _webvtt_body(self, chunk: list[str], *, has_next: bool) -> list[str]:
-        """Return the lines of text of a chunk. Headers, notes and names of captions are taken
-        out."""
+        """Return the lines of text of a chunk, without headers, notes and names of captions."""
         body: list[str] = []
         paragraphs = list(_paragraphs(chunk))
         for number, paragraph in enumerate(paragraphs):
@@ -170,7 +170,7 @@ class _SubtitleReader:
                 # a name of several words may be text that lost its place
                 name = first.strip()
                 if " " in name:
-                    self.file.outside.append(name)
+                    self.file.text_outside_captions.append(name)
             else:
                 body += paragraph
                 body.append("")
@@ -184,14 +184,14 @@ class _SubtitleReader:
             if line.startswith("X-TIMESTAMP-MAP"):
                 self._read_map(line)
             elif not HEADER_FIELD.match(line):
-                self.file.outside.append(line.strip())
+                self.file.text_outside_captions.append(line.strip())
 
     def _read_map(self, line: str) -> None:
-        """Take over what a segment of HLS adds to its times, relative to the first segment."""
+        """Set the time offset of an HLS segment (X-TIMESTAMP-MAP), relative to the first segment."""
         ticks = re.search(r"MPEGTS:(\d{1,12})", line)
         local = re.search(rf"LOCAL:{CLOCK_PATTERN}", line)
         if ticks is None or local is None:
-            self.file.outside.append(line.strip())
+            self.file.text_outside_captions.append(line.strip())
             return
         offset = int(ticks[1]) / CLOCK_RATE - clock_seconds(local.groups())
         if self._first_offset is None:
@@ -205,7 +205,7 @@ class _SubtitleReader:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
-    """Yield runs of lines that no empty line cuts."""
+    """Yield runs of lines between empty lines."""
     paragraph: list[str] = []
     for line in [*lines, ""]:
         # YouTube has lines of one space within a caption
@@ -217,7 +217,7 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _shown_lines(body: str, shift: float) -> Iterator[ShownLine]:
-    """Yield the lines of a caption. shift: seconds that its word times are late."""
+    """Yield the lines of a caption. shift: seconds to subtract from its word times."""
     text = TAG_WITH_BREAK.sub(lambda tag: tag.group().replace("\n", " "), body)
     for line in text.replace("[br]", "\n").split("\n"):
         # text, then four clock parts and text again and again
@@ -231,8 +231,9 @@ def _shown_lines(body: str, shift: float) -> Iterator[ShownLine]:
 
 
 def _is_title(settings: str, body: str) -> bool:
-    """Return whether a caption is placed as a title: by an override, or in the upper half of a
-    WebVTT picture."""
+    """Return whether a caption is a title: by an override, or in the upper half of a WebVTT
+    picture.
+    """
     if TITLE_OVERRIDE.search(body):
         return True
     line = LINE_SETTING.search(settings)

@@ -1,8 +1,7 @@
-"""The encoding of a text: by its mark, as UTF-8, else guessed by the letters that each reading gives.
+"""Detects the encoding of a text: byte order mark, UTF-8, or a guess by letter frequencies.
 
-A guess is for texts that people write. In a Latin script few letters of a word are foreign to
-ASCII, in the others all are. Of the readings of its kind, the one with most of a language's usual
-letters wins.
+The guess expects natural language. In a Latin script few letters of a word are beyond ASCII, in
+other scripts all are. The encoding with the largest share of a language's usual letters wins.
 """
 
 import codecs
@@ -23,8 +22,8 @@ ENCODING_MARKS = (
 )
 
 
-class Reading(NamedTuple):
-    """An encoding, and the usual letters of a language in it: of a Latin script those beyond ASCII."""
+class CandidateEncoding(NamedTuple):
+    """An encoding and the usual letters of a language in it (Latin scripts: those beyond ASCII)."""
 
     encoding: str
     letters: str
@@ -48,39 +47,39 @@ _KOREAN_SYLLABLES = (
 _JAPANESE_KANA = "のにはをたがてとしでいるれさなもんこまらかすりくうよきあっつけせおだみそちめ"
 
 # Where two are as good, the first wins.
-LATIN_READINGS = (
-    Reading("cp1252", "éèêëàâçîïôùûœ«»"),
-    Reading("cp1252", "äöüß"),
-    Reading("cp1252", "áéíóúñü¿¡"),
-    Reading("cp1252", "ãõáàâçéêíóôú"),
-    Reading("cp1252", "àèéìòù"),
-    Reading("cp1252", "æøåé"),
-    Reading("cp1252", "åäöé"),
-    Reading("cp1250", "ąćęłńóśźż"),
-    Reading("cp1250", "áčďéěíňóřšťúůýžľĺŕôä"),
-    Reading("cp1250", "áéíóöőúüű"),
-    Reading("cp1250", "ăâîşţ"),
-    Reading("cp1250", "čćđšž"),
-    Reading("cp1254", "çğıöşüâ"),
-    Reading("cp1252", "ðþáéíóúýæö"),
+LATIN_ENCODINGS = (
+    CandidateEncoding("cp1252", "éèêëàâçîïôùûœ«»"),
+    CandidateEncoding("cp1252", "äöüß"),
+    CandidateEncoding("cp1252", "áéíóúñü¿¡"),
+    CandidateEncoding("cp1252", "ãõáàâçéêíóôú"),
+    CandidateEncoding("cp1252", "àèéìòù"),
+    CandidateEncoding("cp1252", "æøåé"),
+    CandidateEncoding("cp1252", "åäöé"),
+    CandidateEncoding("cp1250", "ąćęłńóśźż"),
+    CandidateEncoding("cp1250", "áčďéěíňóřšťúůýžľĺŕôä"),
+    CandidateEncoding("cp1250", "áéíóöőúüű"),
+    CandidateEncoding("cp1250", "ăâîşţ"),
+    CandidateEncoding("cp1250", "čćđšž"),
+    CandidateEncoding("cp1254", "çğıöşüâ"),
+    CandidateEncoding("cp1252", "ðþáéíóúýæö"),
 )
-OTHER_READINGS = (
-    Reading("cp1251", _RUSSIAN_LETTERS),
-    Reading("koi8_r", _RUSSIAN_LETTERS),
-    Reading("cp866", _RUSSIAN_LETTERS),
-    Reading("iso8859_5", _RUSSIAN_LETTERS),
-    Reading("cp1253", _GREEK_LETTERS),
-    Reading("cp1255", "יוהלאתרמבשנםחדכע"),
-    Reading("cp1256", "اليمنوتربةعدسفهكق"),
-    Reading("cp874", "านรอกเงทยลวมสตหแไดค่้ี"),
+OTHER_ENCODINGS = (
+    CandidateEncoding("cp1251", _RUSSIAN_LETTERS),
+    CandidateEncoding("koi8_r", _RUSSIAN_LETTERS),
+    CandidateEncoding("cp866", _RUSSIAN_LETTERS),
+    CandidateEncoding("iso8859_5", _RUSSIAN_LETTERS),
+    CandidateEncoding("cp1253", _GREEK_LETTERS),
+    CandidateEncoding("cp1255", "יוהלאתרמבשנםחדכע"),
+    CandidateEncoding("cp1256", "اليمنوتربةعدسفهكق"),
+    CandidateEncoding("cp874", "านรอกเงทยลวมสตหแไดค่้ี"),
 )
 # Two bytes a character. A usual first byte: of the part of the character set that modern texts use.
-EAST_ASIAN_READINGS = (
-    Reading("gb18030", _CHINESE_CHARACTERS),
-    Reading("big5", _TRADITIONAL_CHARACTERS),
-    Reading("cp949", _KOREAN_SYLLABLES),
-    Reading("cp932", _JAPANESE_KANA),
-    Reading("euc_jp", _JAPANESE_KANA),
+EAST_ASIAN_ENCODINGS = (
+    CandidateEncoding("gb18030", _CHINESE_CHARACTERS),
+    CandidateEncoding("big5", _TRADITIONAL_CHARACTERS),
+    CandidateEncoding("cp949", _KOREAN_SYLLABLES),
+    CandidateEncoding("cp932", _JAPANESE_KANA),
+    CandidateEncoding("euc_jp", _JAPANESE_KANA),
 )
 USUAL_FIRST_BYTES = {
     "gb18030": ("gb2312", range(0xA1, 0xD8)),
@@ -94,21 +93,21 @@ MIN_FIRST_BYTE_SHARE = 0.9
 MIN_KANA_SHARE = 0.3
 # from which a reading of one byte a character is better than East Asian without usual characters
 MIN_CLEAR_SHARE = 0.6
-USUAL_READING = LATIN_READINGS[0]
+DEFAULT_ENCODING = LATIN_ENCODINGS[0]
 GUESS_BYTES = 65_536  # of a text that a guess looks at: with bytes beyond ASCII around them
 MIN_USUAL_SHARE = 0.15  # of the letters, from which a reading is taken
 # A word of another script: no letter of ASCII next to two bytes or more beyond it.
 FOREIGN_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[\x80-\xff]{2,}(?![A-Za-z\x80-\xff])")
 WORD_WITH_FOREIGN_BYTES = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 INNER_CAPITAL_WEIGHT = 0.9  # a text in capitals is rare
-BROKEN_SHARE = 0.1  # of the characters beyond ASCII: up to this a text is damaged UTF-8
+INVALID_SHARE = 0.1  # of the characters beyond ASCII: up to this a text is damaged UTF-8
 
 
 def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
-    """Return a caption file as text with plain line ends, and how its encoding was guessed.
+    r"""Return the text of a caption file with "\n" line ends, and a note on its guessed encoding.
 
-    encoding: what the user says it is in. The second is "" where nothing had to be guessed.
-    Raises CaptionError for what cannot be read, is too large or is not a text.
+    encoding: a codec of Python given by the user. The note is "" where nothing was guessed. Raises
+    CaptionError for a file that cannot be read, is too large or is not a text.
     """
     try:
         data = read_limited(path, MAX_CAPTIONS_BYTES)
@@ -134,8 +133,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str
 
 
 def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:
-    """Return bytes as text by their mark, the named encoding, as UTF-8 or by a guess, and that
-    guess."""
+    """Return the decoded text, and the encoding if it was guessed."""
     for mark, marked_encoding in ENCODING_MARKS:
         if data.startswith(mark):
             return data.decode(marked_encoding), ""
@@ -146,15 +144,15 @@ def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         repaired = data.decode("utf-8", errors="replace")
         # Few broken characters among many good ones: damaged UTF-8.
-        foreign = len(re.sub(r"[\x00-\x7f]", "", repaired))
-        if repaired.count("\ufffd") <= BROKEN_SHARE * foreign:
+        has_non_ascii = len(re.sub(r"[\x00-\x7f]", "", repaired))
+        if repaired.count("\ufffd") <= INVALID_SHARE * has_non_ascii:
             return repaired, f"damaged at byte {error.start}; read as UTF-8"
     guess = guess_encoding(data)
     return data.decode(guess, errors="replace"), f"no UTF-8; read as {guess} by its letters"
 
 
 def guess_encoding(data: bytes) -> str:
-    """Return the encoding that gives most of a language's usual letters, cp1252 where none does."""
+    """Return the encoding with most of a language's usual letters, cp1252 where none has any."""
     # Lines of ASCII say nothing of the encoding.
     lines = [line for line in data.split(b"\n") if not line.isascii()]
     sample = b"\n".join(lines)
@@ -167,84 +165,81 @@ def guess_encoding(data: bytes) -> str:
     # Another script, where most foreign words hold no letter of ASCII.
     words = len(WORD_WITH_FOREIGN_BYTES.findall(sample))
     if 2 * len(FOREIGN_WORD.findall(sample)) > words:
-        reading = _best(OTHER_READINGS, sample)
+        reading = _best_encoding(OTHER_ENCODINGS, sample)
         if reading is not None and _usual_share(reading, sample) >= MIN_CLEAR_SHARE:
             return reading.encoding
         if east_asian or reading:
-            return (east_asian or reading or USUAL_READING).encoding
-    return (_best(LATIN_READINGS, sample) or USUAL_READING).encoding
+            return (east_asian or reading or DEFAULT_ENCODING).encoding
+    return (_best_encoding(LATIN_ENCODINGS, sample) or DEFAULT_ENCODING).encoding
 
 
-def _best_east_asian(sample: bytes) -> Reading | None:
-    """Return the reading whose characters are almost all of the usual part of its set.
-
-    Of several, the one with most usual characters.
-    """
-    possible = []
-    for reading in EAST_ASIAN_READINGS:
-        if _first_byte_share(reading, sample) < MIN_FIRST_BYTE_SHARE:
+def _best_east_asian(sample: bytes) -> CandidateEncoding | None:
+    """Return the encoding in which almost all characters are usual, the best of several."""
+    usual_candidates = []
+    for candidate in EAST_ASIAN_ENCODINGS:
+        if _first_byte_share(candidate, sample) < MIN_FIRST_BYTE_SHARE:
             continue
-        if reading.letters is _JAPANESE_KANA and _usual_share(reading, sample) < MIN_KANA_SHARE:
+        if candidate.letters is _JAPANESE_KANA and _usual_share(candidate, sample) < MIN_KANA_SHARE:
             continue
-        possible.append(reading)
-    return max(possible, key=lambda reading: _usual_share(reading, sample), default=None)
+        usual_candidates.append(candidate)
+    return max(
+        usual_candidates, key=lambda candidate: _usual_share(candidate, sample), default=None
+    )
 
 
-def _first_byte_share(reading: Reading, sample: bytes) -> float:
-    """Return the share of characters beyond ASCII whose first byte is usual.
-
-    It is 0 for bytes that the encoding does not have.
-    """
+def _first_byte_share(candidate: CandidateEncoding, sample: bytes) -> float:
+    """Return the share of characters beyond ASCII with a usual first byte, 0 for invalid bytes."""
     try:
-        text = sample.decode(reading.encoding)
+        text = sample.decode(candidate.encoding)
     except UnicodeDecodeError:
         return 0.0
-    character_set, first_bytes = USUAL_FIRST_BYTES[reading.encoding]
-    foreign = [character for character in text if not character.isascii()]
+    character_set, first_bytes = USUAL_FIRST_BYTES[candidate.encoding]
+    non_ascii = [character for character in text if not character.isascii()]
     usual = 0
-    for character in foreign:
+    for character in non_ascii:
         encoded = character.encode(character_set, errors="ignore")
         usual += len(encoded) == 2 and encoded[0] in first_bytes
-    return usual / max(1, len(foreign))
+    return usual / max(1, len(non_ascii))
 
 
-def _best(readings: tuple[Reading, ...], sample: bytes) -> Reading | None:
-    best = max(readings, key=lambda reading: _usual_share(reading, sample))
+def _best_encoding(
+    candidates: tuple[CandidateEncoding, ...], sample: bytes
+) -> CandidateEncoding | None:
+    best = max(candidates, key=lambda candidate: _usual_share(candidate, sample))
     return best if _usual_share(best, sample) > MIN_USUAL_SHARE else None
 
 
-def _usual_share(reading: Reading, sample: bytes) -> float:
-    """Return the share of usual letters among the characters beyond ASCII.
+def _usual_share(candidate: CandidateEncoding, sample: bytes) -> float:
+    """Return the share of usual letters among the characters beyond ASCII, -1 for invalid bytes.
 
-    It is less where signs or capitals are inside words, and -1 for bytes that the encoding does not
-    have.
+    Signs or capitals inside words lower the share.
     """
     try:
-        text = sample.decode(reading.encoding)
+        text = sample.decode(candidate.encoding)
     except UnicodeDecodeError:
         return -1.0
-    foreign = faults = 0
+    non_ascii = word_breaks = 0
     usual = 0.0
-    before = "  "
+    previous = "  "
     for character in text:
         if not character.isascii():
-            foreign += 1
-            if character.lower() in reading.letters:
-                is_inner_capital = before[-1].isalpha() and character.isupper()
+            non_ascii += 1
+            if character.lower() in candidate.letters:
+                is_inner_capital = previous[-1].isalpha() and character.isupper()
                 usual += INNER_CAPITAL_WEIGHT if is_inner_capital else 1.0
-            faults += before[-1].isalpha() and _breaks_word(before, character)
-        before = before[-1] + character
-    return (usual - faults) / max(1, foreign)
+            word_breaks += previous[-1].isalpha() and _breaks_word(previous, character)
+        previous = previous[-1] + character
+    return (usual - word_breaks) / max(1, non_ascii)
 
 
-def _breaks_word(before: str, character: str) -> bool:
-    """Return whether a character hardly follows these two.
+def _breaks_word(previous_characters: str, character: str) -> bool:
+    """Return whether a character is unlikely after these two.
 
-    That is a capital behind a small letter, a small letter behind two capitals, a sign that is not
-    a mark of writing.
+    That is a capital after a small letter, a small letter after two capitals, or a symbol that is
+    not punctuation.
     """
-    if before[-1].islower() and character.isupper():
+    if previous_characters[-1].islower() and character.isupper():
         return True
-    if before.isalpha() and before.isupper() and character.islower():
+    if previous_characters.isalpha() and previous_characters.isupper() and character.islower():
         return True
     return unicodedata.category(character) in ("So", "Sc", "Sk", "No", "Cc", "Co", "Cn")

@@ -1,8 +1,7 @@
-"""Speech recognition of a stream of sound: windows, words, sentences, and which of them are
-believed.
+"""Speech recognition of a stream of sound: windows, words, sentences, removal of hallucinations.
 
-The sound of stepline/demo/demo.mp4 gives 16 sentences, and none is left out. whisper-tiny.en hears
-these first:
+The sound of stepline/demo/demo.mp4 gives 16 sentences, and none is left out. The first ones of
+whisper-tiny.en:
 
     (0.6, 3.3)   "Hi everyone, welcome back to my kitchen."
     (4.0, 7.9)   "Today I'm making my favorite banana pancakes and they are so easy."
@@ -24,7 +23,7 @@ from stepline.speech.hallucinations import (
     REPETITION_REASON,
     SpeechEvidence,
     hallucination_reasons,
-    is_unsure,
+    is_low_confidence_reason,
     repeated_sentences,
 )
 from stepline.speech.recogniser import SWITCH_SPEECH_SECONDS, RecogniserSwitch, read_together
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 
 Transcripts: TypeAlias = list[WindowTranscript]
 
-DEFAULT_SETTINGS = AsrSettings()
+DEFAULT_ASR_SETTINGS = AsrSettings()
 # of speech after a window's last word, from which the next window starts at that word's end
 UNREAD_SECONDS = 1.5
 REREAD_SECONDS = 0.2  # before a cut sentence, at which it is read again
@@ -49,8 +48,7 @@ MAX_DROPPED_CHARS = 300  # of a dropped text that are kept
 
 @dataclass(frozen=True)
 class TranscriptionResult:
-    """The transcript, each sentence that was left out with its reason, and what would help where
-    most was."""
+    """The transcript, each dropped sentence with its reason, and warnings with a cure."""
 
     transcript: Transcript
     dropped: tuple[Rejected, ...] = ()
@@ -59,18 +57,20 @@ class TranscriptionResult:
 
 def transcribe(
     blocks: Iterable[AudioBlock],
-    settings: AsrSettings = DEFAULT_SETTINGS,
+    settings: AsrSettings = DEFAULT_ASR_SETTINGS,
     *,
     models: "Models | None" = None,
 ) -> TranscriptionResult:
-    """Return what is said in the sound, sentence by sentence, and what was not believed.
+    """Return the sentences of the sound, and those dropped as hallucinations.
 
-    Sound comes in blocks of any length, in order. Memory holds one window, on a GPU the windows
-    that it reads together. These are taken as one: a sentence may begin in one and end in the next.
-    No sound gives an empty transcript.
+    Memory holds one window, or one batch of windows on a GPU. A sentence may start in one window
+    and end in the next. No sound gives an empty transcript.
 
-    models: Whisper's by name, where several sounds share them. What is loaded is added. None: they
-    go with this one.
+    Args:
+        blocks: of sound, of any length, in order.
+        settings: of speech recognition.
+        models: loaded Whisper models by name, shared with the caller and extended. None: not shared.
+
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it
     does not know.
     """
@@ -79,14 +79,13 @@ def transcribe(
 
 def transcribe_many(
     sounds: Sequence[Iterable[AudioBlock]],
-    settings: AsrSettings = DEFAULT_SETTINGS,
+    settings: AsrSettings = DEFAULT_ASR_SETTINGS,
     *,
     models: "Models | None" = None,
 ) -> list[TranscriptionResult]:
-    """Return what is said in each of several sounds, as `transcribe` does of one. A GPU reads
-    windows of all together.
+    """Return the transcription of each sound, as `transcribe` does. A GPU batches their windows.
 
-    Raises what `transcribe` would of any of them.
+    Raises what `transcribe` raises.
     """
     if models is None and len(sounds) > 1:
         models = {}
@@ -101,31 +100,30 @@ def transcribe_many(
     results: dict[int, TranscriptionResult] = {}
     transcripts: dict[int, Transcripts | None] = dict.fromkeys(range(len(sounds)))
     while transcripts:
-        questions: dict[int, list[AudioWindow]] = {}
+        window_requests: dict[int, list[AudioWindow]] = {}
         for number, answer in transcripts.items():
             transcription = transcriptions[number]
             try:
                 # None at first
-                questions[number] = transcription.send(answer)  # type: ignore[arg-type]
+                window_requests[number] = transcription.send(answer)  # type: ignore[arg-type]
             except StopIteration as end:
                 results[number] = end.value
         requests = []
-        for number, windows in questions.items():
+        for number, windows in window_requests.items():
             requests.append((recognisers[number], windows))
         answers = read_together(requests)
-        transcripts = dict(zip(questions, answers, strict=True))
+        transcripts = dict(zip(window_requests, answers, strict=True))
     return [results[number] for number in range(len(sounds))]
 
 
 def _transcription(
     blocks: Iterable[AudioBlock], recogniser: RecogniserSwitch, settings: AsrSettings
 ) -> Generator[list[AudioWindow], Transcripts, TranscriptionResult]:
-    """Return what is said in a sound, asking for the reading of windows that are best read
-    together."""
+    """Return the transcription of one sound. Yields requests to recognise windows."""
     windower = AudioWindower(settings)
     collector = SentenceCollector(settings)
     stream = windower.windows(blocks)
-    while windows := list(islice(stream, recogniser.at_once)):
+    while windows := list(islice(stream, recogniser.batch_size)):
         transcripts = yield windows
         last = windows[-1]
 
@@ -152,12 +150,12 @@ def _transcription(
 
 
 class SentenceCollector:
-    """Collects the sentences of one sound: those believed, and those doubted with their reasons."""
+    """Collects the sentences of one sound: the accepted ones, and the dropped ones with reasons."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
-        self.believed: list[Sentence] = []
-        self._doubted: list[tuple[Sentence, str]] = []
+        self.accepted: list[Sentence] = []
+        self._dropped: list[tuple[Sentence, str]] = []
         self._language: str | None = None
 
     def add(
@@ -166,30 +164,30 @@ class SentenceCollector:
         windows: Sequence[AudioWindow],
         transcripts: Sequence[WindowTranscript],
     ) -> None:
-        """Take the sentences of windows that were read together."""
+        """Add the sentences of windows that were read together."""
         evidence = [_evidence(sentence, windows, transcripts) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, self._settings)
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
-                self.believed.append(sentence)
+                self.accepted.append(sentence)
             else:
-                self._doubted.append((sentence, reason))
+                self._dropped.append((sentence, reason))
         if sentences:
             for transcript in transcripts:
                 self._language = transcript.language or self._language
 
     def result(self, recogniser: RecogniserSwitch) -> TranscriptionResult:
-        """Return the transcript when no sound follows."""
+        """Return the transcript after the last sound."""
         # A loop may go on from window to window.
-        ordered = sorted(self.believed, key=start_and_end)
+        ordered = sorted(self.accepted, key=start_and_end)
         looped = repeated_sentences(ordered)
         sentences = []
         for number, sentence in enumerate(ordered):
             if number in looped:
-                self._doubted.append((sentence, REPETITION_REASON))
+                self._dropped.append((sentence, REPETITION_REASON))
             else:
                 sentences.append(sentence)
-        log.info("heard %d sentences, left out %d", len(sentences), len(self._doubted))
+        log.info("heard %d sentences, left out %d", len(sentences), len(self._dropped))
 
         language = self._language
         if not sentences and recogniser.english_only and self._settings.language is None:
@@ -201,8 +199,8 @@ class SentenceCollector:
         if advice:
             warnings.append(f"most of the speech is not understood; {advice}")
         dropped = []
-        for sentence, reason in self._doubted:
-            if advice and reason != REPETITION_REASON and is_unsure(reason):
+        for sentence, reason in self._dropped:
+            if advice and reason != REPETITION_REASON and is_low_confidence_reason(reason):
                 reason = f"{reason}; {advice}"
             text = sentence.text[:MAX_DROPPED_CHARS]
             dropped.append(Rejected(what="sentence", text=text, reason=reason))
@@ -212,15 +210,17 @@ class SentenceCollector:
         return TranscriptionResult(transcript, tuple(dropped), tuple(warnings))
 
     def _advice(self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch) -> str:
-        """Return what would help where most of the speech is not understood, else "".
+        """Return advice where most of the speech has unsure words, else "".
 
-        A word or two that is not understood, or less than what is, says nothing of the language.
+        One or two unsure words, or fewer than the sure ones, do not indicate another language.
         """
-        understood = sum(sentence.span.duration for sentence in sentences)
+        accepted_seconds = sum(sentence.span.duration for sentence in sentences)
         unsure = sum(
-            sentence.span.duration for sentence, reason in self._doubted if is_unsure(reason)
+            sentence.span.duration
+            for sentence, reason in self._dropped
+            if is_low_confidence_reason(reason)
         )
-        if unsure <= max(SWITCH_SPEECH_SECONDS, understood):
+        if unsure <= max(SWITCH_SPEECH_SECONDS, accepted_seconds):
             return ""
         return recogniser.advice
 
@@ -228,7 +228,9 @@ class SentenceCollector:
 def _evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
-    """Return the mean voice of a sentence, and how sure the window was read in which it begins."""
+    """Return the mean P(voice) of a sentence, and the log-probability of the window where it
+    starts.
+    """
     start, end = start_and_end(sentence)
     overlapping = [
         number for number, window in enumerate(windows) if window.start < end and start < window.end
@@ -241,8 +243,9 @@ def _evidence(
 
 
 def _resume(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
-    """Return the second at which to read on: after the last word read, or before a sentence that
-    the window cuts."""
+    """Return the second to continue at: after the last word, or before a sentence cut by the
+    window.
+    """
     if window.last or not sentences:
         return None
     last = sentences[-1]

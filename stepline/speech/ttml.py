@@ -1,4 +1,4 @@
-"""TTML and DFXP files to what they show: paragraphs, their line breaks and the times of their spans."""
+"""Parser of TTML and DFXP files: paragraphs, line breaks and the times of spans."""
 
 import re
 from collections.abc import Iterator
@@ -23,14 +23,13 @@ BLANK_RUN = re.compile(r"[ \t\n]+")
 
 @dataclass(frozen=True)
 class _Clock:
-    """Frames and ticks a second, as the root of a file names them."""
+    """The frame rate and tick rate that the root of a TTML file declares."""
 
     frame_rate: float
     tick_rate: float
 
     def seconds(self, value: str | None) -> float | None:
-        """Return a time of the file in seconds, None for no value, and for one that cannot be
-        read."""
+        """Return a TTML time expression in seconds, None for no value or an invalid one."""
         text = (value or "").strip()
         if clock := CLOCK_TIME.match(text):
             # 00:00:01.5, or with frames 00:00:01:12
@@ -46,8 +45,8 @@ class _Clock:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """What an element takes over from those around it: its seconds, and whether it is a title."""
+class _InheritedAttributes:
+    """Inherited attributes of an element: its seconds, and whether it is a title."""
 
     start: float | None = None
     end: float | None = None
@@ -55,12 +54,12 @@ class _Place:
 
 
 def is_ttml(text: str) -> bool:
-    """Tell whether a text begins as a TTML file does."""
+    """Return whether a text starts like a TTML file."""
     return TTML_START.match(text) is not None
 
 
 def parse_ttml(text: str, name: str) -> SubtitleFile:
-    """Return what a TTML file shows. Raises CaptionError for XML that cannot be read."""
+    """Return the content of a TTML file. Raises CaptionError for invalid XML."""
     # Entities can grow without end, and no caption needs any.
     if ENTITY_DECLARATION.search(text):
         raise CaptionError(f"{name}: XML with declarations of its own; take its DOCTYPE out")
@@ -73,23 +72,23 @@ def parse_ttml(text: str, name: str) -> SubtitleFile:
     reader = _TtmlReader(root, name)
     for element in root:
         if _tag(element) == "body":
-            reader.read_container(element, _Place(), 0)
+            reader.read_container(element, _InheritedAttributes(), 0)
         else:
             reader.read_metadata(element)
     return reader.file
 
 
 class _TtmlReader:
-    """Reads the elements of a file, from the outer ones to the inner ones."""
+    """Reads the elements of a TTML file, from the outer ones to the inner ones."""
 
     def __init__(self, root: ElementTree.Element, name: str) -> None:
         self.file = SubtitleFile()
         self._name = name
         self._clock = _clock(root)
-        self._tops = _top_regions(root)
+        self._top_region_ids = _top_regions(root)
 
     def read_metadata(self, element: ElementTree.Element) -> None:
-        """Note the title, description and rights of a file, which no one says."""
+        """Note the title, description and rights of a file, which are not spoken."""
         for part in element.iter():
             if _tag(part) not in ("title", "desc", "copyright"):
                 continue
@@ -97,35 +96,39 @@ class _TtmlReader:
             if words:
                 self.file.notes.append(" ".join(words))
 
-    def read_container(self, element: ElementTree.Element, outer: _Place, depth: int) -> None:
-        """Read a body or division, and what is in it."""
+    def read_container(
+        self, element: ElementTree.Element, outer: _InheritedAttributes, depth: int
+    ) -> None:
+        """Read a body or division, and its children."""
         if depth > MAX_DEPTH:
             raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
-        place = self._place(element, outer)
+        attributes = self._inherited_attributes(element, outer)
         self._note_text(element.text)
-        in_turn = element.get("timeContainer") == "seq"
-        child_place = place
+        is_sequential = element.get("timeContainer") == "seq"
+        child_attributes = attributes
         for child in element:
             tag = _tag(child)
             if tag == "p":
-                self._read_paragraph(child, self._place(child, child_place))
+                self._read_paragraph(child, self._inherited_attributes(child, child_attributes))
             elif tag in ("body", "div"):
-                self.read_container(child, child_place, depth + 1)
+                self.read_container(child, child_attributes, depth + 1)
             else:
                 self.read_metadata(child)
             # In a sequence each child begins where the one before ends.
-            if in_turn:
-                end = self._place(child, child_place).end
-                child_place = replace(place, start=end)
+            if is_sequential:
+                end = self._inherited_attributes(child, child_attributes).end
+                child_attributes = replace(attributes, start=end)
             self._note_text(child.tail)
 
     def _note_text(self, text: str | None) -> None:
         words = (text or "").split()
         if words:
-            self.file.outside.append(" ".join(words))
+            self.file.text_outside_captions.append(" ".join(words))
 
-    def _place(self, element: ElementTree.Element, outer: _Place) -> _Place:
-        """Return the seconds of an element, whose times count from the begin of what it is in."""
+    def _inherited_attributes(
+        self, element: ElementTree.Element, outer: _InheritedAttributes
+    ) -> _InheritedAttributes:
+        """Return the inherited attributes of an element. Its times count from its parent's start."""
         begin = self._clock.seconds(element.get("begin"))
         duration = self._clock.seconds(element.get("dur"))
         end = self._clock.seconds(element.get("end"))
@@ -134,20 +137,22 @@ class _TtmlReader:
         end = outer.end if end is None else base + end
         if duration is not None:
             end = (start or 0.0) + duration
-        is_top = element.get("region") in self._tops or _is_top(element)
-        return _Place(start, end, outer.title or is_top)
+        is_top = element.get("region") in self._top_region_ids or _is_top(element)
+        return _InheritedAttributes(start, end, outer.title or is_top)
 
-    def _read_paragraph(self, element: ElementTree.Element, place: _Place) -> None:
+    def _read_paragraph(
+        self, element: ElementTree.Element, attributes: _InheritedAttributes
+    ) -> None:
         keeps_blanks = element.get(XML_SPACE) == "preserve"
         lines: list[list[TimedPiece]] = [[]]
         starts: list[float] = []
         ends: list[float] = []
         # Each text in its line, with the second of its span.
-        for text, span in self._texts(element, place, 0):
+        for text, span in self._texts(element, attributes, 0):
             start = None
             if span is not None and span.start is not None:
                 # A span that begins with its paragraph adds no time.
-                if span.start != place.start:
+                if span.start != attributes.start:
                     start = span.start
                 if span.end is not None:
                     starts.append(span.start)
@@ -161,21 +166,23 @@ class _TtmlReader:
                 if part:
                     lines[-1].append(TimedPiece(part, start))
         # A paragraph without times has those of its spans.
-        if place.start is None:
-            place = replace(place, start=min(starts, default=None))
-        if place.end is None:
-            place = replace(place, end=max(ends, default=None))
+        if attributes.start is None:
+            attributes = replace(attributes, start=min(starts, default=None))
+        if attributes.end is None:
+            attributes = replace(attributes, end=max(ends, default=None))
         for line in filter(None, lines):
             line[0] = line[0]._replace(text=strip_speaker_marks(line[0].text))
-        self.file.captions.append(ShownCaption(place.start, place.end, lines, place.title))
+        self.file.captions.append(
+            ShownCaption(attributes.start, attributes.end, lines, attributes.title)
+        )
 
     def _texts(
-        self, element: ElementTree.Element, place: _Place, depth: int
-    ) -> Iterator[tuple[str, _Place | None]]:
-        """Yield the texts of a paragraph or span with the place of the timed span they are in."""
+        self, element: ElementTree.Element, attributes: _InheritedAttributes, depth: int
+    ) -> Iterator[tuple[str, _InheritedAttributes | None]]:
+        """Yield the texts of a paragraph or span with the attributes of their innermost timed span."""
         if depth > MAX_DEPTH:
             raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
-        span = place if element.get("begin") is not None and depth > 0 else None
+        span = attributes if element.get("begin") is not None and depth > 0 else None
         if element.text:
             yield element.text, span
         for child in element:
@@ -183,8 +190,8 @@ class _TtmlReader:
             if tag == "br":
                 yield "\n", None
             elif tag == "span":
-                child_place = self._place(child, place)
-                yield from self._texts(child, child_place, depth + 1)
+                child_attributes = self._inherited_attributes(child, attributes)
+                yield from self._texts(child, child_attributes, depth + 1)
             else:
                 self.read_metadata(child)
             if child.tail:
@@ -197,7 +204,7 @@ def _tag(element: ElementTree.Element) -> str:
 
 
 def _attribute(element: ElementTree.Element, name: str) -> str:
-    """Return an attribute by its name without the namespace, "" where it is not there."""
+    """Return an attribute by its name without the namespace, "" when it is missing."""
     for key, value in element.attrib.items():
         if key.rpartition("}")[2] == name:
             return value
@@ -230,8 +237,7 @@ def _top_regions(root: ElementTree.Element) -> frozenset[str]:
 
 
 def _is_top(element: ElementTree.Element) -> bool:
-    """Return whether an element is placed in the upper half: its origin, with its own height, or
-    its alignment."""
+    """Return whether an element is in the upper half: by its origin and height, or its alignment."""
     origin = PERCENT_PAIR.match(_attribute(element, "origin"))
     align = _attribute(element, "displayAlign")
     if origin is None:

@@ -1,4 +1,4 @@
-"""Where someone speaks: Silero's voice detector, which faster-whisper carries."""
+"""Voice activity detection by Silero's model, which faster-whisper contains."""
 
 from itertools import pairwise
 from typing import TypeAlias
@@ -27,10 +27,13 @@ def voice_probability(samples: Samples) -> Samples:
 
 
 def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
-    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`. A pause under
-    `gap` ends no run.
+    """Return the runs of speech as (first, last + 1) sample pairs.
 
-    voice: (F,) P(speech) per frame. gap, pad: seconds.
+    Args:
+        voice: (F,) P(speech) per frame.
+        threshold: probability at which a run starts.
+        gap: seconds. A shorter pause ends no run.
+        pad: seconds added before and after each run.
     """
     # Runs of frames: a pause that is too short joins two of them.
     runs: list[list[int]] = []
@@ -58,9 +61,9 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
-    """Return the middle of the longest run of frames without speech, the last of equals.
+    """Return the frame in the middle of the longest silence, the last one of equals.
 
-    Without such frames, the least voiced.
+    Without any silent frame, the frame with the least voice.
     """
     silences = runs_of(voice < threshold)
     if not silences:

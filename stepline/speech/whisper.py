@@ -1,5 +1,4 @@
-"""Whisper through faster-whisper: windows of sound to words with times, one by one, or on a GPU
-many together."""
+"""Whisper through faster-whisper: windows of sound to timed words, in batches on a GPU."""
 
 import logging
 import math
@@ -32,7 +31,7 @@ Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their wei
 MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
 BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
 # of sound that Whisper reads. In a batch each window has a slot of its own, and silence before it.
-SLOT_SECONDS = 30
+TIME_TOKEN_SLOT_SECONDS = 30
 FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
 SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
 SPEECH_PAD_SECONDS = 0.4  # kept on either side of speech; faster-whisper's own default
@@ -42,17 +41,16 @@ MAX_REASON_CHARS = 200  # of the hub's error
 
 
 class Whisper:
-    """A loaded Whisper model. `read` turns a window into words."""
+    """A loaded Whisper model. `read` transcribes a window."""
 
     def __init__(self, name: str, settings: AsrSettings, models: Models | None = None) -> None:
-        """models: those of the same settings that are loaded already, and that stay so. None: this
-        one goes with it."""
+        """models: loaded models of the same settings, shared with the caller. None: not shared."""
         self.name = name
         self._weights = name
         self._settings = settings
         device = current_device().recognition(settings.compute)
         self._on_cpu = device["device"] == "cpu"
-        self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
+        self.batch_size = 1 if self._on_cpu else BATCH_WINDOWS
         models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), device, settings.threads)
@@ -64,8 +62,7 @@ class Whisper:
             raise SettingsError(f"asr.translate: {name} knows only English; {cure}")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window. Without speech in it, no words, and the model is not
-        asked."""
+        """Return the transcript of the window. A window without speech skips the model."""
         settings = self._settings
         runs = _speech(window)
         if not runs:
@@ -89,30 +86,29 @@ class Whisper:
         return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window, the model reading `at_once` of them together. The
-        language is known.
+        """Return the transcript of each window, `batch_size` windows per batch. The language must
+        be known.
 
-        The others of a batch change only the last bits of a window's numbers, by which a word may
-        move a step of the clock.
+        Batching changes only the last bits of a window's numbers, which may move a word by one time
+        token.
         """
-        voiced: list[tuple[int, Runs]] = []
+        voiced_windows: list[tuple[int, Runs]] = []
         for index, window in enumerate(windows):
             runs = _speech(window)
             if runs:
-                voiced.append((index, runs))
+                voiced_windows.append((index, runs))
         transcripts = [WindowTranscript(()) for _ in windows]
-        for first in range(0, len(voiced), self.at_once):
-            batch = voiced[first : first + self.at_once]
+        for first in range(0, len(voiced_windows), self.batch_size):
+            batch = voiced_windows[first : first + self.batch_size]
             batch_windows = [(windows[index], runs) for index, runs in batch]
-            answers = self._read_batch(batch_windows)
-            for (index, _), transcript in zip(batch, answers, strict=True):
+            batch_transcripts = self._read_batch(batch_windows)
+            for (index, _), transcript in zip(batch, batch_transcripts, strict=True):
                 transcripts[index] = transcript
         return transcripts
 
     @property
     def batch_key(self) -> Hashable | None:
-        """What two recognisers share whose windows may be read in one batch. None: with no
-        other's."""
+        """Return the key by which recognisers share batches, None = no sharing."""
         return None if self._settings.translate else (id(self._model), self.language)
 
     def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
@@ -121,31 +117,37 @@ class Whisper:
         # faster-whisper shortens a long first word by how far behind the last one it is, be that
         # another window's. With a slot of silence before each it is as far for all, whichever are
         # next to each other.
-        begins = [(2 * number + 1) * SLOT_SECONDS for number in range(len(voiced))]
-        sound = np.zeros(2 * len(voiced) * SLOT_SECONDS * SAMPLE_RATE, np.float32)
+        clip_starts = [(2 * number + 1) * TIME_TOKEN_SLOT_SECONDS for number in range(len(voiced))]
+        sound = np.zeros(2 * len(voiced) * TIME_TOKEN_SLOT_SECONDS * SAMPLE_RATE, np.float32)
         clips = []
-        for begin, (window, runs) in zip(begins, voiced, strict=True):
+        for clip_start, (window, runs) in zip(clip_starts, voiced, strict=True):
             joined = _join_runs(window, runs)
-            first = begin * SAMPLE_RATE
+            first = clip_start * SAMPLE_RATE
             sound[first : first + len(joined)] = joined
-            end = begin + (len(joined) + 0.5) / SAMPLE_RATE
-            clips.append({"start": begin, "end": end})
+            end = clip_start + (len(joined) + 0.5) / SAMPLE_RATE
+            clips.append({"start": clip_start, "end": end})
 
         # all clips together
         pipeline = BatchedInferencePipeline(self._model)
         options = self._options(None)
         options["clip_timestamps"] = clips
-        options["batch_size"] = self.at_once
+        options["batch_size"] = self.batch_size
         with self._gpu_errors():
             segments, info = pipeline.transcribe(sound, **options)
-            spoken = [segment for segment in segments if segment.text.strip()]
+            window_segment = [segment for segment in segments if segment.text.strip()]
 
         # the segments of each window
         language = str(info.language)
         transcripts = []
-        for begin, (window, runs) in zip(begins, voiced, strict=True):
-            own = [segment for segment in spoken if segment.seek == begin * FRAMES_PER_SECOND]
-            transcripts.append(self._transcript(window, runs, own, language, begin))
+        for clip_start, (window, runs) in zip(clip_starts, voiced, strict=True):
+            window_segments = [
+                segment
+                for segment in window_segment
+                if segment.seek == clip_start * FRAMES_PER_SECOND
+            ]
+            transcripts.append(
+                self._transcript(window, runs, window_segments, language, clip_start)
+            )
         return transcripts
 
     def _options(self, beam: int | None) -> dict[str, Any]:
@@ -169,17 +171,18 @@ class Whisper:
         runs: Runs,
         segments: Sequence[Any],
         language: str | None,
-        begin: int = 0,
+        clip_start: int = 0,
     ) -> WindowTranscript:
-        """Return a window's words. begin: seconds of the sound that was read at which its speech
-        begins."""
+        """Return the transcript of a window. begin: second of the batch's sound where its speech
+        starts.
+        """
         if not segments:
             return WindowTranscript((), language)
         timestamps = _SpeechTimestamps(window.start, runs, MAX_WORD_SECONDS)
         words = []
         for segment in segments:
             for word in segment.words or ():
-                words.append(_word(word, timestamps, begin))
+                words.append(_word(word, timestamps, clip_start))
         if self._settings.translate and language != "en":
             self.name = f"{self._weights}, translated from {language}"
             language = "en"
@@ -188,8 +191,7 @@ class Whisper:
 
     @contextmanager
     def _gpu_errors(self) -> Iterator[None]:
-        """Raise ModelError where a GPU fails: short of memory, or without the libraries that
-        CTranslate2 needs."""
+        """Raise ModelError where a GPU is out of memory or lacks the libraries of CTranslate2."""
         try:
             yield
         except RuntimeError as error:
@@ -199,15 +201,17 @@ class Whisper:
             raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
-        """Return the most likely language of the window's speech and its probability. The window
-        holds speech."""
+        """Return the most likely language of the window's speech and its probability.
+
+        The window must hold speech.
+        """
         sound = _join_runs(window, _speech(window))
         language, probability, _ = self._model.detect_language(sound)
         return str(language), float(probability)
 
 
 class _SpeechTimestamps:
-    """Maps seconds of the joined speech back to seconds of the video."""
+    """Maps seconds of the concatenated speech to seconds of the video."""
 
     def __init__(self, start: float, runs: Runs, longest: float) -> None:
         self._start = start
@@ -218,7 +222,8 @@ class _SpeechTimestamps:
 
     def span(self, start: float, end: float) -> Span:
         """Return the span in the video. A word over a cut belongs to the side that holds its
-        middle."""
+        middle.
+        """
         end = min(end, start + self._longest)
         middle = (start + end) / 2
         run = max(0, bisect_right(self._starts, middle) - 1)
@@ -242,9 +247,9 @@ def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
 
 
 def _is_english(words: Iterable[Any]) -> bool:
-    """Return whether words that were read are English, whatever their sound was taken for.
+    """Return whether the words are English, whatever language Whisper detected.
 
-    An accent misleads the guess (English of Bali was named Malay), the words do not.
+    An accent misleads the detection (Balinese English was named Malay), the words do not.
     """
     text = "".join(word.word for word in words)
     plain_words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
@@ -252,7 +257,7 @@ def _is_english(words: Iterable[Any]) -> bool:
 
 
 def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
-    """Return faster-whisper's model of a folder. device: as CTranslate2 takes it."""
+    """Return faster-whisper's model of a folder. device: a name of CTranslate2."""
     from faster_whisper import WhisperModel
 
     reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
@@ -270,8 +275,8 @@ def _one_line(error: Exception) -> str:
 
 
 def find_model(name: str) -> Path:
-    """Return the folder of a known model, one of the user's own, or one that faster-whisper knows,
-    from the model hub.
+    """Return the folder of a Whisper model: a known name, the user's own folder, or from the model
+    hub.
 
     Raises ModelError where it cannot be fetched.
     """
@@ -297,23 +302,25 @@ def find_model(name: str) -> Path:
 
 
 def _check_language(name: str, language: str | None, model: Any) -> str | None:
-    """Return the language to listen for, None = detect it. Raises SettingsError for one the model
-    cannot hear."""
+    """Return the language to recognise, None = detect it.
+
+    Raises SettingsError for a language that the model does not know.
+    """
     if language is None:
         return None if model.model.is_multilingual else "en"
     languages = list(model.supported_languages)
     if language not in languages:
-        hears = "languages by their two-letter code (en, zh, es)"
+        known_languages = "languages by their two-letter code (en, zh, es)"
         if languages == ["en"]:
-            hears = "only English (en)"
+            known_languages = "only English (en)"
         cure = "asr.model=whisper-base knows 99 of them"
-        raise SettingsError(f"asr.language {language!r}: {name} knows {hears}; {cure}")
+        raise SettingsError(f"asr.language {language!r}: {name} knows {known_languages}; {cure}")
     return language
 
 
-def _word(word: Any, timestamps: _SpeechTimestamps, begin: int) -> Word:
-    start = float(word.start) - begin
-    end = float(word.end) - begin
+def _word(word: Any, timestamps: _SpeechTimestamps, clip_start: int) -> Word:
+    start = float(word.start) - clip_start
+    end = float(word.end) - clip_start
     probability = float(word.probability)
     confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
     return Word(text=str(word.word), span=timestamps.span(start, end), confidence=confidence)

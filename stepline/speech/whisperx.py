@@ -1,8 +1,7 @@
-"""WhisperX as the recogniser: Whisper's words with times from forced alignment, as the NaSVA
-paper's data has them.
+"""WhisperX as the recogniser: Whisper's words with times from forced alignment, as in NaSVA's data.
 
-The package is not a requirement and wants an older torch: `pip install -c constraints-whisperx.txt
-'stepline[whisperx]'`, in an environment of its own. Its models come by name or by path.
+The package is optional and needs an older torch: `pip install -c constraints-whisperx.txt
+'stepline[whisperx]'`, in an environment of its own. Its models are given by name or path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,9 @@ BATCH_SPANS = 8  # stretches of speech that whisperx reads together
 
 
 class WhisperX:
-    """WhisperX, loaded at the first window. `read` turns a window into aligned words."""
+    """WhisperX, loaded at the first window. `read` transcribes a window into aligned words."""
 
-    at_once = 1  # it makes batches of a window's own speech
+    batch_size = 1  # it makes batches of a window's own speech
 
     def __init__(self, settings: AsrSettings) -> None:
         self.name = f"whisperx {settings.model or DEFAULT_MODEL}"
@@ -40,8 +39,7 @@ class WhisperX:
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window. Words that the aligner could not place carry no
-        time."""
+        """Return the transcript of the window. Words that the aligner could not place have no time."""
         del beam  # whisperx takes it when it loads
         # It finds the speech in a window by itself, but a window without any is not given to it.
         if not (window.voice >= VOICE_PROBABILITY).any():
@@ -63,7 +61,7 @@ class WhisperX:
         return WindowTranscript(tuple(words), language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window."""
+        """Return the transcript of each window."""
         return [self.read(window) for window in windows]
 
     def _aligner(self, language: str) -> tuple[Any, Any]:
@@ -96,8 +94,7 @@ def _load(package: Any, settings: AsrSettings) -> Any:
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
-    """Return one aligned word. Without both times, or with an end before its start, it has no
-    span."""
+    """Return an aligned word, without a span where its times are missing or reversed."""
     span = None
     start = word.get("start")
     end = word.get("end")

@@ -104,7 +104,7 @@ def test_a_guessed_encoding_is_said_and_another_can_be_named(tmp_path, stepline)
     path.write_bytes("1\n00:00:01,000 --> 00:00:06,000\nНакройте ожог пленкой.\n".encode("cp1251"))
     result = stepline("transcribe", path)
     assert "Накройте" in result.stdout
-    assert "read as Windows-1251" in result.stderr
+    assert "read as cp1251" in result.stderr
     assert "--encoding" in result.stderr
     result = stepline("transcribe", path, "--encoding", "cp1251")
     assert "Накройте" in result.stdout

@@ -195,7 +195,7 @@ def test_a_loop_that_goes_on_from_window_to_window_is_not_believed() -> None:
         sentence = Sentence(text=text, span=Span(first + 2, first + 8), words=tuple(words))
         transcript = WindowTranscript(tuple(words), "en", -0.2)
         collector.add([sentence], [window((2.0, 8.0), start=first)], [transcript])
-    assert len(collector.believed) == 4  # each by itself is
+    assert len(collector.accepted) == 4  # each by itself is
     result = collector.result(SimpleNamespace(advice="", english_only=True, name="fake"))
     assert result.transcript.sentences == ()
     assert {item.reason for item in result.dropped} == {REPETITION_REASON}
